@@ -1,0 +1,41 @@
+"""The machine: a delay queue in Redis, for any asyncio program.
+
+                add delay=0
+        add  ──────────────────────►┐
+         │                          ▼        pop
+         └──► delayed ──(timer)──► ready ─────────► reserved ── finish ──► finished (tombstone)
+                 ▲                  ▲ ▲                │ │
+                 │                  │ └─── unpop ──────┘ └─ TTR over, tries left: ready, or delayed by its back-off
+                 └──────────────────┼────────────────────     (timer)
+                                    │
+                           dead ◄───┴── TTR over and no tries left; ttl over (timer)
+        delete: from any live state to deleted (tombstone)
+
+Each arrow is one Lua script, so each happens whole or not at all. The pool's record is the only truth; buckets and
+ready lists are indexes, and an entry that the record does not bear out is dropped.
+"""
+
+from buckets.bell import Bell
+from buckets.clock import Clock, HeldClock
+from buckets.job import Cause, Job, NewJob, State
+from buckets.lock import Locks
+from buckets.pool import Added, Pool, Popped, Stats
+from buckets.redis import Redis
+from buckets.timer import Timer
+
+__all__ = [
+    "Added",
+    "Bell",
+    "Cause",
+    "Clock",
+    "HeldClock",
+    "Job",
+    "Locks",
+    "NewJob",
+    "Pool",
+    "Popped",
+    "Redis",
+    "State",
+    "Stats",
+    "Timer",
+]

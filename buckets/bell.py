@@ -1,0 +1,146 @@
+"""The bell: what Redis tells a process, and the pops that wait for it.
+
+One subscription a process. The scripts say: `ready n topic` (a list of the topic was empty and got n jobs),
+`due n` (bucket n got an entry earlier than all others), `free` (an instance gave up its timers' locks),
+`aside id` (a record that could not be read was set aside).
+
+A waiting pop is parked here, not on a Redis connection. A ring wakes as many pops as there are jobs, first come
+first served; who pops and learns that more are left wakes the next. Pub/sub may lose a message: so a pop looks once
+more after it is parked and once at the end of its wait, and all look again after a reconnect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from buckets.job import Job
+from buckets.pool import Pool, Popped
+
+log = logging.getLogger(__name__)
+
+
+class _Waiter:
+    """A parked pop."""
+
+    __slots__ = ("rung",)
+
+    def __init__(self) -> None:
+        self.rung = asyncio.Event()
+
+
+class Bell:
+    """Hears the bells of a namespace and wakes who waits for them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._waiters: dict[str, dict[_Waiter, None]] = {}
+        self._alarms: dict[tuple[int, int], asyncio.Event] = {}
+        self._free = [asyncio.Event() for _ in pool.keys]
+        self._closed = False
+        self.connected = asyncio.Event()
+        """Set once the subscription stands."""
+
+    def alarm(self, shard: int, bucket: int) -> asyncio.Event:
+        """Set when a bucket has something earlier than all that its timer knows of."""
+        return self._alarms.setdefault((shard, bucket), asyncio.Event())
+
+    def free(self, shard: int) -> asyncio.Event:
+        """Set when locks of the shard fell free."""
+        return self._free[shard]
+
+    @property
+    def parked(self) -> int:
+        """How many pops wait, each counted once a topic."""
+        return sum(map(len, self._waiters.values()))
+
+    async def run(self) -> None:
+        await self._pool.listen(self.hear, self._look_again)
+
+    def hear(self, shard: int, message: str) -> None:
+        """Act on what a script said."""
+        kind, _, rest = message.partition(" ")
+        if kind == "ready":
+            number, _, topic = rest.partition(" ")
+            self.ring(topic, int(number))
+        elif kind == "due":
+            self.alarm(shard, int(rest)).set()
+        elif kind == "free":
+            self._free[shard].set()
+        elif kind == "aside":
+            log.error("job.set_aside", extra={"id": rest, "shard": shard})
+
+    def ring(self, topic: str, jobs: int) -> None:
+        """Wake as many of the topic's waiters as there are jobs, those first who came first."""
+        for waiter in self._waiters.get(topic, ()):
+            if jobs <= 0:
+                return
+            if not waiter.rung.is_set():
+                waiter.rung.set()
+                jobs -= 1
+
+    def _look_again(self) -> None:
+        self.connected.set()
+        for event in (*self._alarms.values(), *self._free):
+            event.set()
+        for topic in self._waiters:
+            self.ring(topic, 1)
+
+    async def pop(
+        self, topics: Sequence[str], count: int, wait_s: float, *, ttr_ms: int | None = None, worker: str = ""
+    ) -> Popped:
+        """Pop, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, or when the bell is closed."""
+        popped = await self._pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker)
+        if popped.jobs or wait_s <= 0 or self._closed:
+            return popped
+        waiter = _Waiter()
+        for topic in topics:
+            self._waiters.setdefault(topic, {})[waiter] = None
+        try:
+            popped = await self._parked_pop(waiter, topics, count, wait_s, ttr_ms, worker)
+        finally:
+            self._leave(waiter, topics)
+            if waiter.rung.is_set() or popped.left:
+                # Someone else is to have what this one was woken for, or what it left.
+                for topic in topics:
+                    self.ring(topic, max(popped.left, 1))
+        return popped
+
+    async def _parked_pop(
+        self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, ttr_ms: int | None, worker: str
+    ) -> Popped:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_s
+        while True:
+            over = loop.time() >= end
+            waiter.rung.clear()
+            popped = await self._pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker)
+            if popped.jobs or over or self._closed:
+                return popped
+            try:
+                async with asyncio.timeout_at(end):
+                    await waiter.rung.wait()
+            except TimeoutError:
+                pass
+            if self._closed:
+                return Popped()
+
+    def _leave(self, waiter: _Waiter, topics: Sequence[str]) -> None:
+        for topic in topics:
+            waiters = self._waiters.get(topic)
+            if waiters is not None:
+                waiters.pop(waiter, None)
+                if not waiters:
+                    del self._waiters[topic]
+
+    async def give_back(self, jobs: Sequence[Job]) -> None:
+        """Give jobs back that reached nobody; the script rings for the next."""
+        await self._pool.unpop(jobs)
+
+    def close(self) -> None:
+        """Let all parked pops answer empty, now."""
+        self._closed = True
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.rung.set()

@@ -1,0 +1,58 @@
+#!lua flags=allow-oom
+-- Move what is due out of one bucket, a page of it.
+-- arrows: delayed -> ready, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead, ready -> dead
+-- returns: {moved, wait}: entries dealt with; us until the next is due, 0 when some are due now, -1 for an empty bucket
+-- fails: never
+-- repeat: yes
+-- include: time record moves
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local bucket = tonumber(ARGV[2])  -- integer: which one
+local page = ARGV[3]  -- integer: entries at most
+
+-- The end of a lease that nobody finished: the next delivery, after the delay that the job's ladder gives.
+local function lease_over(job)
+  if job.tries > 0 and job.attempts >= job.tries then return die(job, 1, 'tries') end
+  local ladder, delay = job.optional and job.optional[TAG_BACKOFF], 0
+  if ladder then
+    delay = struct.unpack('>I6', ladder, 1 + 6 * math.min(job.step, #ladder / 6 - 1))
+    job.step = math.min(job.step + 1, 255)
+  end
+  if delay > 0 then return move(job, delayed, from_ms + delay) end
+  move(job, ready)
+end
+
+local function time_over(job)
+  return job.ttl and job.due + job.ttl <= now_ms
+end
+
+-- When the record wants to be looked at in this bucket; nil when it does not belong here.
+local function time_of(job)
+  if not in_bucket(job) or job.bucket ~= bucket then return nil end
+  return score(job)
+end
+
+-- The pool is the truth: an entry that it does not bear out goes, one with a wrong time is put right.
+local function meet(id)
+  local job = read_job(id)
+  local at = job and time_of(job)
+  if not at then
+    under(plan.unbucket, bucket)[id] = true
+  elseif at > now_ms then
+    schedule(job)
+  elseif time_over(job) then
+    die(job, 2, 'ttl')
+  elseif job.state == reserved then
+    lease_over(job)
+  else
+    move(job, ready)
+  end
+end
+
+local ids = redis.call('ZRANGE', BUCKET .. bucket, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, page)
+for _, id in ipairs(ids) do meet(id) end
+commit()
+local head = redis.call('ZRANGE', BUCKET .. bucket, 0, 0, 'WITHSCORES')
+if not head[2] then return {#ids, -1} end
+return {#ids, math.max(0, tonumber(head[2]) * 1000 - now_us)}

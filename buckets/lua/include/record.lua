@@ -1,0 +1,92 @@
+-- The record (its layout stands in job.py). A job in Lua is a table of the header's fields, its id, its topic, and
+-- those optional fields that a move needs.
+local delayed, ready, reserved, dead, finished, deleted = 1, 2, 3, 4, 5, 6
+local WORDS = {'delayed', 'ready', 'reserved', 'dead', 'finished', 'deleted'}
+local HEADER = '>BBBBBBI6I6I6I4HHI3BI4I7'
+local KEPT, OPTIONAL, HOURLY = 8, 16, 32
+local TAG_TTL, TAG_RETENTION, TAG_BACKOFF, TAG_TTR, TAG_WORKER = 1, 2, 3, 4, 5
+local DEFAULT_RETENTION = 60000
+
+local function header(job)
+  local flags = job.state + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
+  return struct.pack(HEADER, 1, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic, job.created,
+    job.due, job.next, job.ttr, job.tries, job.attempts, job.deliveries, job.step, job.number, job.lease)
+end
+
+-- Read the optional block: a table of its fields by tag.
+local function optional_fields(block)
+  local fields, at = {}, 1
+  while at < #block do
+    local tag, size = struct.unpack('>BH', block, at)
+    fields[tag] = string.sub(block, at + 3, at + 2 + size)
+    at = at + 3 + size
+  end
+  return fields
+end
+
+-- Fails on a block that is none.
+local function apply_optional(job, raw, at)
+  local size = struct.unpack('>H', raw, at)
+  local fields = optional_fields(string.sub(raw, at + 2, at + 1 + size))
+  local ladder = fields[TAG_BACKOFF]
+  assert(not ladder or (#ladder > 0 and #ladder % 6 == 0))
+  job.optional = fields
+  job.body_at = at + 2 + size
+  job.ttl = fields[TAG_TTL] and struct.unpack('>I6', fields[TAG_TTL])
+  job.retention = fields[TAG_RETENTION] and struct.unpack('>I4', fields[TAG_RETENTION])
+  job.own_ttr = fields[TAG_TTR] and struct.unpack('>I4', fields[TAG_TTR])
+end
+
+-- The job that a string stands for, or nil when it is not one of ours; `short` when more of it must be read.
+local function parse(id, raw)
+  if #raw < 47 then return nil end
+  local version, length, flags, priority, bucket, topic_length, created, due, next_ms, ttr, tries, attempts, deliveries,
+    step, number, lease = struct.unpack(HEADER, raw)
+  local state = flags % 8
+  if version ~= 1 or length < 47 or state < delayed or state > deleted or topic_length == 0 or priority % 16 > 9 then
+    return nil
+  end
+  local topic_end = length + topic_length
+  if #raw < topic_end then return nil, 'short' end
+  local job = {id = id, header = length, state = state, hourly = flags % 64 >= HOURLY, priority = priority % 16,
+    cause = math.floor(priority / 16), bucket = bucket, created = created, due = due, next = next_ms, ttr = ttr,
+    tries = tries, attempts = attempts, deliveries = deliveries, step = step, number = number, lease = lease,
+    topic = string.sub(raw, length + 1, topic_end), body_at = topic_end + 1, retention = DEFAULT_RETENTION}
+  if flags % 32 >= OPTIONAL then
+    if #raw < topic_end + 2 or #raw < topic_end + 1 + struct.unpack('>H', raw, topic_end + 1) then return nil, 'short' end
+    if not pcall(apply_optional, job, raw, topic_end + 1) then return nil end
+    job.retention = job.retention or DEFAULT_RETENTION
+  end
+  return job
+end
+
+-- A record that cannot be read blocks nobody: it is kept under its id for the operator, and told.
+local function set_aside(id)
+  local raw = redis.pcall('GET', JOB .. id)
+  if type(raw) ~= 'string' then raw = redis.call('DUMP', JOB .. id) end
+  redis.call('HSET', ASIDE, id, raw)
+  redis.call('UNLINK', JOB .. id)
+  redis.call('PUBLISH', BELL, 'aside ' .. id)
+end
+
+-- The job of an id and its raw record, or nil when there is none. Without `whole` the body is mostly not read.
+-- A tombstone whose time is over is as good as gone, whether Redis has removed it yet or not.
+local function read_job(id, whole)
+  local raw, job, short
+  if not whole then
+    raw = redis.pcall('GETRANGE', JOB .. id, '0', '127')
+    if raw == '' then return nil end
+    if type(raw) == 'string' then job, short = parse(id, raw) end
+  end
+  if whole or short then
+    raw = redis.pcall('GET', JOB .. id)
+    if not raw then return nil end
+    if type(raw) == 'string' then job = parse(id, raw) end
+  end
+  if not job then
+    set_aside(id)
+    return nil
+  end
+  if job.state >= finished and job.next <= now_ms then return nil end
+  return job, raw
+end

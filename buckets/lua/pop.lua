@@ -1,0 +1,113 @@
+#!lua flags=allow-oom
+-- Reserve ready jobs of the first topics that have some, the higher priorities first.
+-- arrows: ready -> reserved, ready -> finished
+-- returns: {left, more, id, record, id, record, …}: ready jobs left in the last topic popped; 1 when stale entries
+--   stopped the search before its end; the jobs as they are now
+-- fails: never
+-- repeat: no
+-- include: time record moves
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local bucket = tonumber(ARGV[2])  -- integer: where the leases go
+local want = tonumber(ARGV[3])  -- integer: jobs at most
+local room = tonumber(ARGV[4])  -- integer: bytes of records at most, but one job always
+local ttr = tonumber(ARGV[5])  -- integer: ms, for these deliveries; empty for each job's own
+local worker = ARGV[6]  -- string: who asks, or empty
+local topics = {unpack(ARGV, 7)}  -- strings: in the order of trying
+
+local MOST = want + 500  -- entries looked at: 200,000 stale ones in one go would hold Redis for 0.2 s
+local looked, found, taken, seen, answer = 0, 0, {}, {}, {0, 0}
+local full = false
+
+-- The ready job that an entry stands for, or nil when the entry is of an earlier life, or the job's ttl is over
+-- (its timer buries it).
+local function live(entry)
+  local number, id = string.match(entry, '^(%d+):(.+)$')
+  if not id or seen[id] then return nil end
+  local job, raw = read_job(id, true)
+  if not job or job.state ~= ready or job.number ~= tonumber(number) then return nil end
+  if job.ttl and job.due + job.ttl <= now_ms then return nil end
+  return job, raw
+end
+
+local function with_optional(job, tag, value)
+  local fields, block = job.optional or {}, {}
+  fields[tag] = value
+  for each, text in pairs(fields) do block[#block + 1] = struct.pack('>BH', each, #text) .. text end
+  job.optional = fields
+  local text = table.concat(block)
+  return struct.pack('>H', #text) .. text
+end
+
+-- The part of the record behind its topic, with the fields that this delivery sets; nil when it sets none.
+local function changed_tail(job, raw, lease_ttr)
+  local block
+  if lease_ttr ~= (job.own_ttr or job.ttr) and not job.own_ttr then
+    block = with_optional(job, TAG_TTR, struct.pack('>I4', job.ttr))
+  end
+  if worker ~= '' then block = with_optional(job, TAG_WORKER, worker) end
+  return block and block .. string.sub(raw, job.body_at)
+end
+
+local function deliver(job, raw)
+  seen[job.id] = true
+  local lease_ttr = ttr or job.own_ttr or job.ttr
+  local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr)
+  local rest = job.topic .. (tail or string.sub(raw, job.header + #job.topic + 1))
+  job.attempts = math.min(job.attempts + 1, 65535)
+  job.deliveries = math.min(job.deliveries + 1, 16777215)
+  job.lease = math.max(job.lease + 1, now_us)
+  count(job.topic, 'delivered', 1)
+  if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
+  if lease_ttr == 0 then
+    local optional = job.optional
+    entomb(job, finished)
+    job.optional = optional
+  else
+    if not job.ttl then job.bucket = bucket end
+    job.ttr = lease_ttr
+    move(job, reserved, from_ms + lease_ttr)
+    if tail then append(plan.records, job.id, header(job) .. rest) end
+  end
+  answer[#answer + 1] = job.id
+  answer[#answer + 1] = header(job) .. rest
+end
+
+local function take(list)
+  local at = 0
+  while found < want and looked < MOST and not full do
+    local entries = redis.call('LRANGE', list, at, at + want - found - 1)
+    if #entries == 0 then break end
+    for _, entry in ipairs(entries) do
+      local job, raw = live(entry)
+      if job and found > 0 and #raw > room then
+        full = true
+        break
+      end
+      at, looked = at + 1, looked + 1
+      if job then
+        found, room = found + 1, room - #raw
+        deliver(job, raw)
+      end
+    end
+  end
+  taken[list] = at
+end
+
+local last
+for _, topic in ipairs(topics) do
+  for priority = 9, 0, -1 do
+    if found < want and looked < MOST and not full then
+      take(READY .. priority .. ':' .. topic)
+      last = topic
+    end
+  end
+end
+commit()
+for list, n in pairs(taken) do
+  if n > 0 then redis.call('LPOP', list, n) end
+end
+answer[1] = tonumber(redis.call('HGET', COUNTS .. last, 'ready')) or 0
+answer[2] = found == 0 and looked >= MOST and 1 or 0
+return answer

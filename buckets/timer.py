@@ -1,0 +1,55 @@
+"""The timer of a bucket: moves what is due, and sleeps until something is.
+
+There is no fixed tick. A page of due entries is one script; its answer says how long nothing will be due. An earlier
+entry rings the bell. So an idle bucket costs nothing and a busy one is as late as a round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from buckets.bell import Bell
+from buckets.errors import JobQueueError
+from buckets.lock import Locks
+from buckets.pool import Pool
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 10.0  # the longest sleep: should a bell ever be missed, this is the end of it
+_AFTER_ERROR_S = 0.1
+
+
+class Timer:
+    """The timer of one bucket."""
+
+    def __init__(self, pool: Pool, bell: Bell, locks: Locks, bucket: int) -> None:
+        self._pool = pool
+        self._alarm = bell.alarm(locks.shard, bucket)
+        self._held = locks.held[bucket]
+        self._shard = locks.shard
+        self._bucket = bucket
+
+    async def tick(self) -> float:
+        """Move a page of what is due; returns for how many seconds nothing will be (0: go on)."""
+        _, wait_us = await self._pool.due(self._shard, self._bucket)
+        return _LOOK_S if wait_us < 0 else min(wait_us / 1e6, _LOOK_S)
+
+    async def run(self) -> None:
+        """Tick while the lock is held, for ever."""
+        while True:
+            await self._held.wait()
+            self._alarm.clear()
+            try:
+                wait = await self.tick()
+            except JobQueueError as error:
+                log.warning("timer.failed", extra={"bucket": self._bucket, "error": str(error)})
+                wait = _AFTER_ERROR_S
+            except Exception:
+                log.exception("timer.failed", extra={"bucket": self._bucket})
+                wait = _AFTER_ERROR_S
+            if wait > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._alarm.wait()
