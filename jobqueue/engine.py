@@ -1,0 +1,99 @@
+"""The engine: one method a use case. It puts the defaults in, turns seconds into milliseconds, and asks the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from buckets import Added, Bell, Job, NewJob, Pool, Popped
+from buckets import Stats as Figures
+from buckets.errors import JobQueueError, NotFound
+from jobqueue import params
+from jobqueue.params import ms
+from jobqueue.settings import Settings
+
+
+def new_id() -> str:
+    """An id of 32 hexadecimal digits that nobody else makes; sorted, ids stand in the order of their making (ms)."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+
+
+class Engine:
+    """What the service can do, whatever the protocol."""
+
+    def __init__(self, pool: Pool, bell: Bell, settings: Settings) -> None:
+        self._pool = pool
+        self._bell = bell
+        self._settings = settings
+        self._giving_back: set[asyncio.Task[Any]] = set()
+
+    def _new_job(self, command: params.Add) -> NewJob:
+        settings = self._settings
+        ttr = settings.default_ttr_s if command.ttr is None else command.ttr
+        retention = settings.default_retention_s if command.retention is None else command.retention
+        return NewJob(
+            id=command.id or new_id(),
+            topic=command.topic,
+            body=bytes(command.body),
+            delay_ms=ms(command.delay or 0),
+            due_ms=0 if command.at is None else max(params.at_ms(command.at), 1),
+            ttr_ms=ms(ttr),
+            priority=settings.default_priority if command.priority is None else command.priority,
+            tries=settings.default_tries if command.tries is None else command.tries,
+            backoff_ms=tuple(map(ms, command.backoff or ())),
+            ttl_ms=None if command.ttl is None else ms(command.ttl),
+            retention_ms=ms(retention),
+            headers=orjson.dumps(command.headers) if command.headers else b"",
+            tags=orjson.dumps(command.tags) if command.tags else b"",
+            if_exists=command.if_exists or "keep",
+        )
+
+    async def add(self, commands: Sequence[params.Add]) -> list[tuple[str, Added | JobQueueError]]:
+        """Keep jobs; for each its id (made where it had none) and what became of it."""
+        jobs = [self._new_job(command) for command in commands]
+        return list(zip((job.id for job in jobs), await self._pool.add(jobs), strict=True))
+
+    async def pop(self, command: params.Pop) -> Popped:
+        """Reserve ready jobs, waiting for one where the command says so."""
+        topics = command.topics or [command.topic or ""]
+        ttr_ms = None if command.ttr is None else ms(command.ttr)
+        return await self._bell.pop(
+            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or ""
+        )
+
+    def give_back(self, jobs: Sequence[Job]) -> None:
+        """See to it that jobs which reached nobody are handed to the next, at once."""
+        if not jobs:
+            return
+        task = asyncio.create_task(self._pool.unpop(jobs))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def finish(self, commands: Sequence[params.Finish]) -> list[str | JobQueueError]:
+        """End jobs; for each its state or why not."""
+        return await self._pool.finish([(command.id, command.lease) for command in commands])
+
+    async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
+        """Cancel jobs; for each the state that it was in or why not."""
+        return await self._pool.delete([command.id for command in commands])
+
+    async def get(self, job_id: str) -> Job:
+        """A job or its tombstone. Raises NotFound."""
+        job = await self._pool.get(job_id)
+        if job is None:
+            raise NotFound
+        return job
+
+    async def stats(self, topic: str | None) -> Figures:
+        """The figures of a topic, or of all."""
+        return await self._pool.stats(topic)
+
+    async def close(self) -> None:
+        """Wait until what was given back is back."""
+        while self._giving_back:
+            await asyncio.gather(*self._giving_back, return_exceptions=True)

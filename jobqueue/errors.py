@@ -1,0 +1,82 @@
+"""The errors of the service, and the one table that gives a code its HTTP status."""
+
+from __future__ import annotations
+
+from buckets.errors import JobQueueError, TryLater
+
+
+class BadRequest(JobQueueError):
+    """The request is not as it should be."""
+
+    code = "BAD_FIELD"
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        self.job_id: str | None = None  # that the refused command named
+
+
+class BadJson(BadRequest):
+    """The request is not JSON."""
+
+    code = "BAD_JSON"
+
+
+class BadField(BadRequest):
+    """A field has a value that is not allowed."""
+
+    code = "BAD_FIELD"
+
+
+class UnknownField(BadRequest):
+    """A field that the command does not have."""
+
+    code = "UNKNOWN_FIELD"
+
+
+class UnknownCommand(BadRequest):
+    """A command that there is not."""
+
+    code = "UNKNOWN_COMMAND"
+
+
+class TooMany(BadRequest):
+    """More commands in one request than are allowed."""
+
+    code = "TOO_MANY"
+
+
+class TooLarge(BadRequest):
+    """The request or a body is larger than allowed."""
+
+    code = "TOO_LARGE"
+
+
+class ShuttingDown(TryLater):
+    """this instance stops; ask again, another one will answer."""
+
+    code = "SHUTTING_DOWN"
+
+
+class SettingsError(Exception):
+    """The settings are wrong; the message says which and what is allowed."""
+
+
+STATUS = {
+    "BAD_JSON": 400,
+    "BAD_FIELD": 400,
+    "UNKNOWN_FIELD": 400,
+    "UNKNOWN_COMMAND": 400,
+    "TOO_MANY": 400,
+    "TOO_LARGE": 413,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "RESERVED": 409,
+    "NOT_RESERVED": 409,
+    "STALE_LEASE": 409,
+    "WRONG_STATE": 409,
+    "NO_ROOM": 503,
+    "UNAVAILABLE": 503,
+    "SHUTTING_DOWN": 503,
+    "INTERNAL": 500,
+}

@@ -1,0 +1,56 @@
+"""The logs: an event (`noun.past_tense`) and its fields a line; readable on a terminal, JSON elsewhere.
+
+The machine logs with the standard library, the service with structlog; both come out alike. Job bodies are never
+logged, and traces carry no local variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import orjson
+import structlog
+
+
+def _json(event: Any, **_: Any) -> str:
+    return orjson.dumps(event, default=str).decode()
+
+
+def set_up(level: str, form: str) -> None:
+    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal)."""
+    text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if not text:
+        shared.append(structlog.processors.format_exc_info)
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if text
+        else structlog.processors.JSONRenderer(serializer=_json)
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )

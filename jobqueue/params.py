@@ -1,0 +1,261 @@
+"""The commands as they come in: one typed struct each, read by msgspec with the body left as it travelled.
+
+What msgspec refuses is told in our words: `EXPECTED` says for each field what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import time
+from datetime import datetime
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+import orjson
+from msgspec import Meta, Raw, Struct
+
+from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, UnknownCommand, UnknownField
+
+TEN_YEARS_S = 315_360_000
+_MS = 1000
+_NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
+
+Name = Annotated[str, Meta(pattern=_NAME)]
+Short = Annotated[str, Meta(max_length=128)]
+Delay = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
+Ttr = Annotated[float, Meta(ge=0, le=86_400)]
+Lease = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+When = Annotated[float, Meta(ge=0)] | Annotated[datetime, Meta(tz=True)]
+
+_NAMED = "must be a string of 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
+EXPECTED = {
+    "command": "must be a string",
+    "id": _NAMED,
+    "topic": _NAMED,
+    "topics": f"must be a list of 1 to 100 topics; a topic {_NAMED}",
+    "delay": "must be a number of seconds from 0 to 315360000 (10 years)",
+    "at": "must be unix seconds or an RFC 3339 time with its offset, at most 10 years ahead",
+    "ttr": "must be 0 (at most once) or a number of seconds from 0.1 to 86400 (24 h)",
+    "body": "must be JSON",
+    "priority": "must be an integer from 0 to 9",
+    "tries": "must be an integer from 0 (no limit) to 65535",
+    "backoff": "must be a list of 1 to 32 delays, each from 0 to 315360000 seconds",
+    "ttl": "must be a number of seconds from 0.001 to 315360000 (10 years)",
+    "retention": "must be a number of seconds from 0 to 2592000 (30 days)",
+    "if_exists": "must be keep, reject or replace",
+    "headers": "must be an object of up to 16 strings, names and values of at most 128 characters",
+    "tags": "must be a list of up to 16 strings of at most 128 characters",
+    "durability": "must be local",
+    "lease": "must be an integer from 0 to 9007199254740991, as the pop gave it",
+    "count": "must be an integer from 1 to 1000",
+    "wait": "must be a number of seconds from 0 to 60",
+    "worker": "must be a string of at most 128 characters",
+}
+
+
+class Add(Struct, tag="add", tag_field="command", forbid_unknown_fields=True):
+    """Keep a job until it is due."""
+
+    topic: Name
+    body: Raw = Raw(b"")
+    id: Name | None = None
+    delay: Delay | None = None
+    at: When | None = None
+    ttr: Ttr | None = None
+    TTR: Ttr | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] | None = None
+    tries: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    backoff: Annotated[list[Delay], Meta(min_length=1, max_length=32)] | None = None
+    ttl: Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)] | None = None
+    retention: Annotated[float, Meta(ge=0, le=2_592_000)] | None = None
+    if_exists: Literal["keep", "reject", "replace"] | None = None
+    headers: Annotated[dict[Short, Short], Meta(max_length=16)] | None = None
+    tags: Annotated[list[Short], Meta(max_length=16)] | None = None
+    durability: Literal["local"] | None = None
+
+
+class Pop(Struct, tag="pop", tag_field="command", forbid_unknown_fields=True):
+    """Reserve the next ready jobs."""
+
+    topic: Name | None = None
+    topics: Annotated[list[Name], Meta(min_length=1, max_length=100)] | None = None
+    count: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    wait: Annotated[float, Meta(ge=0, le=60)] | None = None
+    ttr: Ttr | None = None
+    TTR: Ttr | None = None
+    worker: Short | None = None
+
+
+class Finish(Struct, tag="finish", tag_field="command", forbid_unknown_fields=True):
+    """The job is done."""
+
+    id: Name
+    lease: Lease | None = None
+    durability: Literal["local"] | None = None
+
+
+class Delete(Struct, tag="delete", tag_field="command", forbid_unknown_fields=True):
+    """Cancel a job in any live state."""
+
+    id: Name
+    durability: Literal["local"] | None = None
+
+
+class Get(Struct, tag="get", tag_field="command", forbid_unknown_fields=True):
+    """Look a job up."""
+
+    id: Name
+
+
+class Stats(Struct, tag="stats", tag_field="command", forbid_unknown_fields=True):
+    """The figures of a topic, or of all."""
+
+    topic: Name | None = None
+
+
+Command = Union[Add, Pop, Finish, Delete, Get, Stats]  # noqa: UP007 - msgspec reads it at run time
+BY_NAME: dict[str, type[Struct]] = {
+    str(each.__struct_config__.tag): each for each in (Add, Pop, Finish, Delete, Get, Stats)
+}
+
+_ONE = msgspec.json.Decoder(Command)
+_MANY = msgspec.json.Decoder(list[Command])
+_PARTS = msgspec.json.Decoder(list[Raw])
+_PATH = re.compile(r"at `\$\.(\w+)")
+_QUOTED = re.compile(r"`(\w*)`")
+
+
+def ms(seconds: float) -> int:
+    """Seconds of the wire in milliseconds, what is finer rounded up. (The inner rounding takes away what the
+    binary fraction added: 16.1 s are 16,100 ms.)"""
+    return math.ceil(round(seconds * _MS, 4))
+
+
+def at_ms(when: float | datetime) -> int:
+    """An absolute time of the wire in milliseconds since the epoch, rounded up."""
+    return ms(when if isinstance(when, float) else when.timestamp())
+
+
+def parse(data: bytes, max_body_bytes: int) -> Command:
+    """Read one command. Raises BadRequest."""
+    try:
+        command = _ONE.decode(data)
+        _check(command, max_body_bytes)
+    except (msgspec.DecodeError, RecursionError, BadRequest) as error:
+        raise _told(error, data) from None
+    return command
+
+
+def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
+    """Read an array of commands; what is wrong with a member stands in its place. Raises BadRequest for the whole."""
+    try:
+        return [_checked(command, max_body_bytes) for command in _MANY.decode(data)]
+    except (msgspec.DecodeError, RecursionError):
+        pass  # one bad member spoils this reading, but not the others
+    try:
+        return [_parsed(bytes(part), max_body_bytes) for part in _PARTS.decode(data)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _told(error, data) from None
+
+
+def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
+    try:
+        return parse(data, max_body_bytes)
+    except BadRequest as error:
+        return error
+
+
+def _checked(command: Command, max_body_bytes: int) -> Command | BadRequest:
+    try:
+        _check(command, max_body_bytes)
+    except BadRequest as error:
+        error.job_id = getattr(command, "id", None)
+        return error
+    return command
+
+
+def _told(error: Exception, data: bytes) -> BadRequest:
+    """What is wrong with a command, in our words, and the id that it named."""
+    told = error if isinstance(error, BadRequest) else _translated(error, data)
+    job_id = _fields_of(data).get("id")
+    told.job_id = job_id if isinstance(job_id, str) and len(job_id) <= 255 else None
+    return told
+
+
+def _translated(error: Exception, data: bytes) -> BadRequest:
+    if isinstance(error, RecursionError):
+        return BadJson("the request is nested too deeply")
+    if not isinstance(error, msgspec.ValidationError):
+        return BadJson(f"the request is not JSON: {error}")
+    text = str(error)
+    if text.startswith("Expected `object`"):
+        return BadJson("a command must be a JSON object")
+    path = _PATH.search(text)
+    if path and path[1] != "command":
+        return _bad(path[1])
+    name = _fields_of(data).get("command")
+    if not isinstance(name, str):
+        return BadField(f"command {'is missing' if name is None else 'must be a string'}", field="command")
+    if name not in BY_NAME:
+        return UnknownCommand(_unknown("command", name, list(BY_NAME)), field="command")
+    quoted = _QUOTED.search(text)
+    field = quoted[1] if quoted else ""
+    if "unknown field" in text:
+        return UnknownField(_unknown(f"field of {name}", field, BY_NAME[name].__struct_fields__), field=field)
+    return BadField(f"{field} is missing", field=field)
+
+
+def _bad(field: str) -> BadField:
+    return BadField(f"{field} {EXPECTED[field.lower()]}", field=field)
+
+
+def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, 1)
+    return f"there is no {kind} {name[:64]!r}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _fields_of(data: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _check(command: Command, max_body_bytes: int) -> None:
+    """What no type says. Raises BadField, TooLarge."""
+    if isinstance(command, Add | Pop):
+        _check_ttr(command)
+    if isinstance(command, Add):
+        _check_add(command, max_body_bytes)
+    elif isinstance(command, Pop) and (command.topic is None) == (command.topics is None):
+        raise BadField("pop takes either topic or topics", field="topic")
+
+
+def _check_ttr(command: Add | Pop) -> None:
+    if command.TTR is not None:
+        if command.ttr is not None:
+            raise BadField("ttr and TTR are one field; give it once", field="ttr")
+        command.ttr = command.TTR
+    if command.ttr is not None and 0 < command.ttr < 0.1:
+        raise _bad("ttr")
+
+
+def _check_add(command: Add, max_body_bytes: int) -> None:
+    if command.delay is not None and command.at is not None:
+        raise BadField("delay and at exclude each other", field="at")
+    if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * _MS:
+        raise _bad("at")
+    body = bytes(command.body)
+    if not body:
+        raise BadField("body is missing", field="body")
+    if len(body) > max_body_bytes:
+        raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
+    if b"\\u" in body:
+        try:  # a lone surrogate is an escape that no reader of the answer could decode
+            orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise BadField("body has an escape that is no character", field="body") from None
+

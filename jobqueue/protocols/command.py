@@ -1,0 +1,68 @@
+"""The native protocol, `POST /command`: one JSON object or an array of 1 to 1,000 of them.
+
+Reads the request into commands and renders their answers; what goes wrong in between is told by `commands.answer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from buckets import Job
+from buckets.errors import JobQueueError
+from jobqueue import params
+from jobqueue.commands import Answer, answer, failure
+from jobqueue.engine import Engine
+from jobqueue.errors import STATUS, BadField, BadJson, BadRequest, TooMany
+
+MOST = 1000
+
+
+@dataclass(slots=True)
+class Reply:
+    """What goes back: the HTTP status, the JSON, and when to ask again (s) where that helps."""
+
+    status: int
+    body: bytes
+    retry_after: int | None = None
+
+
+def _read(data: bytes, max_body_bytes: int) -> tuple[list[params.Command | BadRequest], bool]:
+    """The commands of a request, and whether it is an array. Raises BadRequest."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise BadJson("the request is not UTF-8") from None
+    if not data.lstrip():
+        raise BadJson("the request is empty; it must be a JSON object or an array of them")
+    if not data.lstrip().startswith(b"["):
+        return [params.parse(data, max_body_bytes)], False
+    commands = params.parse_many(data, max_body_bytes)
+    if not 1 <= len(commands) <= MOST:
+        raise TooMany(f"the request has {len(commands)} commands; 1 to {MOST} are allowed")
+    for place, command in enumerate(commands[:-1]):
+        if isinstance(command, params.Pop) and command.wait:
+            commands[place] = BadField("wait is allowed in the last command of an array only", field="wait")
+    return commands, True
+
+
+def _single(told: Answer) -> Reply:
+    if told["success"]:
+        return Reply(200, orjson.dumps(told))
+    return Reply(STATUS[told["code"]], orjson.dumps(told), told.get("retry_after"))
+
+
+def refuse(error: JobQueueError) -> Reply:
+    """The answer to a request that is not looked into."""
+    return _single(failure(error))
+
+
+async def handle(engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job]) -> Reply:
+    """Answer a request. `reserved`: see `commands.answer`."""
+    try:
+        commands, many = _read(data, max_body_bytes)
+    except BadRequest as error:
+        return refuse(error)
+    answers = await answer(engine, commands, reserved)
+    return Reply(200, orjson.dumps(answers)) if many else _single(answers[0])

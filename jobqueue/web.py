@@ -1,0 +1,126 @@
+"""The aiohttp application: the routes, the request's id, and what happens when a client is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import secrets
+from collections.abc import Callable
+
+import orjson
+import structlog
+from aiohttp import web
+
+from buckets import Job
+from jobqueue.engine import Engine
+from jobqueue.errors import ShuttingDown, TooLarge
+from jobqueue.protocols import command
+from jobqueue.protocols.command import Reply
+from jobqueue.settings import Settings
+
+log = structlog.get_logger()
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+class Web:
+    """The HTTP side of one process."""
+
+    def __init__(self, engine: Engine, settings: Settings, readiness: Callable[[], dict[str, bool]]) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._readiness = readiness
+        self._prefix = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+        self.closing = False
+
+    def application(self) -> web.Application:
+        """The routes."""
+        application = web.Application(client_max_size=self._settings.max_request_bytes, middlewares=[_refuse_in_json])
+        application.router.add_post("/command", self._command)
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        return application
+
+    def _request_id(self, request: web.Request) -> str:
+        """The client's own, where it sent a decent one."""
+        given = request.headers.get("X-Request-Id", "")
+        return given if _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
+
+    async def _command(self, request: web.Request) -> web.StreamResponse:
+        request_id = self._request_id(request)
+        structlog.contextvars.bind_contextvars(request=request_id)
+        reserved: list[Job] = []
+        try:
+            reply = await self._reply(request, reserved)
+            return await self._send(request, reply, request_id, reserved)
+        except asyncio.CancelledError:  # the client is gone
+            self._engine.give_back(reserved)
+            raise
+
+    async def _reply(self, request: web.Request, reserved: list[Job]) -> Reply:
+        if self.closing:
+            return command.refuse(ShuttingDown())
+        try:
+            data = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            limit = self._settings.max_request_bytes
+            return command.refuse(TooLarge(f"the request is larger than the {limit} bytes that are allowed"))
+        return await command.handle(self._engine, data, self._settings.max_body_bytes, reserved)
+
+    async def _send(
+        self, request: web.Request, reply: Reply, request_id: str, reserved: list[Job]
+    ) -> web.StreamResponse:
+        """Write the answer here, not in aiohttp, to learn whether it could be written."""
+        if reply.status >= 500:
+            log.warning("request.failed", status=reply.status)
+        response = web.Response(
+            status=reply.status,
+            body=reply.body,
+            content_type="application/json",
+            headers={"X-Request-Id": request_id},
+        )
+        if reply.retry_after is not None:
+            response.headers["Retry-After"] = str(reply.retry_after)
+        if self.closing:
+            response.force_close()
+        if reserved:
+            # Two turns of the loop: one reads what the sockets have, one acts on it. A client that hung up while
+            # its pop was on its way is noticed here (we are cancelled), before its job goes to a dead socket.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        try:
+            await response.prepare(request)
+            await response.write_eof()
+        except ConnectionError:
+            self._engine.give_back(reserved)
+        return response
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "up"})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        checks = self._readiness() | {"accepting": not self.closing}
+        ready = all(checks.values())
+        return web.Response(
+            status=200 if ready else 503,
+            body=orjson.dumps({"ready": ready, "checks": checks}),
+            content_type="application/json",
+        )
+
+
+@web.middleware
+async def _refuse_in_json(
+    request: web.Request, handler: Callable[[web.Request], "asyncio.Future[web.StreamResponse]"]
+) -> web.StreamResponse:
+    """A path or method that there is not is told in JSON, like everything else."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        hint = "; commands go to POST /command" if error.status in (404, 405) else ""
+        told = {"success": False, "error": f"{error.reason.lower()}{hint}", "code": "NOT_FOUND"}
+        headers = {name: value for name, value in error.headers.items() if name == "Allow"}
+        return web.Response(
+            status=error.status, body=orjson.dumps(told), content_type="application/json", headers=headers
+        )

@@ -1,0 +1,85 @@
+"""What all tests share: a Redis of their own, a pool on it, and a clock that they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.pool import Pool
+from buckets.redis import Redis
+from tests.redis_server import RedisServer
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """The Redis that tests share; one that kills or fills its Redis takes `own_server`."""
+    # Not pytest's own folder: the path of a Unix socket has 107 characters at most.
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    """A Redis that the test may do anything to."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
+    """A connection to an empty Redis."""
+    connection = Redis(redis_server.url)
+    await connection.read("FLUSHALL")
+    await connection.read("CONFIG", "RESETSTAT")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def clock() -> HeldClock:
+    return HeldClock()
+
+
+@pytest.fixture
+async def pool(redis: Redis, clock: HeldClock) -> AsyncIterator[Pool]:
+    """A pool of one shard on the held clock."""
+    pool = await Pool.open(redis, clock=clock)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def live_pool(redis: Redis) -> AsyncIterator[Pool]:
+    """A pool of one shard on Redis's own clock."""
+    pool = await Pool.open(redis)
+    yield pool
+    await pool.close()
+
+
+async def tick_all(pool: Pool) -> int:
+    """Do what the timers would do now, until nothing moves; returns how many entries were dealt with."""
+    moved = 0
+    for shard in range(len(pool.keys)):
+        for bucket in range(pool.buckets):
+            wait = 0
+            while wait == 0:
+                some, wait = await pool.due(shard, bucket)
+                moved += some
+    return moved
+
+
+async def until(reached: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait for a thing to be so, not for a time to pass."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            now = reached()
+            if now if isinstance(now, bool) else await now:
+                return
+            await asyncio.sleep(0.002)

