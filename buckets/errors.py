@@ -101,4 +101,6 @@ def from_reply(text: str) -> JobQueueError | None:
     """The error that a script's reply `WORD state` stands for; None when the word is not one of ours."""
     word, _, state = text.partition(" ")
     error = BY_WORD.get(word)
-    return error(state=state or None) if error else None
+    if error is None:
+        return None
+    return error(f"{error.__doc__ or ''}".rstrip(".") + f" (it is {state})", state=state) if state else error()

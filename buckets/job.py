@@ -88,6 +88,11 @@ class Cause(enum.IntEnum):
     TTL = 2
     BURIED = 3
 
+    @classmethod
+    def _missing_(cls, value: object) -> Cause:
+        """A cause that only a later version knows does not make the record unreadable."""
+        return cls.NONE
+
 
 class Tag(enum.IntEnum):
     """The optional fields of a record. A reader skips the tags that it does not know."""
@@ -137,7 +142,9 @@ class NewJob:
         optional = pack_optional(self._optional())
         return b"".join(
             (
-                _HEADER.pack(VERSION, HEADER, State.DELAYED | (_OPTIONAL if optional else 0), self.priority, 0, len(topic)),
+                _HEADER.pack(
+                    VERSION, HEADER, State.DELAYED | (_OPTIONAL if optional else 0), self.priority, 0, len(topic)
+                ),
                 bytes(6),
                 self.due_ms.to_bytes(6, "big"),
                 self.delay_ms.to_bytes(6, "big"),

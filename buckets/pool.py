@@ -117,7 +117,7 @@ class Pool:
 
     async def found(self, shard: int) -> dict[str, str]:
         """Write the shard's settings unless it has some; returns those that hold. Raises Unfit."""
-        own = {"format": FORMAT, "shards": len(self.keys), "buckets": self.buckets, "hash": HASH}
+        own: dict[str, Value] = {"format": FORMAT, "shards": len(self.keys), "buckets": self.buckets, "hash": HASH}
         fields: list[Value] = [text for pair in own.items() for text in pair]
         reply = await self._call("birth", shard, fields)
         meta = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
@@ -229,12 +229,10 @@ class Pool:
 
         A job whose lease is not the newest any more stays as it is. One popped at most once is gone.
         """
-        await self._each(
-            "unpop", jobs, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now()
-        )
+        await self._each("unpop", jobs, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now())
 
     async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
-        """End jobs, given as (id, lease or None); for each its state, `finished`, or NotFound, NotReserved, StaleLease."""
+        """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
         results = await self._each(
             "finish",
             jobs,

@@ -17,7 +17,6 @@ from typing import Any
 
 from redis.asyncio import ConnectionPool
 from redis.asyncio import Redis as Client
-from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
@@ -35,9 +34,9 @@ _LONGEST_PAUSE = 0.5  # s between two tries to connect
 
 
 class _Link:
-    """One connection. `ask` writes and returns a future; a lost link fails all that wait on it."""
+    """One connection of redis-py (untyped there). `ask` writes and returns a future; a lost link fails them all."""
 
-    def __init__(self, connection: AbstractConnection, timeout_s: float) -> None:
+    def __init__(self, connection: Any, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
         self._out: list[bytes] = []
@@ -125,7 +124,7 @@ class Redis:
 
     def __init__(self, url: str, timeout_s: float = 5.0) -> None:
         self.timeout_s = timeout_s
-        self._pool: ConnectionPool[Any] = ConnectionPool.from_url(
+        self._pool: Any = ConnectionPool.from_url(
             url,
             protocol=2,
             socket_timeout=None,

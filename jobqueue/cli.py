@@ -16,9 +16,9 @@ from jobqueue.errors import SettingsError
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
 
-  curl {url}/command -d '{{"command":"add","topic":"order-close","id":"order-close:1001","delay":5,"TTR":60,"body":{{"order":1001}}}}'
+  curl {url}/command -d '{{"command":"add","topic":"order-close","id":"order-close:1","delay":5,"body":{{"order":1}}}}'
   curl {url}/command -d '{{"command":"pop","topic":"order-close","wait":10}}'
-  curl {url}/command -d '{{"command":"finish","id":"order-close:1001"}}'
+  curl {url}/command -d '{{"command":"finish","id":"order-close:1"}}'
 """
 
 

@@ -107,9 +107,7 @@ async def _pop(engine: Engine, commands: list[params.Pop], reserved: list[Job]) 
     return answers
 
 
-def _states(
-    commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]
-) -> list[Answer]:
+def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
     return [
         failure(result, command.id)
         if isinstance(result, JobQueueError)
@@ -212,9 +210,7 @@ async def _run(engine: Engine, kind: type[Any], commands: list[Any], reserved: l
         return [failure(error, getattr(command, "id", None)) for command in commands]
 
 
-async def answer(
-    engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job]
-) -> list[Answer]:
+async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> list[Answer]:
     """Carry out commands one after the other; an answer for each, in their order.
 
     What is wrong with a command stands in its place and is told there. `reserved` is filled with the jobs that the

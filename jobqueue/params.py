@@ -6,6 +6,7 @@ What msgspec refuses is told in our words: `EXPECTED` says for each field what i
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
 import time
@@ -20,6 +21,7 @@ from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, UnknownComm
 
 TEN_YEARS_S = 315_360_000
 _MS = 1000
+_MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
 _NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
@@ -141,7 +143,7 @@ def at_ms(when: float | datetime) -> int:
 def parse(data: bytes, max_body_bytes: int) -> Command:
     """Read one command. Raises BadRequest."""
     try:
-        command = _ONE.decode(data)
+        command: Command = _ONE.decode(data)
         _check(command, max_body_bytes)
     except (msgspec.DecodeError, RecursionError, BadRequest) as error:
         raise _told(error, data) from None
@@ -188,8 +190,13 @@ def _translated(error: Exception, data: bytes) -> BadRequest:
     if isinstance(error, RecursionError):
         return BadJson("the request is nested too deeply")
     if not isinstance(error, msgspec.ValidationError):
-        return BadJson(f"the request is not JSON: {error}")
-    text = str(error)
+        endless = _endless_field(data)
+        return _bad(endless) if endless else BadJson(f"the request is not JSON: {error}")
+    return _misfit(str(error), data)
+
+
+def _misfit(text: str, data: bytes) -> BadRequest:
+    """Why JSON is not a command; `text` is what msgspec says."""
     if text.startswith("Expected `object`"):
         return BadJson("a command must be a JSON object")
     path = _PATH.search(text)
@@ -205,6 +212,20 @@ def _translated(error: Exception, data: bytes) -> BadRequest:
     if "unknown field" in text:
         return UnknownField(_unknown(f"field of {name}", field, BY_NAME[name].__struct_fields__), field=field)
     return BadField(f"{field} is missing", field=field)
+
+
+def _endless_field(data: bytes) -> str | None:
+    """The field with a NaN or an Infinity, which JavaScript and Python write although JSON has none."""
+    if not re.search(rb"NaN|Infinity", data) or len(data) > _MOST_TO_EXPLAIN:
+        return None
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    found = (name for name, value in fields.items() if isinstance(value, float) and not math.isfinite(value))
+    return next((name for name in found if name.lower() in EXPECTED), None)
 
 
 def _bad(field: str) -> BadField:
@@ -258,4 +279,3 @@ def _check_add(command: Add, max_body_bytes: int) -> None:
             orjson.loads(body)
         except orjson.JSONDecodeError:
             raise BadField("body has an escape that is no character", field="body") from None
-

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 import structlog
@@ -112,7 +112,7 @@ class Web:
 
 @web.middleware
 async def _refuse_in_json(
-    request: web.Request, handler: Callable[[web.Request], "asyncio.Future[web.StreamResponse]"]
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """A path or method that there is not is told in JSON, like everything else."""
     try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from buckets.clock import HeldClock
 from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.redis_server import RedisServer
-
-PATIENCE_S = 10.0
 
 
 @pytest.fixture(scope="session")
@@ -62,24 +59,3 @@ async def live_pool(redis: Redis) -> AsyncIterator[Pool]:
     yield pool
     await pool.close()
 
-
-async def tick_all(pool: Pool) -> int:
-    """Do what the timers would do now, until nothing moves; returns how many entries were dealt with."""
-    moved = 0
-    for shard in range(len(pool.keys)):
-        for bucket in range(pool.buckets):
-            wait = 0
-            while wait == 0:
-                some, wait = await pool.due(shard, bucket)
-                moved += some
-    return moved
-
-
-async def until(reached: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait for a thing to be so, not for a time to pass."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            now = reached()
-            if now if isinstance(now, bool) else await now:
-                return
-            await asyncio.sleep(0.002)

@@ -54,16 +54,18 @@ local function deliver(job, raw)
   seen[job.id] = true
   local lease_ttr = ttr or job.own_ttr or job.ttr
   local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr)
-  local rest = job.topic .. (tail or string.sub(raw, job.header + #job.topic + 1))
+  local topic_end = job.header + #job.topic
+  -- From byte 48 on, where a longer header of a later version goes on.
+  local rest = string.sub(raw, 48, topic_end) .. (tail or string.sub(raw, topic_end + 1))
   job.attempts = math.min(job.attempts + 1, 65535)
   job.deliveries = math.min(job.deliveries + 1, 16777215)
   job.lease = math.max(job.lease + 1, now_us)
   count(job.topic, 'delivered', 1)
   if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
   if lease_ttr == 0 then
-    local optional = job.optional
+    local length, optional = job.header, job.optional
     entomb(job, finished)
-    job.optional = optional
+    job.header, job.optional = length, optional
   else
     if not job.ttl then job.bucket = bucket end
     job.ttr = lease_ttr

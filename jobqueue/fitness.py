@@ -1,0 +1,101 @@
+"""The fitness of a Redis that someone else runs: checked once, at start, before a job is trusted to it.
+
+What would lose jobs is refused with an Unfit; what may lose them in a crash is told, and the service starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.redis import Redis
+
+_OLDEST = (7, 0)
+_PERSIST = "Set `appendonly yes` to keep them."
+
+
+async def judge(redis: Redis, *, allow_eviction: bool) -> list[str]:
+    """Check the Redis; the warnings, a sentence each.
+
+    Raises Unfit when it cannot carry the queue, Unavailable when it does not answer.
+    """
+    info = _fields(await redis.read("INFO"))
+    refuse_old(info)
+    _refuse_replica(info)
+    config = await _config(redis, "save", "appendfsync")
+    return [*_judge_eviction(info, allow_eviction), *_judge_persistence(info, config)]
+
+
+def _fields(reply: bytes) -> dict[str, str]:
+    """INFO as a mapping. It is preferred to CONFIG because managed services leave it open."""
+    pairs = (line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
+    return {name: value.strip() for name, value in pairs}
+
+
+async def _config(redis: Redis, *names: str) -> Mapping[str, str]:
+    """The settings that CONFIG GET shows; those that are missing could not be read."""
+    try:
+        reply = await redis.read("CONFIG", "GET", *names)
+    except Unavailable:
+        await redis.read("PING")  # refused, or really gone?
+        return {}
+    except JobQueueError:
+        return {}
+    words = [word.decode("utf-8", "replace") for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def refuse_old(info: Mapping[str, str]) -> None:
+    """Refuse a Redis before 7.0, by the fields of INFO: its scripts know no flags. Every Valkey is newer."""
+    if info.get("server_name") == "valkey" or "valkey_version" in info:
+        return
+    version = info.get("redis_version", "0")
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
+        raise Unfit(f"this Redis is version {version}: too old; 7.0 or newer is needed, or any Valkey")
+
+
+def _refuse_replica(info: Mapping[str, str]) -> None:
+    if info.get("role") == "slave":
+        master = f"{info.get('master_host')}:{info.get('master_port')}"
+        raise Unfit(f"this Redis is a replica and takes no jobs; use its master, {master}")
+
+
+def _judge_eviction(info: Mapping[str, str], allow_eviction: bool) -> Iterator[str]:
+    """A policy that may drop any key drops jobs.
+
+    `volatile-*` drops only keys with an end of their own: here tombstones and the timers' locks, no job. A lost lock
+    does no harm, since it guards nothing; a lost tombstone makes a repeated add of a finished job run again. That is
+    worth a warning, and no refusal: Redis full of jobs then answers as with `noeviction`. Policies that are not known
+    yet count as bad.
+    """
+    policy = info.get("maxmemory_policy")
+    if policy is None:
+        yield "This Redis does not say what it drops when its memory is full; it must be set to `noeviction`."
+    elif policy.startswith("volatile-"):
+        yield (
+            f"Redis's maxmemory-policy is {policy}: when memory is full it forgets finished jobs before their"
+            " retention is over, and an add that is repeated then runs again. Set it to `noeviction`."
+        )
+    elif policy != "noeviction":
+        drops = f"Redis's maxmemory-policy is {policy}: when memory is full it drops jobs without a word"
+        if not allow_eviction:
+            raise Unfit(f"{drops}. Set it to `noeviction`, or allow the loss in the settings")
+        yield f"{drops}. The settings allow it."
+
+
+def _judge_persistence(info: Mapping[str, str], config: Mapping[str, str]) -> Iterator[str]:
+    if info.get("aof_enabled") == "1":
+        if "appendfsync" not in config:
+            yield "Redis does not let us see how often it flushes its append-only file (appendfsync)."
+        elif config["appendfsync"] == "no":
+            yield (
+                "Redis leaves it to the system when its append-only file reaches the disk (appendfsync no): a power"
+                " cut loses the jobs of about the last 30 seconds. Set `appendfsync everysec`."
+            )
+    elif "save" not in config:
+        yield f"Redis keeps no append-only file and does not say whether it takes snapshots: a crash may lose jobs. \
+{_PERSIST}"
+    elif not config["save"]:
+        yield f"Redis keeps nothing on disk: all jobs are lost when it stops. {_PERSIST}"
+    else:
+        yield f"Redis only takes snapshots ({config['save']}): a crash loses the jobs since the last one. {_PERSIST}"

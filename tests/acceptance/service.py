@@ -1,0 +1,139 @@
+"""A real service in a process of its own, and a client for it; for tests that look from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+ROOT = Path(__file__).parents[2]
+JOBQUEUE = [sys.executable, "-m", "jobqueue.cli"]
+
+
+def free_port() -> int:
+    """A TCP port that nobody has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ServiceProcess:
+    """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`."""
+
+    def __init__(self, *flags: str, port: int | None = None, log: Path | None = None) -> None:
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._flags = flags
+        self._log = log
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self, within_s: float = 30) -> ServiceProcess:
+        """Start it and wait until it is ready."""
+        output = self._log.open("ab") if self._log else asyncio.subprocess.DEVNULL
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+        self.process = await asyncio.create_subprocess_exec(
+            *JOBQUEUE, "serve", "--port", str(self.port), *self._flags, stdout=output, stderr=output, env=environment
+        )
+        if self._log and not isinstance(output, int):
+            output.close()
+        await self._ready(within_s)
+        return self
+
+    async def _ready(self, within_s: float) -> None:
+        assert self.process
+        end = time.monotonic() + within_s
+        async with aiohttp.ClientSession() as session:
+            while time.monotonic() < end:
+                if self.process.returncode is not None:
+                    break
+                try:
+                    async with session.get(self.url + "/readyz") as response:
+                        if response.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.02)
+        raise AssertionError(f"the service did not become ready: {self._log.read_text() if self._log else ''}")
+
+    def signal(self, number: int) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """kill -9."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, number: int) -> int:
+        assert self.process
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await self.process.wait()
+
+    async def __aenter__(self) -> ServiceProcess:
+        return await self.start()
+
+    async def __aexit__(self, *exception: object) -> None:
+        if await self._end_in_order() is None:
+            await self.kill()
+
+    async def _end_in_order(self) -> int | None:
+        try:
+            async with asyncio.timeout(20):
+                return await self.stop()
+        except TimeoutError:
+            return None
+
+
+class Client:
+    """Commands to a service, as JSON over HTTP. `async with`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Client:
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        assert self._session
+        await self._session.close()
+
+    async def post(self, data: bytes) -> tuple[int, Any]:
+        """The status and the parsed answer."""
+        assert self._session
+        async with self._session.post(self.url + "/command", data=io.BytesIO(data)) as response:
+            return response.status, json.loads(await response.read())
+
+    async def ask(self, command: str, **fields: Any) -> Any:
+        """One command; the answer."""
+        return (await self.post(json.dumps({"command": command, **fields}).encode()))[1]
+
+    async def batch(self, commands: list[dict[str, Any]]) -> Any:
+        """An array of commands; the answers."""
+        return (await self.post(json.dumps(commands).encode()))[1]
+
+    async def insist(self, command: str, **fields: Any) -> Any:
+        """One command, asked again until the service takes it: it may be down, or say that it cannot now."""
+        while True:
+            try:
+                answer = await self.ask(command, **fields)
+                if answer["success"] or answer["code"] not in ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM"):
+                    return answer
+            except (aiohttp.ClientError, ConnectionError):
+                pass
+            await asyncio.sleep(0.02)

@@ -1,0 +1,106 @@
+"""The books: what the pool's records say, against every index and every count in Redis."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from buckets.job import LIVE, Job, State, unpack
+from buckets.keys import Keys
+from buckets.pool import Pool
+from buckets.redis import Redis
+
+_HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
+
+
+class Books:
+    """All that is in one shard, read key by key."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self.jobs: dict[str, Job] = {}
+        self.bins: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
+        self.ready: dict[tuple[int, str], list[str]] = {}
+        self.zsets: dict[str, dict[str, int]] = {}
+        self.hashes: dict[str, dict[bytes, int]] = {}
+
+    async def read(self, redis: Redis) -> None:
+        for raw_name in await redis.read("KEYS", "*"):
+            name = raw_name.decode()
+            if not name.startswith(self.keys.tag) or name in (self.keys.meta, self.keys.aside, self.keys.topics):
+                continue
+            family, _, rest = name[len(self.keys.tag) :].partition(":")
+            if family == "j":
+                self._record(rest, await redis.read("GET", name))
+            elif family in ("b", "d"):
+                flat = await redis.read("ZRANGE", name, 0, -1, "WITHSCORES")
+                pairs = zip(flat[::2], flat[1::2], strict=True)
+                self.zsets[f"{family}:{rest}"] = {member.decode(): int(score) for member, score in pairs}
+            elif family == "r":
+                priority, _, topic = rest.partition(":")
+                entries = await redis.read("LRANGE", name, 0, -1)
+                self.ready[int(priority), topic] = [entry.decode() for entry in entries]
+            elif family in ("c", "h"):
+                flat = await redis.read("HGETALL", name)
+                pairs = zip(flat[::2], flat[1::2], strict=True)
+                self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
+            else:
+                raise AssertionError(f"what is {name}?")
+
+    def _record(self, job_id: str, raw: bytes) -> None:
+        job = unpack(job_id, raw)
+        self.jobs[job_id] = job
+        if job.state is State.DELAYED:
+            hourly = raw[2] & _HOURLY
+            name = f"h{job.next // 3_600_000}" if hourly else f"m{job.next // 60_000}"
+            self.bins[job.topic][name.encode()] += 1
+
+    def check(self, now_ms: int) -> None:
+        self._check_zsets()
+        self._check_ready(now_ms)
+        self._check_counts()
+        bins = {f"h:{topic}": dict(bins) for topic, bins in self.bins.items()}
+        assert {name: hash_ for name, hash_ in self.hashes.items() if name[0] == "h"} == bins
+
+    def _check_zsets(self) -> None:
+        expected: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for job in self.jobs.values():
+            if job.state in (State.DELAYED, State.RESERVED):
+                expected[f"b:{job.bucket}"][job.id] = job.next
+            elif job.state is State.READY and job.ttl is not None:
+                expected[f"b:{job.bucket}"][job.id] = job.due + job.ttl
+            elif job.state is State.DEAD:
+                expected[f"d:{job.topic}"][job.id] = job.next
+        assert self.zsets == expected
+
+    def _check_ready(self, now_ms: int) -> None:
+        """Each ready job has one entry that is valid; one whose ttl is over may have lost it to a pop."""
+        entries = Counter(
+            (priority, topic, entry) for (priority, topic), entries in self.ready.items() for entry in entries
+        )
+        for job in self.jobs.values():
+            if job.state is State.READY:
+                found = entries[job.priority, job.topic, f"{job.number}:{job.id}"]
+                over = job.ttl is not None and job.due + job.ttl <= now_ms
+                assert found == 1 or (over and found == 0), f"{job.id} has {found} entries"
+
+    def _check_counts(self) -> None:
+        live = Counter((job.topic, job.state) for job in self.jobs.values() if job.state in LIVE)
+        topics = {job.topic for job in self.jobs.values()} | {n[2:] for n in self.hashes if n[0] == "c"}
+        for topic in topics:
+            counts = Counter({field.decode(): n for field, n in self.hashes[f"c:{topic}"].items()})
+            for state in LIVE:
+                assert counts[state.word] == live[topic, state], f"{topic}: {state.word}"
+            alive = sum(counts[state.word] for state in LIVE)
+            assert counts["created"] + counts["replaced"] == alive + counts["finished"] + counts["deleted"], topic
+            if counts["ready"] == 0:
+                assert not any(of == topic for _, of in self.ready), f"{topic} has ready lists and no ready job"
+
+
+async def check_books(redis: Redis, pool: Pool) -> None:
+    """Fail unless each live job is in exactly the indexes of its state and all counts agree with a scan."""
+    seconds, us = map(int, await redis.read("TIME"))
+    now_us = int(pool.clock.now() or seconds * 1_000_000 + us)
+    for keys in pool.keys:
+        books = Books(keys)
+        await books.read(redis)
+        books.check(now_us // 1000)

@@ -1,0 +1,243 @@
+"""buckets.job: the record, as Python and as the scripts read and write it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buckets.clock import HeldClock
+from buckets.errors import NotFound
+from buckets.job import HEADER, Cause, NewJob, State, Tag, pack_optional, unpack, unpack_optional
+from buckets.pool import Pool
+from buckets.redis import Redis
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
+from tests.waiting import tick_all
+
+FULL = NewJob(
+    "order:1",
+    "order-close",
+    b'{"order": "\xc3\xa9\x00"}',
+    delay_ms=5_000,
+    ttr_ms=1_234,
+    priority=7,
+    tries=9,
+    backoff_ms=(0, 15_000, 315_360_000_000),
+    ttl_ms=315_360_000_000,
+    retention_ms=2_592_000_000,
+    headers=b'{"trace":"1"}',
+    tags=b'["a"]',
+)
+
+
+async def raw_of(redis: Redis, pool: Pool, job_id: str) -> bytes:
+    raw = await redis.read("GET", pool.keys[0].job(job_id))
+    assert isinstance(raw, bytes)
+    return raw
+
+
+async def write(redis: Redis, pool: Pool, job_id: str, raw: bytes) -> None:
+    await redis.read("SET", pool.keys[0].job(job_id), raw)
+
+
+def test_the_header_is_47_bytes_and_says_so() -> None:
+    raw = NewJob("a", "topic", b"body").pack()
+    assert HEADER == 47
+    assert raw[:2] == bytes((1, 47))
+    assert len(raw) == 47 + len("topic") + len("body")
+
+
+async def test_a_record_goes_through_the_scripts_and_back_whole(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await pool.add([FULL])
+    now = clock.now_us // 1000
+    job = await get(pool, FULL.id)
+    assert (job.id, job.topic, job.body) == (FULL.id, FULL.topic, FULL.body)
+    assert (job.state, job.priority, job.cause) == (State.DELAYED, 7, Cause.NONE)
+    assert (job.created, job.due, job.next) == (now, now + 5_000, now + 5_000)
+    assert (job.ttr, job.own_ttr, job.tries, job.attempts, job.deliveries, job.step) == (1_234, 1_234, 9, 0, 0, 0)
+    assert (job.ttl, job.retention, job.backoff) == (FULL.ttl_ms, FULL.retention_ms, FULL.backoff_ms)
+    assert (job.text(Tag.HEADERS), job.text(Tag.TAGS), job.text(Tag.WORKER)) == ('{"trace":"1"}', '["a"]', None)
+    assert (await raw_of(redis, pool, FULL.id))[1] == 47
+
+
+async def test_a_delivery_writes_into_the_record_what_its_job_says(pool: Pool, clock: HeldClock) -> None:
+    await pool.add([FULL])
+    clock.advance(5_000)
+    await tick_all(pool)
+    popped = await pop_one(pool, "order-close", worker="w:1")
+    now = clock.now_us // 1000
+    assert popped == await get(pool, FULL.id)
+    assert (popped.state, popped.attempts, popped.deliveries) == (State.RESERVED, 1, 1)
+    assert (popped.lease, popped.next, popped.text(Tag.WORKER)) == (clock.now_us, now + 1_234, "w:1")
+    assert (popped.body, popped.backoff, popped.text(Tag.HEADERS)) == (FULL.body, FULL.backoff_ms, '{"trace":"1"}')
+
+
+@pytest.mark.parametrize("size", [0, 1, 60, 75, 80, 81, 127, 128, 129, 5_000])
+async def test_the_length_of_a_body_does_not_matter_to_a_move(pool: Pool, clock: HeldClock, size: int) -> None:
+    """Scripts read the first 128 bytes of a record, and the rest only where they must."""
+    await add(pool, "a", body=b"x" * size, delay_ms=10, ttl_ms=60_000, backoff_ms=(5_000,) * 32)
+    clock.advance(10)
+    await tick_all(pool)
+    assert (await pop_one(pool)).body == b"x" * size
+    clock.advance(60_000)
+    await tick_all(pool)
+    job = await get(pool, "a")
+    assert (job.state, job.body, len(job.backoff)) == (State.DEAD, b"x" * size, 32)
+
+
+@pytest.mark.parametrize("topic", ["t", "x" * 81, "x" * 255])
+async def test_a_topic_may_be_as_long_as_its_length_byte_says(redis: Redis, pool: Pool, topic: str) -> None:
+    await add(pool, "a", topic, ttl_ms=60_000)
+    assert (await pop_one(pool, topic)).topic == topic
+    assert await finish(pool, "a") == "finished"
+    await check_books(redis, pool)
+
+
+async def test_optional_fields_that_nobody_knows_stay_and_do_no_harm(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", delay_ms=1_000, backoff_ms=(2_000,))
+    raw = await raw_of(redis, pool, "a")
+    at = 47 + 1
+    end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
+    known = unpack_optional(raw[at + 2 : end])
+    later = {250: b"from the future", 99: b""}
+    optional = pack_optional(iter({**later, **known}.items()))  # type: ignore[arg-type]  # tags that Tag lacks
+    await write(redis, pool, "a", raw[:at] + optional + raw[end:])
+    clock.advance(1_000)
+    await tick_all(pool)
+    job = await pop_one(pool, worker="w", ttr_ms=500)
+    assert (job.body, job.backoff) == (b'"body"', (2_000,))
+    clock.advance(500)
+    await tick_all(pool)
+    job = await get(pool, "a")
+    assert (job.state, job.body, job.own_ttr) == (State.DELAYED, b'"body"', 60_000)
+    assert {tag: job.optional[tag] for tag in later} == later
+
+
+async def test_a_header_that_is_longer_than_ours_is_moved_and_handed_out(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    """The record says how long its header is, so that a later version may add to it."""
+    await add(pool, "a", delay_ms=1_000, tries=2)
+    raw = await raw_of(redis, pool, "a")
+    await write(redis, pool, "a", raw[:1] + bytes((50,)) + raw[2:47] + b"new" + raw[47:])
+    clock.advance(1_000)
+    await tick_all(pool)
+    for worker in ("", "w"):
+        job = await pop_one(pool, worker=worker)
+        assert (job.topic, job.body) == ("t", b'"body"')
+        assert await get(pool, "a") == job
+        assert (await raw_of(redis, pool, "a"))[47:50] == b"new"
+        clock.advance(60_000)
+        await tick_all(pool)
+    assert await state(pool, "a") == "dead"
+    await check_books(redis, pool)
+
+
+async def test_a_longer_header_survives_a_delivery_at_most_once(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a", ttr_ms=0)
+    raw = await raw_of(redis, pool, "a")
+    await write(redis, pool, "a", raw[:1] + bytes((50,)) + raw[2:47] + b"new" + raw[47:])
+    job = await pop_one(pool)
+    assert (job.topic, job.body, job.state) == ("t", b'"body"', State.FINISHED)
+    assert await state(pool, "a") == "finished"
+
+
+_GOOD = NewJob("a", "t", b"x").pack()
+FOREIGN = {
+    "text of another program": b"hello",
+    "long text of another program": b"hello " * 100,
+    "another version": b"\x02" + _GOOD[1:],
+    "a short header": b"\x01\x2e" + _GOOD[2:],
+    "no such state": _GOOD[:2] + b"\x07" + _GOOD[3:],
+    "state zero": _GOOD[:2] + b"\x00" + _GOOD[3:],
+    "no such priority": _GOOD[:3] + b"\x0a" + _GOOD[4:],
+    "no topic": _GOOD[:5] + b"\x00" + _GOOD[6:],
+    "a topic cut short": NewJob("a", "t" * 50, b"").pack()[:60],
+    "optional fields cut short": NewJob("a", "t", b"", headers=b"x" * 500).pack()[:200],
+    "a ladder of five bytes": NewJob("a", "t", b"", headers=b"12345").pack().replace(b"\x07\x00\x05", b"\x03\x00\x05"),
+}
+
+
+@pytest.fixture(params=list(FOREIGN))
+def foreign(request: pytest.FixtureRequest) -> bytes:
+    return FOREIGN[request.param]
+
+
+async def set_aside(redis: Redis, pool: Pool) -> dict[bytes, bytes]:
+    flat = await redis.read("HGETALL", pool.keys[0].aside)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+async def test_a_foreign_record_in_a_bucket_is_set_aside_and_its_neighbours_fire(
+    redis: Redis, pool: Pool, clock: HeldClock, foreign: bytes
+) -> None:
+    for job_id in "abc":
+        await add(pool, job_id, delay_ms=1_000)
+    await write(redis, pool, "b", foreign)
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert sorted(await popped_ids(pool)) == ["a", "c"]
+    assert await set_aside(redis, pool) == {b"b": foreign}
+    assert await pool.get("b") is None
+
+
+async def test_a_foreign_record_in_a_ready_list_is_set_aside_and_its_neighbours_are_popped(
+    redis: Redis, pool: Pool, foreign: bytes
+) -> None:
+    for job_id in "abc":
+        await add(pool, job_id)
+    await write(redis, pool, "b", foreign)
+    await pool.get("b")  # at least it does not fail
+    assert await popped_ids(pool) == ["a", "c"]
+    assert await set_aside(redis, pool) == {b"b": foreign}
+
+
+async def test_commands_find_no_job_where_a_foreign_record_is_and_an_add_takes_its_place(
+    redis: Redis, pool: Pool, foreign: bytes
+) -> None:
+    for job_id in ("finished", "deleted", "added"):
+        await write(redis, pool, job_id, foreign)
+    for move in (lambda: finish(pool, "finished"), lambda: delete(pool, "deleted")):
+        with pytest.raises(NotFound):
+            await move()
+    assert (await add(pool, "added")).result == "created"
+    assert await popped_ids(pool) == ["added"]
+    assert set(await set_aside(redis, pool)) == {b"finished", b"deleted", b"added"}
+
+
+async def test_a_key_of_another_type_is_set_aside_too(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    for job_id in "abcd":
+        await add(pool, job_id, delay_ms=1_000 if job_id in "ab" else 0)
+    for job_id in "ac":
+        await redis.read("DEL", pool.keys[0].job(job_id))
+        await redis.read("RPUSH", pool.keys[0].job(job_id), "not", "a", "record")
+    assert await pool.get("a") is None
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert await popped_ids(pool) == ["d", "b"]
+    aside = await set_aside(redis, pool)
+    assert set(aside) == {b"a", b"c"}
+    await redis.read("RESTORE", "again", 0, aside[b"a"])
+    assert await redis.read("LRANGE", "again", 0, -1) == [b"not", b"a", b"record"]
+
+
+async def test_a_record_with_a_cause_that_nobody_knows_can_be_read(redis: Redis, pool: Pool) -> None:
+    """A later version may have more causes of death; to this one they are some cause."""
+    await add(pool, "a")
+    raw = await raw_of(redis, pool, "a")
+    await write(redis, pool, "a", raw[:3] + bytes((raw[3] | 0x90,)) + raw[4:])
+    assert (await pop_one(pool)).id == "a"
+    assert await finish(pool, "a") == "finished"
+
+
+@given(place=st.integers(0, 59), value=st.integers(0, 255))
+def test_a_record_is_read_or_refused_with_a_value_error_whatever_byte_is_wrong(place: int, value: int) -> None:
+    raw = bytearray(FULL.pack())
+    raw[place] = value
+    with contextlib.suppress(ValueError, IndexError):
+        unpack("a", bytes(raw))
