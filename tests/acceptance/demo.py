@@ -26,6 +26,7 @@ SPREAD_S = 8.0
 FIRST_S = 2.0
 TTR_S = 1.5
 WORKERS = 3
+IN_HAND = 10
 
 
 @dataclass
@@ -74,47 +75,51 @@ async def pay_some(client: Client, outcome: Outcome) -> None:
             outcome.paid.add(job)
 
 
-async def worker(url: str, greedy: bool) -> None:
-    """Close orders for ever; a line to standard output for each. A greedy one takes jobs and sits on them."""
+async def sit_on_jobs(url: str) -> None:
+    """A worker that takes jobs, finishes none, says how many it has, and hangs."""
+    async with Client(url) as client:
+        taken = 0
+        while taken < IN_HAND:
+            taken += len((await client.ask("pop", topic=TOPIC, count=20, wait=5))["jobs"])
+        print(taken, flush=True)
+        await asyncio.sleep(3600)
+
+
+async def work(url: str) -> None:
+    """Close orders for ever; a line to standard output for each."""
     async with Client(url) as client:
         while True:
-            answer = await client.ask("pop", topic=TOPIC, count=20 if greedy else 1, wait=5)
+            answer = await client.ask("pop", topic=TOPIC, count=1, wait=5)
             got = time.time()
             for job in answer["jobs"]:
                 early = job["lease"] / 1e6 < job["due"]  # a lease is the time of its delivery, in Redis's clock
                 late_ms = (got - job["due"]) * 1000
-                if greedy:
-                    print(json.dumps({"took": job["id"]}), flush=True)
-                    continue
                 ended = await client.ask("finish", id=job["id"], lease=job["lease"])
                 told = {"id": job["id"], "attempt": job["attempt"], "early": early, "late_ms": late_ms}
                 print(json.dumps(told | {"ok": ended["success"]}), flush=True)
-            if greedy and answer["jobs"]:
-                await asyncio.sleep(3600)
 
 
-async def start_worker(url: str, greedy: bool) -> asyncio.subprocess.Process:
+async def start_worker(kind: str, url: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.acceptance.demo", "worker", url, *(["greedy"] if greedy else []),
-        stdout=asyncio.subprocess.PIPE, cwd=ROOT,
-    )  # fmt: skip
+        sys.executable, "-m", "tests.acceptance.demo", kind, url, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
 
 
 async def collect(process: asyncio.subprocess.Process, outcome: Outcome) -> None:
     assert process.stdout
     async for line in process.stdout:
         told = json.loads(line)
-        if "took" not in told and told["ok"]:
+        if told["ok"]:
             outcome.closed.append(told)
 
 
 async def kill_with_jobs_in_hand(process: asyncio.subprocess.Process) -> int:
-    """Wait until the worker has jobs, then kill -9; how many it had told of."""
+    """Wait until the worker has jobs, then kill -9; how many it had."""
     assert process.stdout
-    await process.stdout.readline()
+    in_hand = int(await process.stdout.readline())
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    return 1 + (await process.stdout.read()).count(b"\n")
+    return in_hand
 
 
 async def drained(client: Client) -> None:
@@ -125,7 +130,7 @@ async def drained(client: Client) -> None:
 
 async def run(url: str) -> tuple[Outcome, int]:
     outcome = Outcome()
-    workers = [await start_worker(url, greedy=number == 0) for number in range(WORKERS)]
+    workers = [await start_worker("work" if number else "sit", url) for number in range(WORKERS)]
     try:
         async with Client(url) as client, asyncio.TaskGroup() as group:
             killing = group.create_task(kill_with_jobs_in_hand(workers[0]))
@@ -181,7 +186,10 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        asyncio.run(worker(sys.argv[2], "greedy" in sys.argv))
-    else:
-        sys.exit(1 if asyncio.run(main()) else 0)
+    match sys.argv[1:]:
+        case ["work", url]:
+            asyncio.run(work(url))
+        case ["sit", url]:
+            asyncio.run(sit_on_jobs(url))
+        case _:
+            sys.exit(1 if asyncio.run(main()) else 0)

@@ -39,6 +39,19 @@ class ServiceProcess:
 
     async def start(self, within_s: float = 30) -> ServiceProcess:
         """Start it and wait until it is ready."""
+        await self._spawn()
+        await self._ready(within_s)
+        return self
+
+    async def refusal(self, within_s: float = 30) -> str:
+        """Start it, wait until it gives up, and return what it said."""
+        await self._spawn()
+        assert self.process and self._log
+        async with asyncio.timeout(within_s):
+            assert await self.process.wait() == 1
+        return self._log.read_text()
+
+    async def _spawn(self) -> None:
         output = self._log.open("ab") if self._log else asyncio.subprocess.DEVNULL
         environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
         self.process = await asyncio.create_subprocess_exec(
@@ -46,8 +59,6 @@ class ServiceProcess:
         )
         if self._log and not isinstance(output, int):
             output.close()
-        await self._ready(within_s)
-        return self
 
     async def _ready(self, within_s: float) -> None:
         assert self.process

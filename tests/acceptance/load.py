@@ -1,0 +1,105 @@
+"""Load on a service, with a book of what was promised and what came; for tests that break things meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from tests.acceptance.service import Client
+
+TOPICS = ("order-close", "payment-poll", "call-back")
+
+
+@dataclass
+class Delivery:
+    """A job that a worker got. Times in seconds of Redis's clock: a lease is the time of its delivery, in µs."""
+
+    id: str
+    due: float
+    at: float
+    attempt: int
+
+
+@dataclass
+class Load:
+    """Producers and workers on one or more services, until told to stop."""
+
+    urls: list[str]
+    ttr_s: float = 1.0
+    longest_delay_s: float = 1.5
+    acknowledged: dict[str, float] = field(default_factory=dict)
+    deliveries: list[Delivery] = field(default_factory=list)
+    finished: set[str] = field(default_factory=set)
+    refused: list[Any] = field(default_factory=list)
+    producing: bool = True
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def produce(self, name: str, seed: int) -> None:
+        chance = random.Random(seed)
+        async with Client(self.urls[seed % len(self.urls)]) as client:
+            number = 0
+            while self.producing:
+                number += 1
+                job, delay = f"{name}-{number}", round(chance.uniform(0, self.longest_delay_s), 3)
+                fields = {"topic": chance.choice(TOPICS), "id": job, "delay": delay, "ttr": self.ttr_s}
+                answer = await client.insist("add", body=number, tries=0, retention=600, **fields)
+                if answer["success"]:
+                    self.acknowledged[job] = answer["due"]
+                else:
+                    self.refused.append(answer)
+                await asyncio.sleep(0.002)
+
+    async def work(self, place: int) -> None:
+        async with Client(self.urls[place % len(self.urls)]) as client:
+            while not self._stop.is_set():
+                with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+                    answer = await client.ask("pop", topics=TOPICS, count=5, wait=0.5)
+                    for job in answer.get("jobs", ()):
+                        await self._finish(client, job)
+
+    async def _finish(self, client: Client, job: dict[str, Any]) -> None:
+        self.deliveries.append(Delivery(job["id"], job["due"], job["lease"] / 1e6, job["attempt"]))
+        # Asked again until it is answered: the job may be finished and the answer lost with the service.
+        answer = await client.insist("finish", id=job["id"], lease=job["lease"])
+        if answer["success"]:
+            self.finished.add(job["id"])
+        elif answer["code"] != "STALE_LEASE":
+            self.refused.append(answer)
+
+    @contextlib.asynccontextmanager
+    async def running(self, producers: int = 3, workers: int = 4) -> AsyncIterator[None]:
+        """Load while the block runs; leaves it when everything acknowledged is finished."""
+        async with asyncio.TaskGroup() as group:
+            makers = [group.create_task(self.produce(f"p{each}", each)) for each in range(producers)]
+            for each in range(workers):
+                group.create_task(self.work(each))
+            try:
+                yield
+                self.producing = False
+                await asyncio.wait(makers)
+                await self.drained()
+            finally:
+                self.producing = False
+                self._stop.set()
+
+    async def drained(self, within_s: float = 60) -> None:
+        """Wait until every acknowledged job is finished."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self.acknowledged.keys() - self.finished:  # noqa: ASYNC110 - workers of other tasks do it
+                    await asyncio.sleep(0.05)
+
+    def check(self) -> None:
+        """Nothing lost, nothing early, nothing delivered that nobody added, no odd answer."""
+        lost = self.acknowledged.keys() - self.finished
+        assert not lost, f"{len(lost)} of {len(self.acknowledged)} acknowledged jobs were lost: {sorted(lost)[:5]}"
+        early = [each for each in self.deliveries if each.at < each.due]
+        assert not early, f"{len(early)} deliveries were early: {early[:5]}"
+        assert not self.refused, self.refused[:5]
+        assert len(self.acknowledged) > 100, "that was no load"

@@ -1,0 +1,180 @@
+"""Two service processes on one Redis: bells, locks, and what a stop leaves to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from buckets import Redis
+from tests.acceptance.load import Load
+from tests.acceptance.service import Client, ServiceProcess
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+Pair = tuple[ServiceProcess, ServiceProcess]
+
+
+@pytest.fixture
+async def pair(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Pair]:
+    """Two services; the first holds the locks."""
+    async with (
+        ServiceProcess("--redis", redis_server.url) as first,
+        ServiceProcess("--redis", redis_server.url) as second,
+    ):
+        yield first, second
+
+
+async def lock_owners(redis: Redis) -> set[bytes | None]:
+    return set(await redis.read("MGET", *(f"{{jq:0}}:lock:{number}" for number in range(8))))
+
+
+async def test_a_parked_pop_is_woken_on_whichever_process_it_waits(pair: Pair) -> None:
+    for adding in pair:
+        for waiting in pair:
+            async with Client(adding.url) as producer, Client(waiting.url) as worker:
+                parked = asyncio.create_task(worker.ask("pop", topic="t", wait=30))
+                added = await producer.ask("add", topic="t", delay=0.3, body=1)
+                begun = time.monotonic()
+                got = await parked
+                assert got["id"] == added["id"]
+                assert got["lease"] / 1e6 >= got["due"]
+                assert time.monotonic() - begun < 10, "it was the end of the wait that found the job, not the bell"
+                await worker.ask("finish", id=got["id"])
+
+
+async def test_one_job_goes_to_one_of_many_that_wait(pair: Pair) -> None:
+    async with Client(pair[0].url) as one, Client(pair[1].url) as other:
+        parked = [asyncio.create_task(each.ask("pop", topic="t", wait=1.5)) for each in (one, other) * 20]
+        await asyncio.sleep(0.3)
+        await one.ask("add", topic="t", id="only", body=1)
+        answers = await asyncio.gather(*parked)
+        assert [answer["id"] for answer in answers if answer["id"]] == ["only"]
+
+
+async def test_when_the_holder_of_the_locks_is_killed_the_other_goes_on(pair: Pair, redis: Redis) -> None:
+    first, second = pair
+    before = await lock_owners(redis)
+    async with Client(second.url) as client:
+        parked = asyncio.create_task(client.ask("pop", topic="t", wait=30))
+        await client.ask("add", topic="t", id="a", delay=0.3, body=1)
+        await first.kill()
+        assert (await parked)["id"] == "a"
+    after = await lock_owners(redis)
+    assert before.isdisjoint(after) and None not in after
+
+
+async def test_when_the_holder_stops_in_order_the_other_takes_over_at_once(pair: Pair, redis: Redis) -> None:
+    first, second = pair
+    async with Client(second.url) as client:
+        assert await first.stop() == 0
+        # A lock that was not given up would stand for another second.
+        await client.ask("add", topic="t", id="a", delay=0.05, body=1)
+        assert (await client.ask("pop", topic="t", wait=0.6))["id"] == "a"
+
+
+async def test_a_stop_answers_the_parked_pops_empty(pair: Pair) -> None:
+    first, _ = pair
+    async with Client(first.url) as client:
+        parked = [asyncio.create_task(client.ask("pop", topic="t", wait=30)) for _ in range(50)]
+        parked += [asyncio.create_task(client.ask("pop", topic="t", wait=30, count=5)) for _ in range(50)]
+        await asyncio.sleep(0.5)
+        assert await first.stop() == 0
+        answers = await asyncio.gather(*parked)
+    assert all(answer["success"] for answer in answers)
+    assert [answer["id"] for answer in answers[:50]] == [None] * 50
+    assert [answer["jobs"] for answer in answers[50:]] == [[]] * 50
+
+
+async def test_instances_come_and_go_under_load_and_nothing_is_lost(redis_server: RedisServer, redis: Redis) -> None:
+    services = [await ServiceProcess("--redis", redis_server.url).start() for _ in range(2)]
+    load = Load([service.url for service in services], longest_delay_s=1.0)
+    try:
+        async with load.running():
+            for turn in range(6):
+                await asyncio.sleep(0.5)
+                service = services[turn % 2]
+                await (service.kill() if turn < 3 else service.stop())
+                services[turn % 2] = await ServiceProcess("--redis", redis_server.url, port=service.port).start()
+        load.check()
+    finally:
+        for service in services:
+            await service.stop()
+
+
+async def test_a_client_that_hangs_up_burns_no_job(pair: Pair) -> None:
+    """Its wait is cancelled; a job reserved for it goes to the next at once, its attempts as before."""
+    first, second = pair
+    attempts = []
+    async with Client(second.url) as client:
+        for turn in range(40):
+            wire, answered = await parked_by_hand(first.port)
+            await client.ask("add", topic="t", id=f"job-{turn}", delay=0.02, ttr=2, body=1)
+            # Hang up around the moment at which the job falls due.
+            await asyncio.sleep(0.01 + 0.0005 * turn)
+            wire.transport.abort()
+            if not answered.done():
+                got = await client.ask("pop", topic="t", wait=20)
+                assert got["id"] == f"job-{turn}"
+                attempts.append(got["attempt"])
+            await asyncio.gather(answered, return_exceptions=True)
+            await client.ask("delete", id=f"job-{turn}")
+    assert len(attempts) > 10, "all were answered before they hung up"
+    # Who hangs up in the very instant in which the answer is written is not noticed: there the TTR helps.
+    assert sum(attempt > 1 for attempt in attempts) <= 2, attempts
+
+
+async def parked_by_hand(port: int) -> tuple[asyncio.StreamWriter, asyncio.Task[bytes]]:
+    """A pop that waits on a socket of its own, and the task that reads the first byte of its answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = b'{"command":"pop","topic":"t","wait":30}'
+    writer.write(b"POST /command HTTP/1.1\r\nHost: t\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return writer, asyncio.create_task(reader.read(1))
+
+
+async def test_a_client_that_hangs_up_while_it_waits_leaves_no_waiter_behind(pair: Pair) -> None:
+    first, _ = pair
+    async with aiohttp.ClientSession() as session, Client(first.url) as client:
+        body = b'{"command":"pop","topic":"t","wait":30}'
+        gone = [asyncio.create_task(session.post(first.url + "/command", data=body)) for _ in range(20)]
+        await asyncio.sleep(0.3)
+        for each in gone:
+            each.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        parked: Any = asyncio.create_task(client.ask("pop", topic="t", wait=30))
+        await asyncio.sleep(0.1)
+        await client.ask("add", topic="t", id="a", body=1)
+        got = await parked
+        assert (got["id"], got["attempt"]) == ("a", 1)
+
+
+async def test_a_service_without_locks_is_ready_all_the_same(pair: Pair) -> None:
+    async with aiohttp.ClientSession() as session, session.get(pair[1].url + "/readyz") as response:
+        assert response.status == 200
+        assert (await response.json())["ready"] is True
+
+
+async def test_ready_turns_red_while_redis_is_away_and_green_again(own_server: RedisServer) -> None:
+    async with ServiceProcess("--redis", own_server.url) as service, aiohttp.ClientSession() as session:
+
+        async def status() -> int:
+            async with session.get(service.url + "/readyz") as response:
+                return response.status
+
+        async def is_red() -> bool:
+            return await status() == 503
+
+        async def is_green() -> bool:
+            return await status() == 200
+
+        assert await is_green()
+        own_server.kill()
+        await until(is_red)
+        async with session.get(service.url + "/healthz") as response:
+            assert response.status == 200
+        own_server.start()
+        await until(is_green)
