@@ -12,6 +12,7 @@ more after it is parked and once at the end of its wait, and all look again afte
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Sequence
 
@@ -97,15 +98,28 @@ class Bell:
         waiter = _Waiter()
         for topic in topics:
             self._waiters.setdefault(topic, {})[waiter] = None
+        gone = True  # until it has its answer: its caller may be cancelled, Redis away
         try:
             popped = await self._parked_pop(waiter, topics, count, wait_s, ttr_ms, worker)
+            gone = False
         finally:
             self._leave(waiter, topics)
-            if waiter.rung.is_set() or popped.left:
-                # Someone else is to have what this one was woken for, or what it left.
-                for topic in topics:
-                    self.ring(topic, max(popped.left, 1))
+            if gone or waiter.rung.is_set() or popped.left or (popped.jobs and self._in_many_places(topics)):
+                self._pass_on(popped, topics)
         return popped
+
+    def _in_many_places(self, topics: Sequence[str]) -> bool:
+        """Whether a pop may have been woken for a job in one place and have found one in another."""
+        return len(topics) > 1 or len(self._pool.keys) > 1
+
+    def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
+        """See that someone else looks for what this one was woken for, or left. Those who are woken already count:
+        else a thousand jobs would wake many thousand waiters."""
+        last = popped.jobs[-1].topic if popped.jobs else None
+        for topic in topics:
+            number = max(popped.left, 1) if topic == last else 1
+            for waiter in itertools.islice(self._waiters.get(topic, ()), number):
+                waiter.rung.set()
 
     async def _parked_pop(
         self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, ttr_ms: int | None, worker: str

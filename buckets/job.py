@@ -1,9 +1,11 @@
 """A job: its states, the moves between them, and its record in the pool.
 
 The record is one string. A fixed header that begins with its version and its own length, the topic, an optional
-block of tagged fields, the body. Moves change the header in place, so a large body is never written again.
-The header is 47 bytes because with them a record of a 9-character topic and a 100-byte body just fits an
-allocation of 160 bytes; one more costs 32 (measured: 378 bytes a job become 410).
+block of tagged fields, the body. Moves change the header in place, so a large body is not written again, but for
+the first pop: a job that was never popped has a header of 34 bytes, without the fields that a delivery fills.
+Memory is why: with a 9-character topic and a 100-byte body, up to 39 bytes of header fit an allocation of Valkey
+that is 16 bytes smaller, and 47 are the most that fit one of 160 bytes of Redis; one more costs 32 (measured:
+docs/numbers.md).
 
     byte  0  version               1   length of the header
           2  flags: state (3 bits), body kept in the tombstone, has optional fields, due time counted by the hour
@@ -15,10 +17,11 @@ allocation of 160 bytes; one more costs 32 (measured: 378 bytes a job become 410
                                      dead: when it died; a tombstone: when it ends
          24  ttr             4       ms, of the current lease
          28  tries           2       deliveries that count, at most; 0 is no limit
-         30  attempts        2       deliveries that counted
-         32  deliveries      3       all of them
-         35  step            1       on the back-off ladder
-         36  number          4       of the ready entry that is valid
+         30  number          4       of the ready entry that is valid
+    once it was popped
+         34  attempts        2       deliveries that counted
+         36  deliveries      3       all of them
+         39  step            1       on the back-off ladder
          40  lease           7       us since the epoch, of the newest delivery
 """
 
@@ -31,6 +34,7 @@ from dataclasses import dataclass, field
 
 VERSION = 1
 HEADER = 47
+NEW_HEADER = 34  # of a job that was never popped
 MAX_PRIORITY = 9
 DEFAULT_PRIORITY = 4
 DEFAULT_RETENTION_MS = 60_000  # of the format: a record without the field has this one
@@ -109,7 +113,7 @@ class Tag(enum.IntEnum):
 
 
 _HEADER = struct.Struct(">6B")
-_TIMES = struct.Struct(">IHH")
+_LIMITS = struct.Struct(">IHI")
 _STATE = 0x07
 _KEPT = 0x08
 _OPTIONAL = 0x10
@@ -137,19 +141,18 @@ class NewJob:
 
     def pack(self) -> bytes:
         """The record, but for what the script knows: `next` holds the delay, `due` the absolute time or 0,
-        the state is delayed, and bucket, created, ready number and lease are empty."""
+        the state is delayed, and bucket, created and ready number are empty."""
         topic = self.topic.encode()
         optional = pack_optional(self._optional())
         return b"".join(
             (
                 _HEADER.pack(
-                    VERSION, HEADER, State.DELAYED | (_OPTIONAL if optional else 0), self.priority, 0, len(topic)
+                    VERSION, NEW_HEADER, State.DELAYED | (_OPTIONAL if optional else 0), self.priority, 0, len(topic)
                 ),
                 bytes(6),
                 self.due_ms.to_bytes(6, "big"),
                 self.delay_ms.to_bytes(6, "big"),
-                _TIMES.pack(self.ttr_ms, self.tries, 0),
-                bytes(15),
+                _LIMITS.pack(self.ttr_ms, self.tries, 0),
                 topic,
                 optional,
                 self.body,
@@ -233,9 +236,13 @@ def unpack_optional(block: bytes) -> dict[int, bytes]:
     return fields
 
 
+def _is_header(length: int) -> bool:
+    return length == NEW_HEADER or length >= HEADER
+
+
 def unpack(job_id: str, raw: bytes) -> Job:
     """Read a record. Raises ValueError when it is not one of ours."""
-    if len(raw) < HEADER or raw[0] != VERSION or raw[1] < HEADER:
+    if len(raw) < NEW_HEADER or raw[0] != VERSION or not _is_header(raw[1]) or len(raw) < raw[1]:
         raise ValueError("not a record of this version")
     flags, priority, bucket, topic_length = raw[2:6]
     start = raw[1]
@@ -244,7 +251,8 @@ def unpack(job_id: str, raw: bytes) -> Job:
     if flags & _OPTIONAL:
         body_start = topic_end + 2 + int.from_bytes(raw[topic_end : topic_end + 2], "big")
         optional = unpack_optional(raw[topic_end + 2 : body_start])
-    ttr, tries, attempts = _TIMES.unpack_from(raw, 24)
+    ttr, tries, ready_number = _LIMITS.unpack_from(raw, 24)
+    popped = raw[NEW_HEADER:HEADER] if start >= HEADER else bytes(HEADER - NEW_HEADER)
     number = int.from_bytes
     return Job(
         id=job_id,
@@ -259,11 +267,11 @@ def unpack(job_id: str, raw: bytes) -> Job:
         next=number(raw[18:24], "big"),
         ttr=ttr,
         tries=tries,
-        attempts=attempts,
-        deliveries=number(raw[32:35], "big"),
-        step=raw[35],
-        number=number(raw[36:40], "big"),
-        lease=number(raw[40:47], "big"),
+        attempts=number(popped[:2], "big"),
+        deliveries=number(popped[2:5], "big"),
+        step=popped[5],
+        number=ready_number,
+        lease=number(popped[6:], "big"),
         body_kept=bool(flags & _KEPT),
         optional=optional,
     )

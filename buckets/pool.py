@@ -189,7 +189,9 @@ class Pool:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(self._undo)
+            late = asyncio.create_task(self._take_back(task))
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
             raise
 
     async def _pop(self, topics: Sequence[str], count: int, ttr: Value, worker: str, room: int) -> Popped:
@@ -197,39 +199,43 @@ class Pool:
         first = next(self._turn)
         for turn in range(len(self.keys)):
             shard = (first + turn) % len(self.keys)
-            more = 1
+            left, more = 0, 1
             while more and len(popped.jobs) < count and (room > 0 or not popped.jobs):
-                reply = await self._call(
-                    "pop",
-                    shard,
-                    topics,
-                    now=self.clock.now(),
-                    bucket=first % self.buckets,
-                    want=count - len(popped.jobs),
-                    room=max(room, 0),
-                    ttr=ttr,
-                    worker=worker,
-                )
+                try:
+                    reply = await self._call(
+                        "pop",
+                        shard,
+                        topics,
+                        now=self.clock.now(),
+                        bucket=first % self.buckets,
+                        want=count - len(popped.jobs),
+                        room=max(room, 0),
+                        ttr=ttr,
+                        worker=worker,
+                    )
+                except JobQueueError:
+                    if popped.jobs:
+                        return popped  # what the other shards gave is with this worker
+                    raise
                 left, more, *pairs = reply
-                popped.left += left
                 for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
                     popped.jobs.append(unpack(job_id.decode(), raw))
                     room -= len(raw)
+            popped.left += left
         return popped
 
-    def _undo(self, popping: asyncio.Task[Popped]) -> None:
-        if popping.cancelled() or popping.exception() or not popping.result().jobs:
-            return
-        task = asyncio.create_task(self.unpop(popping.result().jobs))
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
+    async def _take_back(self, popping: asyncio.Task[Popped]) -> None:
+        await asyncio.wait([popping])
+        if not popping.cancelled() and not popping.exception() and popping.result().jobs:
+            await self.unpop(popping.result().jobs)
 
     async def unpop(self, jobs: Sequence[Job]) -> None:
         """Give deliveries that reached nobody back to the front of their lists, their attempts as before.
 
         A job whose lease is not the newest any more stays as it is. One popped at most once is gone.
         """
-        await self._each("unpop", jobs, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now())
+        last_first = jobs[::-1]  # each is put before those that came after it, over all scripts of a large batch
+        await self._each("unpop", last_first, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now())
 
     async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""

@@ -19,7 +19,7 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio import Redis as Client
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from buckets.errors import JobQueueError, NoRoom, Unanswered, Unavailable, from_reply
 from buckets.scripts import SCRIPTS, Script, Value
@@ -67,9 +67,13 @@ class _Link:
         while True:
             reply: Any
             try:
-                reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
+                reply = await self._connection.read_response(
+                    disable_decoding=True, timeout=math.inf, disconnect_on_error=False
+                )
             except ResponseError as error:
                 reply = error
+            except BusyLoadingError as error:  # an answer too, though redis-py takes it for a broken connection
+                reply = ResponseError(f"LOADING {error}")
             except (RedisError, OSError):
                 return self._lose()
             _, future = self._waiting.popleft()
@@ -199,8 +203,10 @@ class Redis:
         while True:
             connection = self._pool.make_connection()
             try:
-                await connection.connect()
+                async with asyncio.timeout(self.timeout_s):  # the handshake too
+                    await connection.connect()
             except (RedisError, OSError) as error:
+                await connection.disconnect(nowait=True)
                 if pause == 0.02:
                     log.warning("redis.lost", extra={"error": str(error)})
                 await asyncio.sleep(pause)

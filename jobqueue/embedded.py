@@ -275,7 +275,9 @@ class EmbeddedRedis:
 
     async def _introduced(self) -> Build:
         """Ask the server who it is and whether the data are ours, and note it in `server.json`."""
-        async with Client(unix_socket_path=str(self._socket), protocol=2, decode_responses=True) as client:
+        # With a time-out redis-py sends through asyncio.wait_for, which in Python 3.11 may swallow a cancellation.
+        path = str(self._socket)
+        async with Client(unix_socket_path=path, socket_timeout=None, protocol=2, decode_responses=True) as client:
             info = await client.info("server")
             folder = (await client.config_get("dir"))["dir"]
         self._refuse_strange(str(folder))

@@ -58,4 +58,3 @@ async def live_pool(redis: Redis) -> AsyncIterator[Pool]:
     pool = await Pool.open(redis)
     yield pool
     await pool.close()
-

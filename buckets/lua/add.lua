@@ -31,9 +31,10 @@ local function start(job, record, old)
   job.created, job.next = now_ms, job.due
   job.number = old and old.number or now_us % 4294967296
   job.lease = old and old.lease or 0
+  if job.lease > 0 then job.header = LONG end
   job.state = job.due <= now_ms and ready or delayed
   enter(job)
-  append(plan.records, job.id, header(job) .. string.sub(record, 48))
+  append(plan.records, job.id, header(job) .. string.sub(record, SHORT + 1))
   count(job.topic, old and 'replaced' or 'created', 1)
   return {old and 'replaced' or 'created', WORDS[job.state], job.due}
 end

@@ -55,22 +55,23 @@ local function deliver(job, raw)
   local lease_ttr = ttr or job.own_ttr or job.ttr
   local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr)
   local topic_end = job.header + #job.topic
-  -- From byte 48 on, where a longer header of a later version goes on.
-  local rest = string.sub(raw, 48, topic_end) .. (tail or string.sub(raw, topic_end + 1))
+  -- From the end of the header that we write on: there a longer one of a later version goes on.
+  local rest = string.sub(raw, math.min(job.header, LONG) + 1, topic_end) .. (tail or string.sub(raw, topic_end + 1))
+  local changed = tail or job.header == SHORT
+  job.header = math.max(job.header, LONG)
   job.attempts = math.min(job.attempts + 1, 65535)
   job.deliveries = math.min(job.deliveries + 1, 16777215)
   job.lease = math.max(job.lease + 1, now_us)
   count(job.topic, 'delivered', 1)
   if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
+  job.ttr = lease_ttr
   if lease_ttr == 0 then
     local length, optional = job.header, job.optional
     entomb(job, finished)
     job.header, job.optional = length, optional
   else
     if not job.ttl then job.bucket = bucket end
-    job.ttr = lease_ttr
-    move(job, reserved, from_ms + lease_ttr)
-    if tail then append(plan.records, job.id, header(job) .. rest) end
+    move(job, reserved, from_ms + lease_ttr, changed and rest)
   end
   answer[#answer + 1] = job.id
   answer[#answer + 1] = header(job) .. rest

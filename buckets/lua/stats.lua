@@ -13,9 +13,9 @@ local topic = ARGV[2]  -- string: which
 -- Since when the job of a ready entry is ready, or nil for a stale entry.
 local function since(entry)
   local number, id = string.match(entry, '^(%d+):(.+)$')
-  local raw = id and redis.pcall('GETRANGE', JOB .. id, 0, 46)
-  if type(raw) ~= 'string' or #raw < 47 or string.byte(raw, 3) % 8 ~= 2 then return nil end
-  if struct.unpack('>I4', raw, 37) ~= tonumber(number) then return nil end
+  local raw = id and redis.pcall('GETRANGE', JOB .. id, 0, 33)
+  if type(raw) ~= 'string' or #raw < 34 or string.byte(raw, 3) % 8 ~= 2 then return nil end
+  if struct.unpack('>I4', raw, 31) ~= tonumber(number) then return nil end
   return (struct.unpack('>I6', raw, 19))
 end
 

@@ -8,10 +8,10 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local leases = {unpack(ARGV, 2)}  -- strings: id, lease, id, lease, … in the order of their pop
+local leases = {unpack(ARGV, 2)}  -- strings: id, lease, id, lease, … the last popped first. No id twice.
 local given = {}
 plan.push_with = 'LPUSH'
-for at = #leases - 1, 1, -2 do
+for at = 1, #leases, 2 do
   local job = read_job(leases[at])
   given[(at + 1) / 2] = 0
   if job and job.state == reserved and job.lease == tonumber(leases[at + 1]) then

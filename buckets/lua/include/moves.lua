@@ -77,13 +77,18 @@ local function enter(job)
   end
 end
 
--- Move a live job to another live state and write its header; delayed and reserved need `job.next` set by `at`.
-local function move(job, to, at)
+-- Move a live job to another live state, delayed and reserved with the time `at`; write its header, or the whole
+-- record where `rest`, all behind the header, is given.
+local function move(job, to, at, rest)
   leave(job)
   job.state = to
   job.next = at or job.next
   enter(job)
-  append(plan.headers, job.id, header(job))
+  if rest then
+    append(plan.records, job.id, header(job) .. rest)
+  else
+    append(plan.headers, job.id, header(job))
+  end
 end
 
 -- End a job: a tombstone without the body for its retention, or nothing.
@@ -92,7 +97,7 @@ local function entomb(job, to)
   count(job.topic, WORDS[to], 1)
   job.state = to
   job.next = now_ms + job.retention
-  job.header, job.optional, job.hourly = 47, nil, nil
+  job.header, job.optional, job.hourly = job.lease > 0 and LONG or SHORT, nil, nil
   if job.retention > 0 then
     append(plan.tombs, job.id, header(job) .. job.topic, whole(job.retention))
   else

@@ -2,15 +2,18 @@
 -- those optional fields that a move needs.
 local delayed, ready, reserved, dead, finished, deleted = 1, 2, 3, 4, 5, 6
 local WORDS = {'delayed', 'ready', 'reserved', 'dead', 'finished', 'deleted'}
-local HEADER = '>BBBBBBI6I6I6I4HHI3BI4I7'
+local HEADER, DELIVERY = '>BBBBBBI6I6I6I4HI4', '>HI3BI7'
+local SHORT, LONG = 34, 47  -- bytes of a header: never popped, popped
 local KEPT, OPTIONAL, HOURLY = 8, 16, 32
 local TAG_TTL, TAG_RETENTION, TAG_BACKOFF, TAG_TTR, TAG_WORKER = 1, 2, 3, 4, 5
 local DEFAULT_RETENTION = 60000
 
 local function header(job)
   local flags = job.state + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
-  return struct.pack(HEADER, 1, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic, job.created,
-    job.due, job.next, job.ttr, job.tries, job.attempts, job.deliveries, job.step, job.number, job.lease)
+  local first = struct.pack(HEADER, 1, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic,
+    job.created, job.due, job.next, job.ttr, job.tries, job.number)
+  if job.header == SHORT then return first end
+  return first .. struct.pack(DELIVERY, job.attempts, job.deliveries, job.step, job.lease)
 end
 
 -- Read the optional block: a table of its fields by tag.
@@ -39,15 +42,18 @@ end
 
 -- The job that a string stands for, or nil when it is not one of ours; `short` when more of it must be read.
 local function parse(id, raw)
-  if #raw < 47 then return nil end
-  local version, length, flags, priority, bucket, topic_length, created, due, next_ms, ttr, tries, attempts, deliveries,
-    step, number, lease = struct.unpack(HEADER, raw)
+  if #raw < SHORT then return nil end
+  local version, length, flags, priority, bucket, topic_length, created, due, next_ms, ttr, tries, number =
+    struct.unpack(HEADER, raw)
   local state = flags % 8
-  if version ~= 1 or length < 47 or state < delayed or state > deleted or topic_length == 0 or priority % 16 > 9 then
+  if version ~= 1 or (length < LONG and length ~= SHORT) or state < delayed or state > deleted or topic_length == 0
+    or priority % 16 > 9 then
     return nil
   end
   local topic_end = length + topic_length
   if #raw < topic_end then return nil, 'short' end
+  local attempts, deliveries, step, lease = 0, 0, 0, 0
+  if length >= LONG then attempts, deliveries, step, lease = struct.unpack(DELIVERY, raw, SHORT + 1) end
   local job = {id = id, header = length, state = state, hourly = flags % 64 >= HOURLY, priority = priority % 16,
     cause = math.floor(priority / 16), bucket = bucket, created = created, due = due, next = next_ms, ttr = ttr,
     tries = tries, attempts = attempts, deliveries = deliveries, step = step, number = number, lease = lease,

@@ -1,0 +1,288 @@
+"""The queue in plain Python, written from protocol.md and design.md: what the scripts must do.
+
+It knows no index, no record and no entry that could be stale. A list here holds only ids that may be popped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from buckets.job import Cause, NewJob, State
+from buckets.keys import shard_of
+from buckets.pool import RANGES
+
+DAY_MS = 86_400_000
+TOMBSTONES = (State.FINISHED, State.DELETED)
+Answer = tuple[str, ...] | tuple[str, str | None, int]
+
+
+@dataclass
+class Life:
+    """One life of a job, from its add to the end of its tombstone."""
+
+    new: NewJob
+    state: State
+    created: int
+    due: int
+    next: int  # delayed: when it is due; reserved: end of the lease; ready: since when; dead: when; tombstone: until
+    lease: int = 0  # of the newest delivery, of an earlier life too
+    attempts: int = 0
+    deliveries: int = 0
+    step: int = 0
+    ttr: int = 0  # of the newest lease
+    worker: str | None = None
+    cause: Cause = Cause.NONE
+    bucket: int = 0  # seen, not decided here
+    hourly: bool = False
+
+    def ttl_over(self, now_ms: int) -> bool:
+        return self.new.ttl_ms is not None and self.due + self.new.ttl_ms <= now_ms
+
+    def look_at(self) -> int | None:
+        """When the bucket's timer must look at it."""
+        if self.state in (State.DELAYED, State.RESERVED):
+            return self.next
+        if self.state is State.READY and self.new.ttl_ms is not None:
+            return self.due + self.new.ttl_ms
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """What must be read of it, by the names of Job."""
+        facts: dict[str, Any] = {
+            **{name: getattr(self.new, name) for name in ("id", "topic", "priority", "tries")},
+            **{name: getattr(self, name) for name in ("state", "created", "due", "next", "lease", "ttr", "cause")},
+            **{name: getattr(self, name) for name in ("attempts", "deliveries", "step")},
+        }
+        if self.state in TOMBSTONES:
+            return facts | {"body": b""}
+        own = {"body": self.new.body, "ttl": self.new.ttl_ms, "retention": self.new.retention_ms}
+        return facts | own | {"backoff": self.new.backoff_ms, "own_ttr": self.new.ttr_ms, "worker": self.worker}
+
+
+@dataclass
+class Look:
+    """What a pop finds: the jobs, the entries it passes for good, what is left in the last topic of each shard."""
+
+    ids: list[str] = field(default_factory=list)
+    passed: list[tuple[tuple[int, str, int], str]] = field(default_factory=list)
+    left: int = 0
+
+
+class Model:
+    def __init__(self, shards: int, now_us: int) -> None:
+        self.shards = shards
+        self.now_us = now_us
+        self.lives: dict[str, Life] = {}
+        self.ready: defaultdict[tuple[int, str, int], list[str]] = defaultdict(list)
+        self.totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_us // 1000
+
+    def ahead(self, ms: int) -> int:
+        """So many ms from now, rounded up: nothing is early."""
+        return -(-self.now_us // 1000) + ms
+
+    def life(self, job_id: str) -> Life | None:
+        life = self.lives.get(job_id)
+        if life and life.state in TOMBSTONES and life.next <= self.now_ms:
+            del self.lives[job_id]
+            return None
+        return life
+
+    def _list(self, life: Life) -> list[str]:
+        return self.ready[shard_of(life.new.id, self.shards), life.new.topic, life.new.priority]
+
+    def _leave(self, life: Life) -> None:
+        if life.state is State.READY and life.new.id in self._list(life):
+            self._list(life).remove(life.new.id)
+
+    def _to_delayed(self, life: Life, due: int) -> None:
+        self._leave(life)
+        life.state, life.next = State.DELAYED, due
+        life.hourly = due - self.now_ms > DAY_MS
+
+    def _to_ready(self, life: Life, *, front: bool = False) -> None:
+        self._leave(life)
+        life.state, life.next = State.READY, self.now_ms
+        self._list(life).insert(0 if front else len(self._list(life)), life.new.id)
+
+    def _die(self, life: Life, cause: Cause) -> None:
+        self._leave(life)
+        life.state, life.next, life.cause = State.DEAD, self.now_ms, cause
+        self.totals[life.new.topic][f"died_{cause.name.lower()}"] += 1
+
+    def _entomb(self, life: Life, state: State) -> None:
+        self._leave(life)
+        life.state, life.next = state, self.now_ms + life.new.retention_ms
+        self.totals[life.new.topic][state.word] += 1
+
+    # The commands.
+
+    def add(self, new: NewJob) -> Answer:
+        old = self.life(new.id)
+        if old and new.if_exists == "keep":
+            return "existing", old.state.word, old.due
+        if old and new.if_exists == "reject":
+            return "ALREADY_EXISTS", old.state.word
+        if old and old.state is State.RESERVED:
+            return "RESERVED", "reserved"
+        if old and old.state not in TOMBSTONES:
+            self._leave(old)
+            self.totals[old.new.topic]["deleted"] += 1
+        due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
+        life = Life(new, State.DELAYED, self.now_ms, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
+        self.lives[new.id] = life
+        if due <= self.now_ms:
+            self._to_ready(life)
+        else:
+            self._to_delayed(life, due)
+        result = "replaced" if old else "created"
+        self.totals[new.topic][result] += 1
+        return result, life.state.word, due
+
+    def look(self, first_shard: int, topics: Sequence[str], count: int) -> Look:
+        """What a pop that begins with a shard finds; changes nothing."""
+        look = Look()
+        for turn in range(self.shards):
+            if len(look.ids) < count:
+                self._look_in_shard((first_shard + turn) % self.shards, topics, count, look)
+        return look
+
+    def _look_in_shard(self, shard: int, topics: Sequence[str], count: int, look: Look) -> None:
+        last = topics[0]
+        for topic in topics:
+            for priority in range(9, -1, -1):
+                if len(look.ids) == count:
+                    break
+                last = topic
+                self._look_in_list((shard, topic, priority), count, look)
+        ready = {life.new.id for life in self.lives.values() if self._counts_as_ready(life, shard, last)}
+        look.left += len(ready - set(look.ids))
+
+    def _look_in_list(self, key: tuple[int, str, int], count: int, look: Look) -> None:
+        for job_id in self.ready[key]:
+            if len(look.ids) == count:
+                return
+            look.passed.append((key, job_id))
+            if not self.lives[job_id].ttl_over(self.now_ms):
+                look.ids.append(job_id)
+
+    def _counts_as_ready(self, life: Life, shard: int, topic: str) -> bool:
+        at = (life.state, shard_of(life.new.id, self.shards), life.new.topic)
+        return at == (State.READY, shard, topic)
+
+    def pop(self, look: Look, ttr_ms: int | None, worker: str) -> list[dict[str, Any]]:
+        """Hand out what was found; the facts of the jobs as the worker gets them."""
+        for key, job_id in look.passed:
+            self.ready[key].remove(job_id)
+        return [self._deliver(self.lives[job_id], ttr_ms, worker) for job_id in look.ids]
+
+    def _deliver(self, life: Life, ttr_ms: int | None, worker: str) -> dict[str, Any]:
+        life.attempts += 1
+        life.deliveries += 1
+        life.lease = max(life.lease + 1, self.now_us)
+        life.ttr = life.new.ttr_ms if ttr_ms is None else ttr_ms
+        self.totals[life.new.topic]["delivered"] += 1
+        if life.deliveries > 1:
+            self.totals[life.new.topic]["redelivered"] += 1
+        if life.ttr == 0:
+            self._entomb(life, State.FINISHED)
+            return life.facts() | {"body": life.new.body}
+        life.worker = worker or life.worker
+        life.state, life.next = State.RESERVED, self.ahead(life.ttr)
+        return life.facts()
+
+    def unpop(self, job_id: str, lease: int) -> None:
+        life = self.life(job_id)
+        if life and life.state is State.RESERVED and life.lease == lease:
+            self.totals[life.new.topic]["delivered"] -= 1
+            if life.deliveries > 1:
+                self.totals[life.new.topic]["redelivered"] -= 1
+            life.attempts -= 1
+            life.deliveries -= 1
+            self._to_ready(life, front=True)
+
+    def finish(self, job_id: str, lease: int | None) -> Answer:
+        life = self.life(job_id)
+        if life is None:
+            return ("NOT_FOUND",)
+        if life.state is State.FINISHED:
+            return ("finished",)
+        if life.state is State.DELETED:
+            return "NOT_FOUND", "deleted"
+        if life.deliveries == 0:
+            return "NOT_RESERVED", life.state.word
+        if lease is not None and lease != life.lease:
+            return "STALE_LEASE", life.state.word
+        self._entomb(life, State.FINISHED)
+        return ("finished",)
+
+    def delete(self, job_id: str) -> Answer:
+        life = self.life(job_id)
+        if life is None:
+            return ("NOT_FOUND",)
+        was = life.state
+        if was is State.FINISHED:
+            return "WRONG_STATE", "finished"
+        if was is not State.DELETED:
+            self._entomb(life, State.DELETED)
+        return (was.word,)
+
+    def due(self, shard: int, bucket: int) -> tuple[int, int]:
+        """What the timer of a bucket does now."""
+        events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
+        now = sorted(event for event in events if event[0] <= self.now_ms)
+        for _, job_id in now:
+            self._event(self.lives[job_id])
+        ahead = [at for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
+        return len(now), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1
+
+    def in_bucket(self, shard: int, bucket: int) -> list[Life]:
+        lives = [life for job_id, life in self.lives.items() if shard_of(job_id, self.shards) == shard]
+        return [life for life in lives if life.bucket == bucket]
+
+    def _event(self, life: Life) -> None:
+        if life.ttl_over(self.now_ms):
+            self._die(life, Cause.TTL)
+        elif life.state is State.DELAYED:
+            self._to_ready(life)
+        elif life.new.tries and life.attempts >= life.new.tries:
+            self._die(life, Cause.TRIES)
+        else:
+            ladder = life.new.backoff_ms
+            delay = ladder[min(life.step, len(ladder) - 1)] if ladder else 0
+            life.step += bool(ladder)
+            if delay:
+                self._to_delayed(life, self.ahead(delay))
+            else:
+                self._to_ready(life)
+
+    # What is asked.
+
+    def counts(self, topic: str | None) -> Counter[str]:
+        lives = [life for life in self.lives.values() if topic in (None, life.new.topic)]
+        return Counter(life.state.word for life in lives if life.state not in TOMBSTONES)
+
+    def total(self, topic: str | None) -> Counter[str]:
+        each = [Counter(totals) for name, totals in self.totals.items() if topic in (None, name)]
+        return sum(each, Counter())
+
+    def oldest_ready_ms(self, topic: str | None) -> int | None:
+        """The one that waits longest at the front of a list."""
+        fronts = [self.lives[ids[0]] for (_, name, _), ids in self.ready.items() if ids and topic in (None, name)]
+        return max((self.now_ms - life.next for life in fronts), default=None)
+
+    def histogram(self, topic: str | None) -> dict[str, int]:
+        """Pending jobs by the range that the minute (or hour) of their due time begins in."""
+        found = {name: 0 for name, _ in RANGES}
+        for life in self.lives.values():
+            if life.state is State.DELAYED and topic in (None, life.new.topic):
+                bin_ms = 3_600_000 if life.hourly else 60_000
+                ahead = life.next // bin_ms * bin_ms - self.now_ms
+                found[next(name for name, end in RANGES if end is None or ahead < end * 1000)] += 1
+        return found

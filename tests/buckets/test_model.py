@@ -1,0 +1,230 @@
+"""The pool against the model: random commands and times, every answer compared, the books at the end of each run.
+
+JOBQUEUE_MODEL_STEPS sets how many steps there are (20,000 without it), JOBQUEUE_MODEL_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from buckets.clock import HeldClock
+from buckets.errors import JobQueueError
+from buckets.job import Job, NewJob, Tag
+from buckets.pool import Added, Pool
+from buckets.redis import Redis
+from tests.buckets.books import check_books
+from tests.buckets.model import Answer, Model
+from tests.redis_server import RedisServer
+
+STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "20000"))
+STEPS_A_RUN = 50
+
+IDS = ["a", "b", "c", "d", "e@1", "e@2", "order:1"]
+TOPICS = ["t", "u:1"]
+T = TypeVar("T")
+
+ids = st.sampled_from(IDS)
+delays = st.sampled_from([0, 0, 1, 1_000, 60_000, 3_600_000, 86_400_000, 86_400_001, 200_000_000])
+new_jobs = st.builds(
+    NewJob,
+    ids,
+    st.sampled_from(TOPICS),
+    st.sampled_from([b"", b"1", b"x" * 90]),
+    delay_ms=delays,
+    ttr_ms=st.sampled_from([0, 100, 1_000, 60_000]),
+    priority=st.sampled_from([4, 4, 0, 9]),
+    tries=st.sampled_from([0, 1, 2, 16]),
+    backoff_ms=st.sampled_from([(), (), (5_000,), (0, 1_000, 90_000_000)]),
+    ttl_ms=st.sampled_from([None, None, 1, 1_500, 60_000, 86_400_000]),
+    retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis ends it in its own time: no run is so long
+    if_exists=st.sampled_from(["keep", "replace", "replace", "reject"]),
+)
+# Ahead of the held clock, or behind it, in ms; 0: the delay counts.
+ats = st.sampled_from([0, 0, 0, 1, -1, 700, 86_400_000])
+leases = st.sampled_from(["none", "none", "newest", "first", "of nobody"])
+# In us; the others go to the next thing that a timer has to do, and to the last moment before it.
+spans = st.sampled_from([1, 999, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 90_000_000_000])
+
+
+def told(result: Added | str | JobQueueError) -> Answer:
+    """An answer of the pool as the model gives it."""
+    if isinstance(result, JobQueueError):
+        return (result.code,) if result.state is None else (result.code, result.state)
+    return (result.result, result.state, result.due) if isinstance(result, Added) else (result,)
+
+
+def facts(job: Job, names: dict[str, Any]) -> dict[str, Any]:
+    return {name: job.text(Tag.WORKER) if name == "worker" else getattr(job, name) for name in names}
+
+
+class Comparison(RuleBasedStateMachine):
+    """The pool and the model, side by side."""
+
+    loop: ClassVar[asyncio.AbstractEventLoop]
+    redis: ClassVar[Redis]
+    steps: ClassVar[int] = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @initialize(shards=st.sampled_from([1, 1, 3]), buckets=st.sampled_from([1, 3]))
+    def open(self, shards: int, buckets: int) -> None:
+        self.clock = HeldClock()
+        self.run(self.redis.read("FLUSHALL"))
+        self.pool = self.run(Pool.open(self.redis, "m", shards=shards, buckets=buckets, clock=self.clock))
+        self.model = Model(shards, self.clock.now_us)
+        self.leases: dict[str, list[int]] = {job_id: [] for job_id in IDS}
+        self.handed_out: list[Job] = []
+        type(self).steps -= 1  # this is none
+
+    @invariant()
+    def time_goes_on(self) -> None:
+        type(self).steps += 1
+        self.go(1)
+
+    def go(self, us: int) -> None:
+        self.clock.now_us += us
+        self.model.now_us = self.clock.now_us
+
+    def see(self, job_id: str) -> None:
+        """Compare one job; the model learns which bucket it is in."""
+        job, life = self.run(self.pool.get(job_id)), self.model.life(job_id)
+        if life is None or job is None:
+            assert (job, life) == (None, None)
+        else:
+            expected = life.facts()
+            assert facts(job, expected) == expected
+            life.bucket = job.bucket
+
+    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=3), at=ats)
+    def add(self, jobs: list[NewJob], at: int) -> None:
+        if at:
+            jobs[0].due_ms = self.model.now_ms + at
+        answers = self.run(self.pool.add(jobs))
+        assert [told(answer) for answer in answers] == [self.model.add(new) for new in jobs]
+        for job_id in {new.id for new in jobs}:
+            self.see(job_id)
+
+    @rule(
+        topics=st.sampled_from([["t"], ["u:1"], ["t", "u:1"], ["none", "u:1", "t"]]),
+        count=st.sampled_from([1, 1, 2, 10]),
+        ttr_ms=st.sampled_from([None, None, 0, 1_000, 7_000]),
+        worker=st.sampled_from(["", "w", "a longer name"]),
+    )
+    def pop(self, topics: list[str], count: int, ttr_ms: int | None, worker: str) -> None:
+        popped = self.run(self.pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker))
+        looks = [self.model.look(first, topics, count) for first in range(self.model.shards)]
+        found = [job.id for job in popped.jobs]
+        look = next((look for look in looks if look.ids == found), looks[0])
+        assert (found, popped.left) == (look.ids, look.left)
+        expected = self.model.pop(look, ttr_ms, worker)
+        assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
+        for job in popped.jobs:
+            self.model.lives[job.id].bucket = job.bucket
+            self.leases[job.id].append(job.lease)
+        self.handed_out += popped.jobs
+
+    @precondition(lambda self: self.handed_out)
+    @rule(last=st.sampled_from([1, 2, 3, 8]), some=st.booleans())
+    def unpop(self, last: int, some: bool) -> None:
+        """Of those handed out last, in their order; some are long past."""
+        jobs = self.handed_out[-last:]
+        jobs = jobs[:1] if some else jobs
+        self.run(self.pool.unpop(jobs))
+        for job in reversed(jobs):
+            self.model.unpop(job.id, job.lease)
+
+    @rule(jobs=st.lists(st.tuples(ids, leases), min_size=1, max_size=3))
+    def finish(self, jobs: list[tuple[str, str]]) -> None:
+        shown = [(job_id, self.lease(job_id, which)) for job_id, which in jobs]
+        answers = self.run(self.pool.finish(shown))
+        assert [told(answer) for answer in answers] == [self.model.finish(*job) for job in shown]
+
+    def lease(self, job_id: str, which: str) -> int | None:
+        known = self.leases[job_id] or [12]
+        return {"none": None, "newest": known[-1], "first": known[0], "of nobody": 7}[which]
+
+    @rule(some=st.lists(ids, min_size=1, max_size=2))
+    def delete(self, some: list[str]) -> None:
+        answers = self.run(self.pool.delete(some))
+        assert [told(answer) for answer in answers] == [self.model.delete(job_id) for job_id in some]
+
+    @rule(us=spans)
+    def advance(self, us: int) -> None:
+        self.go(us)
+
+    @rule(early_us=st.sampled_from([0, 0, 1, 1000]), tick=st.booleans())
+    def advance_to_what_is_next(self, early_us: int, tick: bool) -> None:
+        """To the moment of the next event, or just before it, when nothing may move."""
+        times = [at for life in self.model.lives.values() if (at := life.look_at()) is not None]
+        ahead = [at * 1000 - self.model.now_us for at in times if at * 1000 > self.model.now_us]
+        self.go(max(0, min(ahead, default=0) - early_us))
+        if tick:
+            self.due()
+
+    @rule()
+    def due(self) -> None:
+        for shard in range(self.model.shards):
+            for bucket in range(self.pool.buckets):
+                assert self.run(self.pool.due(shard, bucket)) == self.model.due(shard, bucket)
+
+    @rule(job_id=ids)
+    def get(self, job_id: str) -> None:
+        self.see(job_id)
+
+    @rule(topic=st.sampled_from([*TOPICS, None]))
+    def stats(self, topic: str | None) -> None:
+        stats = self.run(self.pool.stats(topic))
+        assert Counter(stats.counts) == self.model.counts(topic)
+        assert Counter(stats.totals) == self.model.total(topic)
+        assert stats.oldest_ready_ms == self.model.oldest_ready_ms(topic)
+        assert stats.due == self.model.histogram(topic)
+
+    def teardown(self) -> None:
+        if hasattr(self, "handed_out"):
+            for topic in TOPICS:
+                self.stats(topic)
+            for job_id in IDS:
+                self.see(job_id)
+            self.run(check_books(self.redis, self.pool))
+            self.run(self.pool.close())
+
+
+def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
+    long = "JOBQUEUE_MODEL_STEPS" in os.environ
+    number = int(os.environ.get("JOBQUEUE_MODEL_SEED", random.randrange(2**32) if long else 1))
+    print(f"JOBQUEUE_MODEL_SEED={number}")
+    profile = settings(
+        max_examples=STEPS * 6 // 5 // STEPS_A_RUN,  # some runs are shorter
+        stateful_step_count=STEPS_A_RUN,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+        print_blob=True,
+    )
+    with asyncio.Runner() as runner:
+        Comparison.loop = runner.get_loop()
+        Comparison.redis = Redis(redis_server.url)
+        Comparison.steps = 0
+        try:
+            run_state_machine_as_test(seed(number)(Comparison), settings=profile)
+        finally:
+            runner.run(Comparison.redis.close())
+    assert Comparison.steps >= STEPS

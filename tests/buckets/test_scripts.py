@@ -1,0 +1,130 @@
+"""buckets.scripts: the heads of the scripts are true, and Python calls by their names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+import buckets
+from buckets.job import MOVES, State
+from buckets.pool import Pool
+from buckets.redis import Redis
+from buckets.scripts import SCRIPTS, Script, load
+
+LUA = Path(buckets.__file__).parent / "lua"
+SOURCES = {path.stem: path.read_text() for path in LUA.glob("*.lua")}
+HEAD = re.compile(
+    r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
+    --\ [A-Z].*\.\n                      # one sentence
+    --\ arrows:\ .+\n(?:--\ \ \ .+\n)*
+    --\ returns:\ .+\n(?:--\ \ \ .+\n)*
+    --\ fails:\ .+\n(?:--\ \ \ .+\n)*
+    --\ repeat:\ (?:yes|no)\n
+    (?:--\ include:\ .+\n)?
+    (?:local\ \w+\ =\ .*\b(?:KEYS|ARGV)\b.*\ \ --\ (?:string|integer|hash|none|strings):\ .+\n)+""",
+    re.X,
+)
+
+
+@pytest.fixture(params=sorted(SCRIPTS))
+def script(request: pytest.FixtureRequest) -> Script:
+    return SCRIPTS[request.param]
+
+
+def test_the_arrows_of_the_scripts_are_the_table_of_moves() -> None:
+    states = {
+        None if name == "none" else name for pairs in SCRIPTS.values() for arrow in pairs.arrows for name in arrow
+    }
+    assert states <= {None, *(state.word for state in State)}
+    arrows: dict[tuple[State | None, State], set[str]] = {}
+    for script in SCRIPTS.values():
+        assert len(set(script.arrows)) == len(script.arrows), f"{script.name} names an arrow twice"
+        for before, after in script.arrows:
+            start = None if before == "none" else State[before.upper()]
+            arrows.setdefault((start, State[after.upper()]), set()).add(script.name)
+    assert arrows == MOVES
+
+
+def test_every_file_is_loaded_under_its_name() -> None:
+    assert set(SCRIPTS) == set(SOURCES)
+    assert all(name == script.name for name, script in SCRIPTS.items())
+
+
+def test_a_head_has_all_its_lines_in_their_order(script: Script) -> None:
+    assert HEAD.match(SOURCES[script.name]), f"{script.name}.lua"
+
+
+def test_every_script_declares_meta_and_the_key_that_is_never_there(script: Script) -> None:
+    assert script.keys == ("meta", "never")
+    assert "never" not in re.sub(r"--.*", "", script.text.split("local never")[1].partition("\n")[2])
+
+
+def test_arguments_are_read_in_the_head_and_nowhere_below(script: Script) -> None:
+    lines = script.text.splitlines()
+    uses = [number for number, line in enumerate(lines) if re.search(r"\b(KEYS|ARGV)\b", line)]
+    assert uses == list(range(uses[0], uses[0] + len(script.keys + script.args) + (script.rest is not None)))
+    positions = re.findall(r"\bARGV(?:\[|, )(\d+)", script.text)
+    assert positions == [str(n) for n in range(1, len(positions) + 1)]
+
+
+def test_every_script_but_add_may_run_when_memory_is_full(script: Script) -> None:
+    found = HEAD.match(SOURCES[script.name])
+    flags = found and found["flags"]
+    assert flags == (None if script.name == "add" else "no-writes" if script.name in ("get", "stats") else "allow-oom")
+
+
+def test_a_script_is_repeatable_unless_it_hands_out(script: Script) -> None:
+    assert script.repeatable == (script.name != "pop")
+
+
+def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> None:
+    own = SOURCES[script.name]
+    assert "'TIME'" not in own
+    assert ("now" in script.args) == ("time" in re.findall(r"\w+", "".join(re.findall(r"-- include: (.*)", own))))
+
+
+def test_a_wrong_name_is_an_error_that_says_what_the_script_takes() -> None:
+    with pytest.raises(TypeError, match=r"get.lua takes 'id', not meta, never, now, name"):
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "name": "a"}, [])
+    with pytest.raises(TypeError, match=r"get.lua takes meta, never, now, id, not meta, never, now$"):
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": ""}, [])
+    with pytest.raises(TypeError, match=r"get.lua takes"):
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "id": "a", "more": 1}, [])
+
+
+def test_a_script_without_a_list_takes_none() -> None:
+    with pytest.raises(TypeError, match=r"get.lua takes"):
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "id": "a"}, ["more"])
+
+
+def test_arguments_go_in_the_order_of_the_head_whatever_their_order_in_python() -> None:
+    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "bucket": 1, "now": "", "meta": "m"}, [])
+    assert arguments == [2, "m", "n", "", 1, 5]
+
+
+def test_a_script_that_uses_its_arguments_further_down_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "bad.lua"
+    path.write_text(SOURCES["get"] + "\nreturn ARGV[2]\n")
+    with pytest.raises(ValueError, match=r"bad.lua uses KEYS or ARGV below its arguments"):
+        load(path)
+
+
+async def test_redis_compiles_every_script_and_calls_it_by_the_same_hash(redis: Redis, script: Script) -> None:
+    assert (await redis.read("SCRIPT", "LOAD", script.text)).decode() == script.sha
+    assert hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest() == script.sha
+
+
+async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: Script) -> None:
+    """No key is written out in a script: each is built from a prefix, and these stand in keys.py alone."""
+    called = re.findall(r"redis\.p?call\('[A-Z]+', ([^,)]+)", script.text)
+    prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK) \.\. "
+    whole = r"(TOPICS|ASIDE|BELL|meta|list|unpack\(lists|unpack\(locks|locks\[number\])$"
+    allowed = re.compile(f"{prefixed}|{whole}")
+    assert all(allowed.match(key) for key in called), called
+
+
+async def test_no_script_leaves_a_global_behind(redis: Redis, pool: Pool, script: Script) -> None:
+    assert not re.search(r"^(?!local\b)[a-zA-Z_]\w* = ", script.text, re.M)

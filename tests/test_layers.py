@@ -1,0 +1,132 @@
+"""The layers: a module imports only from modules below it, `TYPE_CHECKING` included, and every module is in one."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# From the bottom up. A name with `.*` stands for the members of a folder, which do not know each other; its `__init__`
+# is the contract below them.
+LAYERS = {
+    "buckets": ["errors", "clock", "keys", "job", "scripts", "redis", "pool", "bell", "lock", "timer"],
+    "jobqueue": [
+        *("errors", "settings", "logs", "params", "fitness", "embedded", "engine", "commands"),
+        *("protocols", "protocols.*", "web", "app", "cli"),
+    ],
+}
+
+
+def modules(package: str) -> list[str]:
+    """The modules of a package with their full names; a folder's `__init__` is one, the package's own is none."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    return [name.removesuffix(".__init__") for name in names if name != f"{package}.__init__"]
+
+
+def source_of(module: str) -> str:
+    path = ROOT.joinpath(*module.split("."))
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+
+
+def layer(module: str) -> int | None:
+    """How high a module stands in its package; None when it is in no layer."""
+    package, _, name = module.partition(".")
+    for height, known in enumerate(LAYERS[package]):
+        if name == known or (known.endswith(".*") and name.startswith(known[:-1])):
+            return height
+    return None
+
+
+def imports(module: str, source: str) -> set[str]:
+    """The modules of ours that a source imports, wherever the import stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = importlib.util.resolve_name("." * node.level + (node.module or ""), module.rpartition(".")[0])
+            found.update(full if _is_module(full := f"{name}.{alias.name}") else name for alias in node.names)
+    return {name for name in found if name.partition(".")[0] in {*LAYERS, "tests", "clients"}}
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def faults(module: str, source: str) -> list[str]:
+    """What is wrong with the imports of a module, in words."""
+    package = module.partition(".")[0]
+    own = layer(module)
+    if own is None:
+        return [f"{module} is in no layer"]
+    found = []
+    for name in sorted(imports(module, source)):
+        other = name.partition(".")[0]
+        if other == package:
+            height = layer(name)
+            if name == package:
+                if imports(package, source_of(package)):  # else it is below all: a version number
+                    found.append(f"{module} imports its own package, not a module of it")
+            elif height is None:
+                found.append(f"{module} imports {name}, which is in no layer")
+            elif height >= own:
+                found.append(f"{module} imports {name}, which is not below it")
+        elif (package, other) != ("jobqueue", "buckets"):
+            found.append(f"{module} imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_imports_go_one_way(package: str) -> None:
+    assert modules(package)
+    for module in modules(package):
+        assert faults(module, source_of(module)) == []
+
+
+def test_the_list_of_layers_names_no_module_of_the_machine_that_is_gone() -> None:
+    assert {f"buckets.{name}" for name in LAYERS["buckets"]} == set(modules("buckets"))
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "fault"),
+    [
+        ("buckets.job", "from buckets.pool import Pool", "buckets.job imports buckets.pool, which is not below it"),
+        ("buckets.job", "from buckets import pool", "buckets.job imports buckets.pool, which is not below it"),
+        ("buckets.job", "from .pool import Pool", "buckets.job imports buckets.pool, which is not below it"),
+        ("buckets.job", "from . import pool", "buckets.job imports buckets.pool, which is not below it"),
+        ("buckets.job", "import buckets.job", "buckets.job imports buckets.job, which is not below it"),
+        ("buckets.job", "import jobqueue.web", "buckets.job imports jobqueue.web"),
+        ("buckets.timer", "def f():\n  import jobqueue", "buckets.timer imports jobqueue"),
+        (
+            "jobqueue.engine",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from jobqueue.web import App",
+            "jobqueue.engine imports jobqueue.web, which is not below it",
+        ),
+        (
+            "jobqueue.protocols.a",
+            "import jobqueue.protocols.b",
+            "jobqueue.protocols.a imports jobqueue.protocols.b, which is not below it",
+        ),
+        (
+            "jobqueue.protocols",
+            "import jobqueue.protocols.b",
+            "jobqueue.protocols imports jobqueue.protocols.b, which is not below it",
+        ),
+        ("jobqueue.helpers", "", "jobqueue.helpers is in no layer"),
+        ("buckets.pool", "from buckets import Pool", "buckets.pool imports its own package, not a module of it"),
+        ("jobqueue.web", "from clients.python import x", "jobqueue.web imports clients.python"),
+    ],
+)
+def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:
+    assert faults(module, source) == [fault]
+
+
+def test_what_goes_down_is_right() -> None:
+    assert faults("buckets.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
+    assert faults("jobqueue.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
