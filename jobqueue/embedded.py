@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from redis.asyncio import Redis as Client
+from redis.exceptions import RedisError
 
 from buckets.errors import Unfit
 
@@ -41,6 +42,7 @@ _WAYS_OUT = (
 _LONGEST_SOCKET = 100  # bytes; the kernels take 103 (macOS) and 107 (Linux)
 _LOOK_S = 0.02  # between two looks at a server that starts
 _SLOW_S = 2.0  # a longer wait for a server is told
+_HANDOVER_S = 0.5  # for the lock of a service that was killed
 _PATIENCE_S = 30.0  # for a server that lives and does not listen, and for one that refuses to shut down
 _PAUSE_S = 0.1  # after a server died and was started again, doubled while it fails
 _LONGEST_PAUSE_S = 10.0
@@ -115,12 +117,6 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def _sign(handle: int, pid: int) -> None:
-    """Note in a lock's file who holds it, for the sentence that refuses the next one."""
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, str(pid).encode(), 0)
-
-
 def _write(path: Path, text: str) -> None:
     """Write whole or not at all."""
     new = path.with_name(f"{path.name}.new")
@@ -146,6 +142,7 @@ class EmbeddedRedis:
         self._socket = self.data / "redis.sock"
         self._far_note = self.data / "redis.sock.path"
         self._log = self.data / "redis.log"
+        self._pid = self.data / "redis.pid"  # for people; the locks say who lives
         self._service_lock: int | None = None
         self._child: subprocess.Popen[bytes] | None = None  # None for a server that was taken over
         self._changing = asyncio.Lock()  # start, restart and stop exclude each other
@@ -164,7 +161,7 @@ class EmbeddedRedis:
             assert self._service_lock is None, "started already"
             self._stopping = False
             try:
-                self._settle()
+                await self._settle()
                 await self._bring_up()
             except BaseException as error:
                 await self._end_child()
@@ -196,16 +193,25 @@ class EmbeddedRedis:
             finally:
                 self._leave()
 
-    def _settle(self) -> None:
+    async def _settle(self) -> None:
         """Make the data directory ours, and know where the socket is."""
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.data / "service.lock"
-        self._service_lock = _lock(path)
-        if self._service_lock is None:
-            raise Unfit(f"a service (pid {path.read_text()}) already runs on the data directory {self.data}")
-        _sign(self._service_lock, os.getpid())
+        self._service_lock = await self._owned()
         if len(os.fsencode(self._socket)) > _LONGEST_SOCKET:
             self._socket = self._far_socket()
+
+    async def _owned(self) -> int:
+        """The service's lock. One that was killed while it started a server leaves it to the server's process for
+        a moment: until that is the server's program and no longer a copy of the service."""
+        path = self.data / "service.lock"
+        end = asyncio.get_running_loop().time() + _HANDOVER_S
+        while (lock := _lock(path)) is None:
+            if asyncio.get_running_loop().time() > end:
+                raise Unfit(f"a service (pid {path.read_text()}) already runs on the data directory {self.data}")
+            await asyncio.sleep(_LOOK_S)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return lock
 
     def _far_socket(self) -> Path:
         """A socket in a short temporary directory, the same as the last time if it is still there."""
@@ -220,12 +226,20 @@ class EmbeddedRedis:
     def _leave(self) -> None:
         if self._service_lock is None:
             return
-        with contextlib.suppress(OSError):  # the socket is still there: so is the server
-            if self._socket.parent != self.data:
+        if self._socket.parent != self.data and self._is_over():
+            with contextlib.suppress(OSError):
+                self._socket.unlink(missing_ok=True)
                 self._socket.parent.rmdir()
                 self._far_note.unlink()
         os.close(self._service_lock)
         self._service_lock = None
+
+    def _is_over(self) -> bool:
+        """Whether no server has the data open."""
+        lock = _lock(self.data / "server.lock")
+        if lock is not None:
+            os.close(lock)
+        return lock is not None
 
     async def _bring_up(self) -> None:
         async with self._told_when_slow():
@@ -252,7 +266,7 @@ class EmbeddedRedis:
             elif (lock := _lock(self.data / "server.lock")) is not None:
                 return lock
             elif clock() > end:
-                pid = (self.data / "server.lock").read_text()
+                pid = self._pid.read_text().strip() if self._pid.exists() else "unknown"
                 raise Unfit(f"a server (pid {pid}) runs on {self.data}, but not on its socket: end it with kill {pid}")
             await asyncio.sleep(_LOOK_S)
         build = await self._introduced()
@@ -277,9 +291,12 @@ class EmbeddedRedis:
         """Ask the server who it is and whether the data are ours, and note it in `server.json`."""
         # With a time-out redis-py sends through asyncio.wait_for, which in Python 3.11 may swallow a cancellation.
         path = str(self._socket)
-        async with Client(unix_socket_path=path, socket_timeout=None, protocol=2, decode_responses=True) as client:
-            info = await client.info("server")
-            folder = (await client.config_get("dir"))["dir"]
+        try:
+            async with Client(unix_socket_path=path, socket_timeout=None, protocol=2, decode_responses=True) as client:
+                info = await client.info("server")
+                folder = (await client.config_get("dir"))["dir"]
+        except RedisError as error:
+            raise Unfit(f"the Redis on {path} does not say who it is: {error}") from error
         self._refuse_strange(str(folder))
         vendor = "valkey" if "valkey_version" in info else "redis"
         version = str(info[f"{vendor}_version"])
@@ -340,6 +357,7 @@ class EmbeddedRedis:
             "unixsocketperm": "700",
             "dir": str(self.data),
             "logfile": str(self._log),
+            "pidfile": str(self._pid),
             "appendonly": "yes",
             "appendfsync": "everysec",
             "aof-use-rdb-preamble": "no",
@@ -348,7 +366,7 @@ class EmbeddedRedis:
             "daemonize": "no",
         }
         with self._log.open("ab") as out:  # what it says before it opens its log
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 [str(path), *(word for name, value in settings.items() for word in (f"--{name}", value))],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -357,8 +375,6 @@ class EmbeddedRedis:
                 pass_fds=(lock,),
                 umask=0o077,
             )
-        _sign(lock, child.pid)
-        return child
 
     def _last_words(self, path: Path, code: int, begun: int) -> str:
         with self._log.open("rb") as file:
@@ -393,6 +409,8 @@ class EmbeddedRedis:
             # It cannot write its data now. Forced, it would lose them; left alone, the next start takes it over.
             log.error("redis.left_running", extra={"reason": refusal, "socket": str(self._socket)})
             return None
+        while not self._is_over():  # noqa: ASYNC110  # the process ends a moment after its connections, and tells nobody
+            await asyncio.sleep(_LOOK_S)
         if self._child:
             await asyncio.to_thread(self._child.wait)
             self._child = None
@@ -400,7 +418,7 @@ class EmbeddedRedis:
         return None
 
     async def _ask_to_end(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """SHUTDOWN, again while it is refused; the last refusal, or nothing when the server is gone."""
+        """SHUTDOWN, again while it is refused; the last refusal, or nothing when the server ends."""
         clock = asyncio.get_running_loop().time
         end = clock() + _PATIENCE_S
         answer = b""

@@ -7,11 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from buckets.clock import HeldClock
 from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.redis_server import RedisServer
+
+# The same examples in every run, whatever the machine's pace; a failure prints what repeats it.
+settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("jobqueue")
 
 
 @pytest.fixture(scope="session")

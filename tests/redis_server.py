@@ -57,25 +57,26 @@ class RedisServer:
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *more_options: str, loaded: bool = True) -> None:
+        """Start and wait until it answers, or only until it says that it loads its data."""
         command = [
             *(self._server, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
             *("--save", "", "--appendonly", "no", "--logfile", str(self.log), "--daemonize", "no"),
-            *self._options,
+            *(*self._options, *more_options),
         ]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         end = time.monotonic() + _PATIENCE_S
-        while not self._answers():
+        while not self._answers(b"+PONG" if loaded else b"-LOAD"):
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the tests' Redis did not start: {self.log.read_text()[-2000:]}")
             time.sleep(0.005)
 
-    def _answers(self) -> bool:
+    def _answers(self, word: bytes) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1)
             connection.connect(str(self.socket))
             connection.sendall(b"PING\r\n")
-            return connection.recv(5) == b"+PONG"
+            return connection.recv(5) == word
         return False
 
     def _signal(self, number: int) -> None:

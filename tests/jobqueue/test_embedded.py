@@ -118,7 +118,7 @@ async def watched(service: EmbeddedRedis) -> AsyncIterator[None]:
 
 
 def server_pid(folder: Path) -> int:
-    return int((folder / "server.lock").read_text())
+    return int((folder / "redis.pid").read_text())
 
 
 def server_lives(folder: Path) -> bool:
@@ -144,6 +144,10 @@ async def until(reached: Callable[[], bool | Awaitable[bool]]) -> None:
             if now if isinstance(now, bool) else await now:
                 return
             await asyncio.sleep(0.01)
+
+
+async def until_logged(caplog: pytest.LogCaptureFixture, events: list[str]) -> None:
+    await until(lambda: caplog.messages == events)
 
 
 async def ask(url: str, *command: str) -> Any:
@@ -430,16 +434,15 @@ async def test_a_server_that_is_killed_is_started_again_with_its_data(
     service = make(binary=program)
     url = await service.start()
     async with watched(service):
-        for _ in range(2):
+        for times in (1, 2):
             await fill(url)
             before = await content(url)
             await until(lambda: _written(url))
             server = await pid_of(url)
             os.kill(server, signal.SIGKILL)
             await until_another(url, server)
+            await until_logged(caplog, ["redis.started", *["redis.died", "redis.started"] * times])
             assert await content(url) == before
-        events = ["redis.started", "redis.died", "redis.started", "redis.died", "redis.started"]
-        await until(lambda: caplog.messages == events)
 
 
 async def test_a_connection_that_is_cut_is_no_death(make: Make, data: Path) -> None:
@@ -469,12 +472,14 @@ async def test_the_watch_goes_on_trying_while_the_server_cannot_start(
         await until(lambda: answers(url))
 
 
-async def test_a_stop_in_the_middle_of_a_restart_leaves_no_server(make: Make, data: Path) -> None:
+async def test_a_stop_in_the_middle_of_a_restart_leaves_no_server(
+    make: Make, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     service = make()
     url = await service.start()
     task = asyncio.create_task(service.watch())
     os.kill(await pid_of(url), signal.SIGKILL)
-    await until(lambda: not server_lives(data))
+    await until(lambda: "redis.died" in caplog.messages)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await service.stop()

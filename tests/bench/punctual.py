@@ -1,0 +1,86 @@
+"""`make bench-punctual`: how late a parked pop gets its job, with two service processes on one Redis.
+
+Lateness is the time at which the answer was read minus the due time; one machine, so one clock. Whichever process
+the pop waits on, and whichever holds the locks; then the holder is killed -9, then it is stopped in order.
+`python -m tests.bench.punctual 20` takes another number of samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.acceptance.service import Client, ServiceProcess
+from tests.bench.figures import show
+from tests.redis_server import RedisServer
+
+
+async def lateness(producer: Client, worker: Client, delay_s: float) -> float:
+    """Milliseconds from a job's due time to its arrival at a pop that waited for it."""
+    parked = asyncio.create_task(worker.ask("pop", topic="wake", wait=30))
+    await producer.ask("add", topic="wake", delay=delay_s, body=1)
+    got = await parked
+    arrived = time.time()
+    await worker.ask("finish", id=got["id"])
+    assert got["lease"] / 1e6 >= got["due"], "early"
+    return float(arrived - got["due"]) * 1000
+
+
+async def wakes(services: list[ServiceProcess], samples: int) -> None:
+    for waiting, name in ((0, "parked on the holder of the locks"), (1, "parked on the other process")):
+        for adding in (0, 1):
+            async with Client(services[adding].url) as producer, Client(services[waiting].url) as worker:
+                late = [await lateness(producer, worker, 0.05 + each % 7 / 100) for each in range(samples)]
+            show(f"{name}, added through {'the same' if adding == waiting else 'another'}", late, "20 ms")
+
+
+async def takeover(redis: str, end: Callable[[ServiceProcess], Awaitable[object]], rounds: int) -> list[float]:
+    """Lateness of jobs that fall due every 50 ms while the process with the locks ends."""
+    late: list[float] = []
+    for _ in range(rounds):
+        async with (
+            ServiceProcess("--redis", redis) as first,
+            ServiceProcess("--redis", redis) as second,
+            Client(second.url) as client,
+        ):
+            jobs = [{"command": "add", "topic": "t", "delay": 0.05 * each, "body": each} for each in range(1, 41)]
+            await client.batch(jobs)
+            reading = asyncio.create_task(read(client, len(jobs)))
+            await asyncio.sleep(0.5)
+            await end(first)
+            late.append(max(await reading))
+    return late
+
+
+async def read(client: Client, number: int) -> list[float]:
+    late: list[float] = []
+    while len(late) < number:
+        answer = await client.ask("pop", topic="t", count=10, wait=10)
+        arrived = time.time()
+        for job in answer["jobs"]:
+            assert job["lease"] / 1e6 >= job["due"], "early"
+            late.append((arrived - job["due"]) * 1000)
+            await client.ask("finish", id=job["id"])
+    return late
+
+
+async def main(samples: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
+        flags = ("--redis", redis.url)
+        async with ServiceProcess(*flags) as first, ServiceProcess(*flags) as second:
+            await wakes([first, second], samples)
+        rounds = max(2, samples // 10)
+        show("the latest job, holder killed -9", await takeover(redis.url, ServiceProcess.kill, rounds), "1,500 ms")
+        show(
+            "the latest job, holder stopped by SIGTERM",
+            await takeover(redis.url, ServiceProcess.stop, rounds),
+            "100 ms",
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*[int(each) for each in sys.argv[1:]] or [100]))

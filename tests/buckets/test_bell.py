@@ -1,0 +1,310 @@
+"""buckets.bell: pops that wait are woken, first come first served, and none is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+
+from buckets.bell import Bell
+from buckets.clock import HeldClock
+from buckets.job import Job, NewJob
+from buckets.pool import Pool, Popped
+from buckets.redis import Redis
+from tests.buckets.jobs import add, pop, pop_one, popped_ids
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE_S, tick_all, until
+
+LONG_S = 60.0  # longer than any test is patient
+Parked = asyncio.Task[Popped]
+
+
+@pytest.fixture
+async def bell(pool: Pool) -> AsyncIterator[Bell]:
+    """A bell that hears."""
+    bell = Bell(pool)
+    hearing = asyncio.create_task(bell.run())
+    await until(bell.connected.is_set)
+    yield bell
+    bell.close()
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
+
+
+@pytest.fixture
+async def deaf(pool: Pool) -> AsyncIterator[Bell]:
+    """A bell that hears only what a test tells it: as if every message were lost."""
+    bell = Bell(pool)
+    yield bell
+    bell.close()
+
+
+async def park(bell: Bell, topics: Sequence[str] = ("t",), count: int = 1, wait_s: float = LONG_S) -> Parked:
+    """A pop that waits: it has looked twice and found nothing."""
+    before = bell.parked
+    task = asyncio.create_task(bell.pop(topics, count, wait_s))
+    await until(lambda: bell.parked == before + len(topics))
+    await bell._pool.stats()  # answered behind its second look
+    return task
+
+
+async def job_of(parked: Parked) -> Job:
+    async with asyncio.timeout(PATIENCE_S):
+        (job,) = (await parked).jobs
+    return job
+
+
+async def by_add(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a")
+
+
+async def by_replace(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", delay_ms=60_000)
+    await add(pool, "a", if_exists="replace")
+
+
+async def by_delay(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", delay_ms=60_000)
+    clock.advance(60_000)
+    await tick_all(pool)
+
+
+async def by_ttr(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", "elsewhere", ttr_ms=1_000)
+    await pop_one(pool, "elsewhere")
+    clock.advance(1_000)
+    await tick_all(pool)
+
+
+async def by_unpop(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", "elsewhere")
+    await pool.unpop(await pop(pool, "elsewhere"))
+
+
+@pytest.mark.parametrize("way", [by_add, by_replace, by_delay])
+async def test_a_waiting_pop_gets_what_becomes_ready(
+    bell: Bell, pool: Pool, clock: HeldClock, way: Callable[[Pool, HeldClock], Awaitable[None]]
+) -> None:
+    parked = await park(bell)
+    await way(pool, clock)
+    assert (await job_of(parked)).attempts == 1
+    assert bell.parked == 0
+
+
+@pytest.mark.parametrize("way", [by_ttr, by_unpop])
+async def test_a_waiting_pop_gets_what_comes_back(
+    redis: Redis, deaf: Bell, pool: Pool, clock: HeldClock, way: Callable[[Pool, HeldClock], Awaitable[None]]
+) -> None:
+    """What the scripts publish, message by message."""
+    heard: list[str] = []
+    ready = asyncio.Event()
+    listening = asyncio.create_task(pool.listen(lambda shard, message: heard.append(message), ready.set))
+    await ready.wait()
+    await way(pool, clock)
+    await until(lambda: heard.count("ready 1 elsewhere") == 2)  # when it was added, and when it came back
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_who_came_first_is_served_first(bell: Bell, pool: Pool) -> None:
+    parked = [await park(bell) for _ in range(5)]
+    for n, waiter in enumerate(parked):
+        await add(pool, str(n))
+        assert (await job_of(waiter)).id == str(n)
+        assert [other.done() for other in parked] == [True] * (n + 1) + [False] * (4 - n)
+
+
+async def test_as_many_are_woken_as_there_are_jobs(redis: Redis, bell: Bell, pool: Pool) -> None:
+    """200 wait and 40 jobs come: not 200 look."""
+    parked = [await park(bell) for _ in range(200)]
+    await redis.read("CONFIG", "RESETSTAT")
+    await pool.add([NewJob(str(n), "t", b"") for n in range(40)])
+    for waiter in parked[:40]:
+        await job_of(waiter)
+    assert not any(waiter.done() for waiter in parked[40:])
+    said = (await redis.read("INFO", "commandstats")).decode()
+    calls = int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
+    assert 41 <= calls <= 45  # the add, a pop a job, and few that look in vain
+
+
+async def test_jobs_that_come_one_by_one_wake_all_that_wait(bell: Bell, pool: Pool) -> None:
+    """The bell rings for the first of them only; each waiter that leaves wakes the next."""
+    parked = [await park(bell) for _ in range(30)]
+    await asyncio.gather(*(add(pool, str(n), priority=n % 10) for n in range(30)))
+    assert {(await job_of(waiter)).id for waiter in parked} == {str(n) for n in range(30)}
+
+
+async def test_a_waiting_pop_of_many_takes_all_that_is_there(bell: Bell, pool: Pool) -> None:
+    parked = await park(bell, count=10)
+    await pool.add([NewJob(str(n), "t", b"") for n in range(3)])
+    async with asyncio.timeout(PATIENCE_S):
+        assert len((await parked).jobs) == 3
+
+
+async def test_jobs_that_are_there_already_are_not_waited_for(deaf: Bell, pool: Pool) -> None:
+    await add(pool, "a")
+    assert [job.id for job in (await deaf.pop(["t"], 1, LONG_S)).jobs] == ["a"]
+
+
+async def test_a_wait_ends_empty_when_nothing_comes(bell: Bell) -> None:
+    assert (await bell.pop(["t", "u"], 1, 0.01)).jobs == []
+    assert (await bell.pop(["t", "u"], 1, 0)).jobs == []
+    assert bell.parked == 0
+
+
+async def test_a_job_whose_message_was_lost_is_found_at_the_end_of_the_wait(deaf: Bell, pool: Pool) -> None:
+    parked = await park(deaf, wait_s=0.3)
+    await add(pool, "a")
+    assert (await job_of(parked)).id == "a"
+
+
+async def test_what_was_said_while_the_subscription_was_broken_is_looked_for(
+    redis: Redis, bell: Bell, pool: Pool
+) -> None:
+    parked = [await park(bell) for _ in range(3)]
+    await asyncio.gather(redis.read("CLIENT", "KILL", "TYPE", "pubsub"), *(add(pool, f"{n}") for n in range(3)))
+    for waiter in parked:
+        await job_of(waiter)
+
+
+async def test_a_waiter_that_is_cancelled_while_it_waits_takes_no_job(bell: Bell, pool: Pool) -> None:
+    first, second = await park(bell), await park(bell)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await add(pool, "a")
+    assert (await job_of(second)).attempts == 1
+
+
+async def test_a_waiter_that_is_cancelled_when_it_is_woken_wakes_the_next(deaf: Bell, pool: Pool) -> None:
+    first, second = await park(deaf), await park(deaf)
+    await add(pool, "a")
+    deaf.hear(0, "ready 1 t")
+    first.cancel()
+    assert (await job_of(second)).attempts == 1
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_waiter_that_is_cancelled_with_a_job_on_its_way_wakes_the_next(own_server: RedisServer) -> None:
+    """Its client hung up: the other job goes to who waits, its own goes back with its attempts as before."""
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis)
+    bell = Bell(pool)
+    first, second = await park(bell), await park(bell)
+    await pool.add([NewJob("a", "t", b""), NewJob("b", "t", b"")])
+    own_server.freeze()
+    bell.hear(0, "ready 1 t")
+    for _ in range(5):
+        await asyncio.sleep(0)  # the first has asked Redis, which does not answer
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    own_server.thaw()
+    assert (await job_of(second)).attempts == 1
+    await pool.close()
+    assert (await pop_one(pool)).attempts == 1
+    assert (await pool.stats("t")).totals["delivered"] == 2
+    await redis.close()
+
+
+async def test_a_waiter_of_two_topics_does_not_keep_the_ring_of_the_other_one(deaf: Bell, pool: Pool) -> None:
+    """It is woken for a job of one topic and takes one of the other: someone else must have the first."""
+    both, one = await park(deaf, ["t", "u"]), await park(deaf, ["u"])
+    await add(pool, "a", "t")
+    await add(pool, "b", "u")
+    deaf.hear(0, "ready 1 u")
+    assert (await job_of(both)).id == "a"
+    assert (await job_of(one)).id == "b"
+
+
+async def test_jobs_of_several_shards_reach_all_that_wait(redis: Redis) -> None:
+    pool = await Pool.open(redis, "many", shards=3)
+    bell = Bell(pool)
+    hearing = asyncio.create_task(bell.run())
+    await until(bell.connected.is_set)
+    for turn in range(5):
+        parked = [await park(bell) for _ in range(12)]
+        await asyncio.gather(*(add(pool, f"{turn}.{n}", ttr_ms=0) for n in range(12)))
+        assert {(await job_of(waiter)).id for waiter in parked} == {f"{turn}.{n}" for n in range(12)}
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def test_two_processes_share_the_jobs_and_leave_none(redis: Redis, redis_server: RedisServer) -> None:
+    pool = await Pool.open(redis)
+    other_redis = Redis(redis_server.url)
+    bells = [Bell(pool), Bell(await Pool.open(other_redis))]
+    hearing = [asyncio.create_task(bell.run()) for bell in bells]
+    for bell in bells:
+        await until(bell.connected.is_set)
+    parked = [await park(bell) for bell in bells * 10]
+    for n in range(20):
+        await add(pool, str(n))
+    assert {(await job_of(waiter)).id for waiter in parked} == {str(n) for n in range(20)}
+    for task in hearing:
+        task.cancel()
+    await asyncio.gather(*hearing, return_exceptions=True)
+    await other_redis.close()
+
+
+async def test_waiting_costs_no_connections(redis: Redis, bell: Bell) -> None:
+    before = len((await redis.read("CLIENT", "LIST")).splitlines())
+    parked = [asyncio.create_task(bell.pop(["t", "u"], 1, LONG_S)) for _ in range(1_000)]
+    await until(lambda: bell.parked == 2_000)
+    assert len((await redis.read("CLIENT", "LIST")).splitlines()) == before
+    bell.close()
+    async with asyncio.timeout(PATIENCE_S):
+        assert [popped.jobs for popped in await asyncio.gather(*parked)] == [[]] * 1_000
+    assert bell.parked == 0
+
+
+async def test_a_closed_bell_looks_once_and_lets_nobody_wait(deaf: Bell, pool: Pool) -> None:
+    await add(pool, "a")
+    deaf.close()
+    assert [job.id for job in (await deaf.pop(["t"], 1, LONG_S)).jobs] == ["a"]
+    assert (await deaf.pop(["t"], 1, LONG_S)).jobs == []
+
+
+async def test_what_is_given_back_wakes_who_waits(bell: Bell, pool: Pool) -> None:
+    await add(pool, "a")
+    jobs = await pop(pool)
+    parked = await park(bell)
+    await bell.give_back(jobs)
+    assert (await job_of(parked)).attempts == 1
+
+
+async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(redis: Redis) -> None:
+    pool = await Pool.open(redis, "one", buckets=1)
+    bell = Bell(pool)
+    alarm = bell.alarm(0, 0)
+    hearing = asyncio.create_task(bell.run())
+    await until(bell.connected.is_set)
+    for delay_ms, rings in ((60_000, True), (30_000, True), (90_000, False)):
+        alarm.clear()
+        await add(pool, f"{delay_ms}", delay_ms=delay_ms)
+        if rings:
+            await until(alarm.is_set)
+        else:
+            await until(lambda: told(bell, pool))
+            assert not alarm.is_set()
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def told(bell: Bell, pool: Pool) -> bool:
+    """Whether all that was said before has been heard: a message of our own came through."""
+    bell.free(0).clear()
+    await pool._redis.read("PUBLISH", pool.keys[0].bell, "free")
+    await until(bell.free(0).is_set)
+    return True
+
+
+async def test_a_record_set_aside_is_told_in_the_log(
+    redis: Redis, bell: Bell, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    await add(pool, "a")
+    await redis.read("SET", pool.keys[0].job("a"), "from another program")
+    assert await popped_ids(pool) == []
+    await until(lambda: "job.set_aside" in caplog.messages)
+    assert [getattr(record, "id", None) for record in caplog.records] == ["a"]
+    assert "another program" not in caplog.text

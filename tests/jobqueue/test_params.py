@@ -1,0 +1,89 @@
+"""Commands as they come in: what is taken, and how times are rounded."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobqueue import params
+from jobqueue.errors import BadJson, BadRequest
+
+
+def add(**fields: Any) -> Any:
+    return params.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ms"),
+    [
+        (0, 0),
+        (0.001, 1),
+        (0.0011, 2),
+        (0.1, 100),
+        (16.1, 16_100),
+        (1.005, 1005),
+        (8.2, 8200),
+        (315_360_000, 315_360_000_000),
+    ],
+)
+def test_seconds_become_milliseconds_and_what_is_finer_is_rounded_up(seconds: float, ms: int) -> None:
+    assert params.ms(seconds) == ms
+
+
+@given(st.integers(0, 315_360_000_000))
+def test_whole_milliseconds_stay_what_they_are(ms: int) -> None:
+    assert params.ms(ms / 1000) == ms
+
+
+@given(st.floats(0, 1e8))
+def test_a_delay_is_never_shortened_by_more_than_a_ten_thousandth_of_a_millisecond(seconds: float) -> None:
+    assert params.ms(seconds) >= seconds * 1000 - 1e-4
+
+
+def test_an_absolute_time_may_be_unix_seconds_or_rfc_3339() -> None:
+    soon = datetime.now(UTC).replace(microsecond=123_000) + timedelta(days=1)
+    expected = round(soon.timestamp() * 1000)
+    assert params.at_ms(add(at=soon.isoformat()).at) == expected
+    assert params.at_ms(add(at=soon.timestamp()).at) == expected
+
+
+def test_ttr_is_taken_in_upper_case_too() -> None:
+    assert add(TTR=5).ttr == 5
+    assert add(ttr=5).ttr == 5
+
+
+def test_every_field_has_words_for_what_is_allowed() -> None:
+    fields = {name.lower() for kind in params.BY_NAME.values() for name in kind.__struct_fields__}
+    assert fields <= params.EXPECTED.keys()
+
+
+def test_a_refused_command_keeps_its_id_for_the_answer() -> None:
+    with pytest.raises(BadRequest) as told:
+        add(id="mine", delay=-1)
+    assert told.value.job_id == "mine"
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_any_kind_are_a_command_or_refused(data: bytes) -> None:
+    for parse in (params.parse, params.parse_many):
+        try:
+            parse(data, 1000)
+        except BadRequest:
+            continue
+
+
+_JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), st.lists, max_leaves=5)
+
+
+@given(st.dictionaries(st.sampled_from([*params.EXPECTED, "TTR", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
+def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, Any], name: str) -> None:
+    try:
+        params.parse(json.dumps({**fields, "command": name}).encode(), 1000)
+    except BadRequest as error:
+        assert error.message
+        assert isinstance(error, BadJson) or error.field is not None

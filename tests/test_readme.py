@@ -1,0 +1,46 @@
+"""The README's session, run against a real service as a reader would: with a shell and curl."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.service import ROOT, ServiceProcess
+
+# What differs from run to run.
+_VARYING = ("due", "lease")
+
+
+def session() -> list[tuple[str, str]]:
+    """The commands of the README with the answers that it shows."""
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    return re.findall(r"^\$ (.+)\n(.+)$", "\n".join(blocks), re.M)
+
+
+def steady(answer: Any) -> Any:
+    """The answer without what differs from run to run."""
+    if isinstance(answer, list):
+        return [steady(each) for each in answer]
+    return {
+        name: "…" if name in _VARYING and isinstance(value, int | float) else value for name, value in answer.items()
+    }
+
+
+async def test_the_session_of_the_readme_goes_as_it_says(tmp_path: Path) -> None:
+    steps = session()
+    assert len(steps) == 6
+    async with ServiceProcess("--data", str(tmp_path / "data")) as service:
+        for command, shown in steps:
+            real = command.replace("localhost:8000", f"127.0.0.1:{service.port}")
+            process = await asyncio.create_subprocess_shell(real, stdout=asyncio.subprocess.PIPE)
+            printed, _ = await process.communicate()
+            assert steady(json.loads(printed)) == steady(json.loads(shown)), command
+
+
+def test_the_documents_link_to_files_that_there_are() -> None:
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\((?!http)([^)#]+)", document.read_text()):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"
