@@ -16,7 +16,6 @@ import itertools
 import logging
 from collections.abc import Sequence
 
-from buckets.job import Job
 from buckets.pool import Pool, Popped
 
 log = logging.getLogger(__name__)
@@ -147,10 +146,6 @@ class Bell:
                 waiters.pop(waiter, None)
                 if not waiters:
                     del self._waiters[topic]
-
-    async def give_back(self, jobs: Sequence[Job]) -> None:
-        """Give jobs back that reached nobody; the script rings for the next."""
-        await self._pool.unpop(jobs)
 
     def close(self) -> None:
         """Let all parked pops answer empty, now."""

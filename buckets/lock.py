@@ -61,7 +61,8 @@ class Locks:
                 except Exception:
                     log.exception("lock.failed", extra={"shard": self.shard})
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._free.wait(), BEAT_S)
+                    async with asyncio.timeout(BEAT_S):
+                        await self._free.wait()
         finally:
             await self._give_up()
 

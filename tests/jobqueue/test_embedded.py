@@ -22,7 +22,8 @@ from redis.exceptions import ConnectionError as Lost
 
 from buckets.errors import Unfit
 from jobqueue import embedded
-from jobqueue.embedded import EmbeddedRedis, find_server
+from jobqueue.embedded import EmbeddedRedis
+from jobqueue.redis_program import find_server
 
 PATIENCE_S = 30.0
 OWNER = """
