@@ -151,6 +151,8 @@ class Redis:
         )
         self._link: _Link | None = None
         self._connecting: asyncio.Task[_Link] | None = None
+        self.trouble = ""
+        """Why the last try to connect failed; for an operator."""
 
     async def call(
         self, name: str, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
@@ -220,6 +222,7 @@ class Redis:
                     await connection.connect()
             except (RedisError, OSError) as error:
                 await connection.disconnect(nowait=True)
+                self.trouble = str(error)
                 if pause == 0.02:
                     log.warning("redis.lost", extra={"error": str(error)})
                 await asyncio.sleep(pause)

@@ -14,6 +14,7 @@ import structlog
 from aiohttp import web
 
 from buckets import Bell, Locks, Pool, Redis, Timer
+from buckets.errors import Unavailable, Unfit
 from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
@@ -52,8 +53,7 @@ class Service:
         url = settings.redis or await self._embedded()
         redis = Redis(url, settings.redis_timeout_s)
         stack.push_async_callback(redis.close)
-        for warning in await judge(redis, allow_eviction=settings.allow_eviction):
-            log.warning("redis.judged", warning=warning)
+        await self._judge(redis)
         pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)
         stack.push_async_callback(pool.close)
         bell = Bell(pool)
@@ -72,6 +72,16 @@ class Service:
         ]
         await bell.connected.wait()
         await self._listen(engine, bell, lambda: _readiness(locks, timers, bell))
+
+    async def _judge(self, redis: Redis) -> None:
+        """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
+        try:
+            warnings = await judge(redis, allow_eviction=self._settings.allow_eviction)
+        except Unavailable as error:
+            where = _without_secret(self._settings.redis)
+            raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
+        for warning in warnings:
+            log.warning("redis.judged", warning=warning)
 
     async def _embedded(self) -> str:
         """Start the Redis that comes along; its URL."""

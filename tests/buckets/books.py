@@ -78,10 +78,12 @@ class Books:
             (priority, topic, entry) for (priority, topic), entries in self.ready.items() for entry in entries
         )
         for job in self.jobs.values():
+            found = entries[job.priority, job.topic, f"{job.number}:{job.id}"]
             if job.state is State.READY:
-                found = entries[job.priority, job.topic, f"{job.number}:{job.id}"]
                 over = job.ttl is not None and job.due + job.ttl <= now_ms
                 assert found == 1 or (over and found == 0), f"{job.id} has {found} entries"
+            elif job.state is State.RESERVED:
+                assert found == 0, f"the entry of {job.id} was left behind"
 
     def _check_counts(self) -> None:
         live = Counter((job.topic, job.state) for job in self.jobs.values() if job.state in LIVE)

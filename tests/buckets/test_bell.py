@@ -269,7 +269,7 @@ async def test_what_is_given_back_wakes_who_waits(bell: Bell, pool: Pool) -> Non
     await add(pool, "a")
     jobs = await pop(pool)
     parked = await park(bell)
-    await bell.give_back(jobs)
+    await pool.unpop(jobs)
     assert (await job_of(parked)).attempts == 1
 
 

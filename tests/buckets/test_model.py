@@ -33,7 +33,7 @@ from tests.buckets.model import Answer, Model
 from tests.redis_server import RedisServer
 
 STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "20000"))
-STEPS_A_RUN = 50
+RUNS, STEPS_A_RUN = 100, 50  # for one seed
 
 IDS = ["a", "b", "c", "d", "e@1", "e@2", "order:1"]
 TOPICS = ["t", "u:1"]
@@ -220,9 +220,8 @@ class Comparison(RuleBasedStateMachine):
 def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
     long = "JOBQUEUE_MODEL_STEPS" in os.environ
     number = int(os.environ.get("JOBQUEUE_MODEL_SEED", random.randrange(2**32) if long else 1))
-    print(f"JOBQUEUE_MODEL_SEED={number}")
     profile = settings(
-        max_examples=STEPS * 6 // 5 // STEPS_A_RUN,  # some runs are shorter
+        max_examples=RUNS,
         stateful_step_count=STEPS_A_RUN,
         deadline=None,
         database=None,
@@ -235,7 +234,9 @@ def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
         Comparison.redis = Redis(redis_server.url)
         Comparison.steps = 0
         try:
-            run_state_machine_as_test(seed(number)(Comparison), settings=profile)
+            while Comparison.steps < STEPS:
+                print(f"JOBQUEUE_MODEL_SEED={number}")
+                run_state_machine_as_test(seed(number)(Comparison), settings=profile)
+                number += 1
         finally:
             runner.run(Comparison.redis.close())
-    assert Comparison.steps >= STEPS

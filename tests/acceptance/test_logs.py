@@ -1,0 +1,82 @@
+"""What a running service says of itself, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+import aiohttp
+
+from tests.acceptance.service import Client, ServiceProcess
+from tests.redis_server import RedisServer
+
+SECRET = "hunter2-of-the-customer"  # noqa: S105 - it is no password anywhere else
+
+
+async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) -> None:
+    log = tmp_path / "service.log"
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        redis = RedisServer(Path(folder), "--requirepass", SECRET)
+        redis.start()
+        try:
+            url = f"unix://:{SECRET}@{redis.socket}"
+            async with ServiceProcess("--redis", url, log=log) as service, Client(service.url) as client:
+                await client.ask("add", topic="t", id="a", body={"card": SECRET}, headers={"token": SECRET})
+                await client.ask("pop", topic="t")
+                await client.post(b'{"command":"add","topic":"t","body":"' + SECRET.encode())
+                redis.kill()
+                data = json.dumps({"command": "add", "topic": "t", "body": SECRET}).encode()
+                headers = {"X-Request-Id": "mine-7"}
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.post(service.url + "/command", data=data, headers=headers) as response,
+                ):
+                    assert response.status == 503
+                    assert int(response.headers["Retry-After"]) >= 1
+                    assert (await response.json())["code"] == "UNAVAILABLE"
+                redis.start()
+        finally:
+            redis.kill()
+    text = log.read_text()
+    assert SECRET not in text
+    lines = [json.loads(line) for line in text.splitlines()]
+    events = [line["event"] for line in lines]
+    for event in ("service.started", "redis.lost", "redis.found", "request.failed", "service.stopping"):
+        assert event in events, events
+    assert next(line for line in lines if line["event"] == "request.failed")["request"] == "mine-7"
+    assert "redis.judged" in events  # this Redis keeps nothing, and the service says so in words
+    assert events[-1] == "service.stopped"
+
+
+async def test_an_answer_that_is_our_bug_is_told_without_its_trace(tmp_path: Path) -> None:
+    """A stats hash of another program's making: no rule foresees it."""
+    log = tmp_path / "service.log"
+    data = tmp_path / "data"
+    async with ServiceProcess("--data", str(data), log=log) as service, Client(service.url) as client:
+        reader, writer = await asyncio.open_unix_connection(data / "redis.sock")
+        writer.write(b"SET {jq:0}:c:t 1\r\n")
+        assert await reader.readline() == b"+OK\r\n"
+        writer.close()
+        status, answer = await client.post(b'{"command":"stats","topic":"t"}')
+        assert (status, answer["code"]) == (500, "INTERNAL")
+        assert "WRONGTYPE" not in answer["error"]
+        assert (await client.ask("add", topic="u", body=1))["success"]
+    assert "command.failed" in log.read_text()
+
+
+async def test_wrong_settings_and_a_redis_that_does_not_fit_end_with_a_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "jobqueue.toml"
+    config.write_text("prot = 8000\n")
+    said = await ServiceProcess("--config", str(config), log=tmp_path / "1.log").refusal()
+    assert "there is no" in said or "did you mean port?" in said
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        options = ("--maxmemory", "10mb", "--maxmemory-policy", "allkeys-lru")
+        with RedisServer(Path(folder), *options) as redis:
+            said = await ServiceProcess("--redis", redis.url, log=tmp_path / "2.log").refusal()
+    assert "allkeys-lru" in said
+    said = await ServiceProcess("--redis", "redis://127.0.0.1:1", log=tmp_path / "3.log").refusal()
+    assert "the Redis at redis://127.0.0.1:1 cannot be used" in said
+    assert "Traceback" not in said
+    assert len([line for line in said.splitlines() if line.startswith("Error")]) == 1
