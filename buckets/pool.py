@@ -201,8 +201,9 @@ class Pool:
         first = next(self._turn)
         for turn in range(len(self.keys)):
             shard = (first + turn) % len(self.keys)
-            left, more = 0, 1
+            left, more = 0, True
             while more and len(popped.jobs) < count and (room > 0 or not popped.jobs):
+                want = min(count - len(popped.jobs), _MOST)
                 try:
                     reply = await self._call(
                         "pop",
@@ -210,8 +211,9 @@ class Pool:
                         topics,
                         now=self.clock.now(),
                         bucket=first % self.buckets,
-                        want=count - len(popped.jobs),
+                        want=want,
                         room=max(room, 0),
+                        always=0 if popped.jobs else 1,
                         ttr=ttr,
                         worker=worker,
                     )
@@ -219,7 +221,8 @@ class Pool:
                     if popped.jobs:
                         return popped  # what the other shards gave is with this worker
                     raise
-                left, more, *pairs = reply
+                left, cut_short, *pairs = reply
+                more = bool(cut_short) or len(pairs) == 2 * want
                 for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
                     popped.jobs.append(unpack(job_id.decode(), raw))
                     room -= len(raw)

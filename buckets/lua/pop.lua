@@ -11,10 +11,11 @@ local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: where the leases go
 local want = tonumber(ARGV[3])  -- integer: jobs at most
-local room = tonumber(ARGV[4])  -- integer: bytes of records at most, but one job always
-local ttr = tonumber(ARGV[5])  -- integer: ms, for these deliveries; empty for each job's own
-local worker = ARGV[6]  -- string: who asks, or empty
-local topics = {unpack(ARGV, 7)}  -- strings: in the order of trying
+local room = tonumber(ARGV[4])  -- integer: bytes of records at most
+local always = tonumber(ARGV[5])  -- integer: jobs that are taken whatever their size
+local ttr = tonumber(ARGV[6])  -- integer: ms, for these deliveries; empty for each job's own
+local worker = ARGV[7]  -- string: who asks, or empty
+local topics = {unpack(ARGV, 8)}  -- strings: in the order of trying
 
 local MOST = want + 500  -- entries looked at: 200,000 stale ones in one go would hold Redis for 0.2 s
 local looked, found, taken, seen, answer = 0, 0, {}, {}, {0, 0}
@@ -84,7 +85,7 @@ local function take(list)
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
       local job, raw = live(entry)
-      if job and found > 0 and #raw > room then
+      if job and found >= always and #raw > room then
         full = true
         break
       end

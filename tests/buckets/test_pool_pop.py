@@ -267,3 +267,17 @@ async def test_closing_the_pool_waits_for_what_is_given_back(pool: Pool) -> None
         await asyncio.gather(popping, return_exceptions=True)
         await pool.close()
         assert await state(pool, "a") == "ready"
+
+
+async def test_a_large_pop_is_several_short_scripts_and_keeps_order_and_room(redis: Redis, pool: Pool) -> None:
+    """A thousand jobs in one script would hold Redis for more than the 5 ms that a script may take."""
+    names = [f"{each:04d}" for each in range(1000)]
+    await pool.add([NewJob(name, "t", b'"%s"' % (b"x" * 98)) for name in names])
+    await redis.read("CONFIG", "RESETSTAT")
+    assert [job.id for job in await pop(pool, count=450)] == names[:450]
+    assert b"cmdstat_evalsha:calls=3," in await redis.read("INFO", "commandstats")
+    few = await pop(pool, count=550, room=300 * 200)
+    assert [job.id for job in few] == names[450 : 450 + len(few)]
+    assert 250 < len(few) < 500
+    assert sum(len(job.body) for job in few) <= 300 * 200
+    await check_books(redis, pool)
