@@ -123,9 +123,25 @@ async def test_as_many_are_woken_as_there_are_jobs(redis: Redis, bell: Bell, poo
     for waiter in parked[:40]:
         await job_of(waiter)
     assert not any(waiter.done() for waiter in parked[40:])
+    assert 41 <= await scripts_run(redis) <= 45  # the add, a pop a job, and few that look in vain
+
+
+async def scripts_run(redis: Redis) -> int:
+    """How many scripts Redis ran, those too that waiters asked for who were woken by the answers."""
+    for _ in range(10):
+        await redis.read("PING")
     said = (await redis.read("INFO", "commandstats")).decode()
-    calls = int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
-    assert 41 <= calls <= 45  # the add, a pop a job, and few that look in vain
+    return int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
+
+
+async def test_who_is_woken_in_vain_looks_once_and_waits_again(redis: Redis, deaf: Bell, pool: Pool) -> None:
+    parked = await park(deaf)
+    await redis.read("CONFIG", "RESETSTAT")
+    deaf.hear(0, "ready 1 t")
+    assert await scripts_run(redis) == 1
+    await add(pool, "a")
+    deaf.hear(0, "ready 1 t")
+    assert (await job_of(parked)).id == "a"
 
 
 async def test_jobs_that_come_one_by_one_wake_all_that_wait(bell: Bell, pool: Pool) -> None:

@@ -121,6 +121,22 @@ async def test_a_lock_is_not_trusted_when_redis_is_silent(own_server: RedisServe
     await redis.close()
 
 
+async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: Pool, bell: Bell) -> None:
+    await live_pool.beat(0, "other", 60_000)
+    locks = Locks(live_pool, bell, 0)
+    running = asyncio.create_task(locks.run())
+    await until(lambda: locks.last_beat > 0)
+    await redis.read("CONFIG", "RESETSTAT")
+    bell.free(0).set()
+    for _ in range(20):
+        await redis.read("PING")
+    said = (await redis.read("INFO", "commandstats")).decode()
+    beats = int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
+    assert 1 <= beats <= 3  # not one a round trip
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_namespace_that_was_emptied_is_founded_again(redis: Redis, live_pool: Pool, bell: Bell) -> None:
     locks = Locks(live_pool, bell, 0)
     await locks.tick()

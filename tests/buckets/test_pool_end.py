@@ -184,6 +184,19 @@ async def test_a_tombstone_has_no_body_and_stays_for_the_retention(pool: Pool, c
     assert (await add(pool, "a")).result == "created"
 
 
+@pytest.mark.parametrize("end", [finish, delete])
+async def test_an_end_that_is_repeated_does_not_prolong_the_tombstone(
+    pool: Pool, clock: HeldClock, end: Callable[[Pool, str], Awaitable[str]]
+) -> None:
+    await add(pool, "a")
+    await pop_one(pool)
+    await end(pool, "a")
+    tombstone = await get(pool, "a")
+    clock.advance(30_000)
+    await end(pool, "a")
+    assert await get(pool, "a") == tombstone
+
+
 async def test_the_retention_is_a_minute_unless_the_job_says_otherwise(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "a")
     await delete(pool, "a")
