@@ -6,7 +6,7 @@ PORT ?= 8000
 DATA ?= jobqueue-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long lint format demo bench-memory clean
+.PHONY: help setup run test test-long lint format demo bench-memory bench-punctual bench-burst bench-growth clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,15 @@ demo: setup  ## the main job on real orders; fails when a job is lost, early or 
 
 bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
+
+bench-punctual: setup  ## how late a parked pop gets its job, and what a takeover costs
+	$(BIN)/python -m tests.bench.punctual
+
+bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an idle service
+	$(BIN)/python -m tests.bench.burst
+
+bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
+	$(BIN)/python -m tests.bench.growth
 
 clean:  ## remove what setup and the tools made
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

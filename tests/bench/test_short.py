@@ -1,0 +1,29 @@
+"""A short form of each benchmark, so that none of them rots; what they measure is not judged here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench import burst, growth, memory, punctual
+
+
+async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bytes, unlike seconds, do not depend on what else the machine does."""
+    assert await memory.main([100_000]) == 0
+    assert "bytes a job" in capsys.readouterr().out
+
+
+async def test_the_punctuality_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await punctual.main(2)
+    assert "the latest job, holder stopped by SIGTERM" in capsys.readouterr().out
+
+
+async def test_the_burst_benchmark_runs_and_an_idle_service_asks_little(capsys: pytest.CaptureFixture[str]) -> None:
+    await burst.main(2000)
+    idle = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("an idle service"))
+    assert int(idle.split(":")[1].split()[0]) < 50
+
+
+async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await growth.main(1000, 2000)
+    assert "pop and finish" in capsys.readouterr().out
