@@ -15,7 +15,18 @@ ROOT = Path(__file__).parent.parent
 LAYERS = {
     "buckets": ["errors", "clock", "keys", "job", "scripts", "redis", "pool", "bell", "lock", "timer"],
     "jobqueue": [
-        *("errors", "settings", "logs", "params", "fitness", "redis_program", "embedded", "engine", "commands"),
+        *(
+            "errors",
+            "settings",
+            "logs",
+            "params",
+            "fitness",
+            "redis_program",
+            "embedded",
+            "engine",
+            "answers",
+            "commands",
+        ),
         *("protocols", "protocols.*", "web", "app", "cli"),
     ],
 }

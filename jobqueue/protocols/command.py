@@ -12,7 +12,8 @@ import orjson
 from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue import params
-from jobqueue.commands import Answer, answer, failure
+from jobqueue.answers import Answer, failure
+from jobqueue.commands import answer
 from jobqueue.engine import Engine
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest, TooMany
 

@@ -229,3 +229,12 @@ async def test_the_request_id_comes_back(client: Client) -> None:
         assert response.headers["X-Request-Id"] == "mine-1"
     async with session.post(client.url + "/command", data=data) as response:
         assert response.headers["X-Request-Id"]
+
+
+async def test_a_command_that_fails_takes_nothing_from_the_one_before_it(redis_server: RedisServer, redis: Any) -> None:
+    """Two pops in one array, and the second meets an error: the job of the first is with its worker all the same."""
+    async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
+        await client.ask("add", topic="t", id="a", body=1)
+        await redis.read("SET", "{jq:0}:r:4:broken", "not a list")
+        answers = await client.batch([{"command": "pop", "topic": "t"}, {"command": "pop", "topic": "broken"}])
+    assert (answers[0]["id"], answers[1]["code"]) == ("a", "INTERNAL")

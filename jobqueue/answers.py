@@ -1,0 +1,99 @@
+"""The parts of answers: what a job, a figure or an error looks like on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import structlog
+
+from buckets import Cause, Job, State, Tag
+from buckets.errors import JobQueueError, Refused, TryLater
+from jobqueue.errors import BadRequest
+
+log = structlog.get_logger()
+
+Answer = dict[str, Any]
+
+
+def success(**parts: Any) -> Answer:
+    """The answer to a command that was carried out."""
+    return {"success": True, **parts}
+
+
+def failure(error: Exception, job_id: str | None = None) -> Answer:
+    """The answer that an error becomes. An exception that is not ours is logged and told as INTERNAL."""
+    if not isinstance(error, JobQueueError) or error.code == "INTERNAL":
+        log.error("command.failed", exc_info=error)
+        return {"success": False, "id": job_id, "error": "something went wrong here; it was logged", "code": "INTERNAL"}
+    answer: Answer = {"success": False, "id": job_id, "error": error.message, "code": error.code}
+    if isinstance(error, BadRequest):
+        answer["id"] = job_id or error.job_id
+        if error.field:
+            answer["field"] = error.field
+    if isinstance(error, Refused) and error.state:
+        answer["state"] = error.state
+    if isinstance(error, TryLater):
+        answer["retry_after"] = error.retry_after
+    return answer
+
+
+def _body(job: Job) -> orjson.Fragment | None:
+    """A job's body as it travelled; a tombstone has none."""
+    return orjson.Fragment(job.body) if job.body else None
+
+
+def _json(raw: bytes | None) -> orjson.Fragment | None:
+    return orjson.Fragment(raw) if raw else None
+
+
+def handed_out(job: Job) -> Answer:
+    """A job as a worker gets it."""
+    return {
+        "id": job.id,
+        "value": _body(job),
+        "state": job.state.word,
+        "topic": job.topic,
+        "lease": job.lease,
+        "attempt": job.attempts,
+        "tries": job.tries,
+        "due": job.due / 1000,
+        "ttr": job.ttr / 1000 if job.state is State.RESERVED else 0,
+        "headers": _json(job.optional.get(Tag.HEADERS)),
+    }
+
+
+def in_seconds(ms: int | None) -> float | None:
+    """Milliseconds as the wire has them."""
+    return None if ms is None else ms / 1000
+
+
+def described(job: Job) -> Answer:
+    """All of a job, times in unix seconds and spans in seconds."""
+    answer: Answer = {
+        "id": job.id,
+        "state": job.state.word,
+        "topic": job.topic,
+        "value": _body(job),
+        "created": job.created / 1000,
+        "due": job.due / 1000,
+        "priority": job.priority,
+        "ttr": job.own_ttr / 1000,
+        "ttl": in_seconds(job.ttl),
+        "retention": job.retention / 1000,
+        "tries": job.tries,
+        "attempt": job.attempts,
+        "deliveries": job.deliveries,
+        "backoff": [delay / 1000 for delay in job.backoff],
+        "headers": _json(job.optional.get(Tag.HEADERS)),
+        "tags": _json(job.optional.get(Tag.TAGS)),
+    }
+    if job.deliveries:
+        answer["lease"] = job.lease
+        answer["worker"] = job.text(Tag.WORKER)
+    if job.cause is not Cause.NONE:
+        answer["cause"] = job.cause.name.lower()
+    # What `next` means depends on the state: until when it waits or is remembered, or since when it is so.
+    until = {State.READY: "ready_since", State.DEAD: "dead_since", State.RESERVED: "reserved_until"}
+    answer[until.get(job.state, "until")] = job.next / 1000
+    return answer
