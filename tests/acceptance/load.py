@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ class Load:
     ttr_s: float = 1.0
     longest_delay_s: float = 1.5
     acknowledged: dict[str, float] = field(default_factory=dict)
+    acknowledged_at: dict[str, float] = field(default_factory=dict)  # s, of time.monotonic
     deliveries: list[Delivery] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
     refused: list[Any] = field(default_factory=list)
@@ -51,6 +53,7 @@ class Load:
                 answer = await client.insist("add", body=number, tries=0, retention=600, **fields)
                 if answer["success"]:
                     self.acknowledged[job] = answer["due"]
+                    self.acknowledged_at[job] = time.monotonic()
                 else:
                     self.refused.append(answer)
                 await asyncio.sleep(0.002)
@@ -87,6 +90,12 @@ class Load:
             finally:
                 self.producing = False
                 self._stop.set()
+
+    def forgive(self, since: float, until: float) -> None:
+        """Take what was acknowledged between two times as not promised."""
+        for job, at in self.acknowledged_at.items():
+            if since <= at <= until and job not in self.finished:
+                self.acknowledged.pop(job, None)
 
     async def drained(self, within_s: float = 60) -> None:
         """Wait until every acknowledged job is finished."""

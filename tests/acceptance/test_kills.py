@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,30 @@ async def test_the_embedded_redis_is_started_again_when_it_is_killed(tmp_path: P
         got = {(await client.insist("pop", topic="t", wait=10))["id"] for _ in range(2)}
         assert got == {"before", "after"}
         await redis.close()
+
+
+async def test_killing_service_and_redis_together_costs_at_most_the_last_two_seconds(tmp_path: Path) -> None:
+    flags, log = ("--data", str(tmp_path / "data")), tmp_path / "service.log"
+    service = ServiceProcess(*flags, log=log)
+    await service.start()
+    redis = Redis(f"unix://{tmp_path}/data/redis.sock")
+    load = Load([service.url])
+    try:
+        async with load.running():
+            await asyncio.sleep(4)
+            pid = await server_pid(redis)
+            await service.kill()
+            os.kill(pid, signal.SIGKILL)
+            killed_at = time.monotonic()
+            service = await ServiceProcess(*flags, port=service.port, log=log).start()
+            load.forgive(killed_at - 2, killed_at)
+            await asyncio.sleep(1)
+        # A worker may finish what Redis has forgotten, its add or only its pop.
+        load.refused = [each for each in load.refused if each["code"] not in ("NOT_FOUND", "NOT_RESERVED")]
+        load.check()
+    finally:
+        await redis.close()
+        await service.stop()
 
 
 async def synced(redis: Redis) -> bool:

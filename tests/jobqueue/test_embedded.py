@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from buckets.errors import Unfit
 from jobqueue import embedded
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.redis_program import find_server
+from tests.waiting import until
 
 PATIENCE_S = 30.0
 OWNER = """
@@ -136,15 +137,6 @@ def kill_server(folder: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         if server_lives(folder):
             os.kill(server_pid(folder), signal.SIGKILL)
-
-
-async def until(reached: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            now = reached()
-            if now if isinstance(now, bool) else await now:
-                return
-            await asyncio.sleep(0.01)
 
 
 async def until_logged(caplog: pytest.LogCaptureFixture, events: list[str]) -> None:
