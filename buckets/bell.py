@@ -16,9 +16,12 @@ import itertools
 import logging
 from collections.abc import Sequence
 
+from buckets.errors import JobQueueError
 from buckets.pool import Pool, Popped
 
 log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.1  # before a lost subscription is tried again
 
 
 class _Waiter:
@@ -40,7 +43,7 @@ class Bell:
         self._free = [asyncio.Event() for _ in pool.keys]
         self._closed = False
         self.connected = asyncio.Event()
-        """Set once the subscription stands."""
+        """Set while the subscription stands."""
 
     def alarm(self, shard: int, bucket: int) -> asyncio.Event:
         """Set when a bucket has something earlier than all that its timer knows of."""
@@ -56,16 +59,34 @@ class Bell:
         return sum(map(len, self._waiters.values()))
 
     async def run(self) -> None:
-        await self._pool.listen(self.hear, self._look_again)
+        """Hear the bells for ever; a lost subscription is taken up again."""
+        told = False
+        while True:
+            try:
+                await self._pool.listen(self.hear, self._look_again)
+            except JobQueueError as error:
+                if self.connected.is_set() or not told:
+                    log.warning("bell.lost", extra={"error": str(error)})
+                    told = True
+            except Exception:
+                log.exception("bell.failed")
+            self.connected.clear()
+            await asyncio.sleep(_PAUSE_S)
 
     def hear(self, shard: int, message: str) -> None:
-        """Act on what a script said."""
+        """Act on what a script said; what another program says on the channel does no harm."""
+        try:
+            self._act(shard, message)
+        except ValueError:
+            log.warning("bell.misheard", extra={"shard": shard, "length": len(message)})
+
+    def _act(self, shard: int, message: str) -> None:
         kind, _, rest = message.partition(" ")
         if kind == "ready":
             number, _, topic = rest.partition(" ")
             self.ring(topic, int(number))
-        elif kind == "due":
-            self.alarm(shard, int(rest)).set()
+        elif kind == "due" and (shard, int(rest)) in self._alarms:
+            self._alarms[shard, int(rest)].set()
         elif kind == "free":
             self._free[shard].set()
         elif kind == "aside":

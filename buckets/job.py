@@ -256,7 +256,7 @@ def unpack(job_id: str, raw: bytes) -> Job:
     number = int.from_bytes
     return Job(
         id=job_id,
-        topic=raw[start:topic_end].decode(),
+        topic=raw[start:topic_end].decode("utf-8", "replace"),  # who reads a job must not fail on one
         body=raw[body_start:],
         state=State(flags & _STATE),
         priority=priority & 0x0F,

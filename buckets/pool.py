@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from buckets.clock import Clock
-from buckets.errors import JobQueueError, Unfit
+from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.job import LIVE, Job, NewJob, unpack
 from buckets.keys import NAMESPACE, Keys, shard_of
 from buckets.redis import Redis, judge_all
@@ -145,6 +145,7 @@ class Pool:
     ) -> list[Any]:
         """Run a script that takes many jobs over all their shards; the results in the order of the items."""
         results: list[Any] = [None] * len(items)
+        away: Unavailable | None = None
         by_shard: dict[int, list[int]] = {}
         for place, item in enumerate(items):
             by_shard.setdefault(shard_of(id_of(item), len(self.keys)), []).append(place)
@@ -154,8 +155,11 @@ class Pool:
                 if script == "add":
                     arguments["bucket"] = next(self._turn)
                 try:
+                    if away:
+                        raise away
                     reply = judge_all(await self._call(script, shard, rest, repeat=repeat, **arguments))
                 except JobQueueError as error:
+                    away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
                     reply = [error] * len(chunk)
                 for place, result in zip(chunk, reply, strict=True):
                     results[place] = result
@@ -169,8 +173,9 @@ class Pool:
             lambda job: job.id,
             lambda job: (job.id, job.if_exists, job.pack()),
             lambda job: len(job.body),
-            # Told twice, `reject` would find the job that it made itself.
-            repeat=all(job.if_exists != "reject" for job in jobs),
+            # Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would
+            # any that leaves no tombstone.
+            repeat=all(job.if_exists == "keep" and job.retention_ms > 0 for job in jobs),
             now=self.clock.now(),
             buckets=self.buckets,
             bucket=0,
@@ -320,7 +325,7 @@ class Pool:
         await self._call("unlock", shard, token=token, buckets=self.buckets)
 
     async def listen(self, heard: Callable[[int, str], None], connected: Callable[[], None]) -> None:
-        """Hear the bells of all shards for ever, as (shard, message)."""
+        """Hear the bells of all shards, as (shard, message), until the connection is lost: then raises Unavailable."""
         shards = {keys.bell: shard for shard, keys in enumerate(self.keys)}
         await self._redis.listen(list(shards), lambda channel, message: heard(shards[channel], message), connected)
 

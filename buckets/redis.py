@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 # early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
 _PASSING = ("LOADING", "BUSY", "NOREPLICAS")
 _PASSING_ERRORS = (ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)  # redis-py cuts their first word
-_FULL = ("MISCONF", "OOM")
 _LONGEST_PAUSE = 0.5  # s between two tries to connect
 
 
@@ -121,8 +120,10 @@ class _Link:
 def _judge(error: ResponseError) -> JobQueueError:
     """What an error reply means to the caller."""
     text = str(error)
-    if isinstance(error, OutOfMemoryError) or text.startswith(_FULL):
+    if isinstance(error, OutOfMemoryError) or text.startswith("OOM"):
         return NoRoom()
+    if text.startswith("MISCONF"):
+        return NoRoom("Redis cannot write its data to the disk, and takes no change until it can")
     if isinstance(error, _PASSING_ERRORS) or text.startswith(_PASSING):
         return Unavailable(f"Redis refuses for now: {text}")
     return from_reply(text) or JobQueueError(text)
@@ -149,6 +150,8 @@ class Redis:
             retry=Retry(NoBackoff(), 0),
             client_name="jobqueue",
         )
+        # What a URL may say, and we build on being otherwise.
+        self._pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None)
         self._link: _Link | None = None
         self._connecting: asyncio.Task[_Link] | None = None
         self.trouble = ""
@@ -236,16 +239,16 @@ class Redis:
     async def listen(
         self, channels: Sequence[str], heard: Callable[[str, str], None], connected: Callable[[], None]
     ) -> None:
-        """Hear channels for ever: `heard(channel, message)` for each message, `connected()` whenever a subscription
-        begins, for what was said before it is lost."""
-        while True:
-            try:
-                async with self._subscription(channels) as messages:
-                    connected()
-                    async for channel, message in messages:
-                        heard(channel, message)
-            except (RedisError, OSError, TimeoutError):
-                await asyncio.sleep(0.1)
+        """Hear channels as long as the connection lasts: `heard(channel, message)` for each message, `connected()` when
+        the subscription begins. Raises Unavailable at its end; what was said then and until the next one is lost."""
+        try:
+            async with self._subscription(channels) as messages:
+                connected()
+                async for channel, message in messages:
+                    heard(channel, message)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise Unavailable(f"the subscription is lost: {error}") from None
+        raise Unavailable("the subscription is silent")
 
     @contextlib.asynccontextmanager
     async def _subscription(self, channels: Sequence[str]) -> AsyncIterator[AsyncIterator[tuple[str, str]]]:

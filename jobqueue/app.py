@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,10 @@ class Service:
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
         url = settings.redis or await self._embedded()
-        redis = Redis(url, settings.redis_timeout_s)
+        try:
+            redis = Redis(url, settings.redis_timeout_s)
+        except (ValueError, TypeError) as error:
+            raise Unfit(f"the setting redis is no URL of a Redis: {error}") from None
         stack.push_async_callback(redis.close)
         await self._judge(redis)
         pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)
@@ -60,18 +64,18 @@ class Service:
         engine = Engine(pool, bell, settings)
         stack.push_async_callback(engine.close)
         locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
-        await stack.enter_async_context(_running("bell", bell.run()))
+        loops = [await stack.enter_async_context(_running("bell", bell.run()))]
         for lock in locks:
-            await stack.enter_async_context(_running(f"locks {lock.shard}", lock.run()))
-        timers = [
+            loops.append(await stack.enter_async_context(_running(f"locks {lock.shard}", lock.run())))
+        loops += [
             await stack.enter_async_context(
                 _running(f"timer {lock.shard}/{bucket}", Timer(pool, bell, lock, bucket).run())
             )
             for lock in locks
             for bucket in range(pool.buckets)
         ]
-        await bell.connected.wait()
-        await self._listen(engine, bell, lambda: _readiness(locks, timers, bell))
+        await self._subscribed(bell)
+        await self._listen(engine, bell, lambda: _readiness(locks, loops, bell))
 
     async def _judge(self, redis: Redis) -> None:
         """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
@@ -83,15 +87,31 @@ class Service:
         for warning in warnings:
             log.warning("redis.judged", warning=warning)
 
+    async def _subscribed(self, bell: Bell) -> None:
+        """Wait until the bell hears. Raises Unfit when Redis does not let it."""
+        try:
+            async with asyncio.timeout(self._settings.redis_timeout_s):
+                await bell.connected.wait()
+        except TimeoutError:
+            raise Unfit("Redis takes no subscription; an ACL user needs +subscribe and its channels") from None
+
     async def _embedded(self) -> str:
         """Start the Redis that comes along; its URL."""
         embedded = EmbeddedRedis(Path(self._settings.data), self._settings.redis_server or None)
         url = await embedded.start()
-        self._stack.push_async_callback(embedded.stop)
+        self._stack.push_async_callback(self._stop_embedded, embedded)
         await self._stack.enter_async_context(_running("embedded", embedded.watch()))
         return url
 
-    async def _listen(self, engine: Engine, bell: Bell, readiness: Any) -> None:
+    async def _stop_embedded(self, embedded: EmbeddedRedis) -> None:
+        """Stop our own server, if it lets itself be stopped in the grace time; else the next start takes it over."""
+        try:
+            async with asyncio.timeout(self._settings.grace_s):
+                await embedded.stop()
+        except TimeoutError:
+            log.error("redis.left_running", reason="it does not answer")
+
+    async def _listen(self, engine: Engine, bell: Bell, readiness: Callable[[], dict[str, bool]]) -> None:
         settings = self._settings
         site_web = Web(engine, settings, readiness)
         runner = web.AppRunner(
@@ -134,11 +154,11 @@ def _tell_of_end(task: asyncio.Task[None]) -> None:
         log.error("task.ended", task=task.get_name(), exc_info=task.exception())
 
 
-def _readiness(locks: list[Locks], timers: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
+def _readiness(locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
     now = asyncio.get_running_loop().time()
     return {
         "redis": all(now - lock.last_beat < _REDIS_QUIET_S for lock in locks),
-        "timers": not any(timer.done() for timer in timers),
+        "timers": not any(loop.done() for loop in loops),
         "bell": bell.connected.is_set(),
     }
 
@@ -150,17 +170,35 @@ def _address(runner: web.AppRunner) -> str:
 
 def _without_secret(url: str) -> str:
     """A Redis URL without user and password."""
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, rest = url.partition("?")[0].partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
 
 
-async def serve(settings: Settings, started: Any = None) -> None:
-    """Run the service until SIGTERM or SIGINT. `started(service)` is called once it listens."""
+async def serve(settings: Settings, started: Callable[[Service], None] | None = None) -> None:
+    """Run the service until SIGTERM or SIGINT; a second one ends the process at once. `started(service)` is called
+    when it listens."""
     stop = asyncio.Event()
+
+    def told_to_stop() -> None:
+        if stop.is_set():
+            os._exit(1)  # what is reserved comes back after its TTR, and the next start takes our Redis over
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with Service(settings) as service:
+        loop.add_signal_handler(number, told_to_stop)
+    service = Service(settings)
+    starting = asyncio.create_task(service.__aenter__())
+    waiting = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # told to stop while Redis still loads, or does not answer
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    await starting  # raises what went wrong
+    try:
         if started:
             started(service)
-        await stop.wait()
+        await waiting
+    finally:
+        await service.__aexit__()

@@ -7,12 +7,12 @@ to the engine together; the others one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from buckets import Added, Job
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, Unavailable
 from jobqueue import params
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, success
 from jobqueue.engine import Engine
@@ -106,6 +106,15 @@ async def _answer_many(engine: Engine, handler: Many, commands: list[Any]) -> li
         return [failure(error, command.id) for command in commands]
 
 
+def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[type[Any], list[Any]]]:
+    """The commands, those together that stand together and go to the engine together."""
+    for kind, alike in groupby(commands, type):
+        if kind in MANY:
+            yield kind, list(alike)
+        else:
+            yield from ((kind, [command]) for command in alike)
+
+
 async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> list[Answer]:
     """Carry out commands one after the other; an answer for each, in their order.
 
@@ -113,9 +122,18 @@ async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest]
     answers hand out, so that the caller can give them back when the answers reach nobody.
     """
     answers: list[Answer] = []
-    for kind, alike in groupby(commands, type):
+    for kind, run in _runs(commands):
         if kind in MANY:
-            answers.extend(await _answer_many(engine, MANY[kind], list(alike)))
+            some = await _answer_many(engine, MANY[kind], run)
         else:
-            answers.extend([await _answer_one(engine, command, reserved) for command in alike])
+            some = [await _answer_one(engine, run[0], reserved)]
+        answers.extend(some)
+        if any(each.get("code") == Unavailable.code for each in some):
+            break
+    # Redis did not answer one: the deadline of the request is over, for those that follow too.
+    left = commands[len(answers) :]
+    answers.extend(
+        failure(each) if isinstance(each, BadRequest) else failure(Unavailable(), getattr(each, "id", None))
+        for each in left
+    )
     return answers

@@ -43,7 +43,8 @@ def set_up(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("aiohttp").setLevel(logging.WARNING)
+    # What aiohttp says of a request that is no HTTP holds parts of it: header values, bytes of bodies.
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -17,10 +17,12 @@ import msgspec
 import orjson
 from msgspec import Meta, Raw, Struct
 
-from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, UnknownCommand, UnknownField
+from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, TooMany, UnknownCommand, UnknownField
 
 TEN_YEARS_S = 315_360_000
+MOST = 1000  # commands in a request
 _MS = 1000
+_LONGEST_NAME = 64  # of an unknown name that is said again
 _MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
 _NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
 
@@ -29,7 +31,7 @@ Short = Annotated[str, Meta(max_length=128)]
 Delay = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 Ttr = Annotated[float, Meta(ge=0, le=86_400)]
 Lease = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-When = Annotated[float, Meta(ge=0)] | Annotated[datetime, Meta(tz=True)]
+When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
 
 _NAMED = "must be a string of 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
 EXPECTED = {
@@ -125,8 +127,9 @@ BY_NAME: dict[str, type[Struct]] = {
 _ONE = msgspec.json.Decoder(Command)
 _MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
-_PATH = re.compile(r"at `\$\.(\w+)")
-_QUOTED = re.compile(r"`(\w*)`")
+_PATH = re.compile(r"`\$\.(\w+)")
+_QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
+_ENDLESS = re.compile(rb"\d[eE]\+?\d{3}")  # a number that may be beyond all that a reader can hold
 
 
 def ms(seconds: float) -> int:
@@ -153,13 +156,15 @@ def parse(data: bytes, max_body_bytes: int) -> Command:
 def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
     """Read an array of commands; what is wrong with a member stands in its place. Raises BadRequest for the whole."""
     try:
-        return [_checked(command, max_body_bytes) for command in _MANY.decode(data)]
-    except (msgspec.DecodeError, RecursionError):
-        pass  # one bad member spoils this reading, but not the others
-    try:
-        return [_parsed(bytes(part), max_body_bytes) for part in _PARTS.decode(data)]
+        parts = _PARTS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _told(error, data) from None
+    if not 1 <= len(parts) <= MOST:  # before a member is looked at: a million bad ones would hold the process
+        raise TooMany(f"the request has {len(parts)} commands; 1 to {MOST} are allowed")
+    try:
+        return [_checked(command, max_body_bytes) for command in _MANY.decode(data)]
+    except (msgspec.DecodeError, RecursionError):  # one bad member spoils this reading, but not the others
+        return [_parsed(bytes(part), max_body_bytes) for part in parts]
 
 
 def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
@@ -207,10 +212,19 @@ def _misfit(text: str, data: bytes) -> BadRequest:
         return BadField(f"command {'is missing' if name is None else 'must be a string'}", field="command")
     if name not in BY_NAME:
         return UnknownCommand(_unknown("command", name, list(BY_NAME)), field="command")
+    return _misnamed(text, name)
+
+
+def _misnamed(text: str, command: str) -> BadRequest:
+    """Which field of a command is unknown or missing."""
     quoted = _QUOTED.search(text)
-    field = quoted[1] if quoted else ""
+    if not quoted:
+        return BadField(f"the command is not understood: {text}", field="command")
+    field = quoted[1]
     if "unknown field" in text:
-        return UnknownField(_unknown(f"field of {name}", field, BY_NAME[name].__struct_fields__), field=field)
+        return UnknownField(
+            _unknown(f"field of {command}", field, BY_NAME[command].__struct_fields__), field=field[:_LONGEST_NAME]
+        )
     return BadField(f"{field} is missing", field=field)
 
 
@@ -234,7 +248,7 @@ def _bad(field: str) -> BadField:
 
 def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
     near = difflib.get_close_matches(name.lower(), known, 1)
-    return f"there is no {kind} {name[:64]!r}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"there is no {kind} {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _fields_of(data: bytes) -> dict[str, Any]:
@@ -274,8 +288,8 @@ def _check_add(command: Add, max_body_bytes: int) -> None:
         raise BadField("body is missing", field="body")
     if len(body) > max_body_bytes:
         raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
-    if b"\\u" in body:
-        try:  # a lone surrogate is an escape that no reader of the answer could decode
+    if b"\\u" in body or _ENDLESS.search(body):
+        try:  # a lone surrogate or 1e999: well formed, but no reader could decode the answer that hands it out
             orjson.loads(body)
         except orjson.JSONDecodeError:
-            raise BadField("body has an escape that is no character", field="body") from None
+            raise BadField("body has a character or a number that cannot be read back", field="body") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,6 +59,8 @@ def load(
         values |= _checked(_read(path), f"the file {path}")
     values |= _checked(_from_environment(environment), "the environment")
     values |= _checked({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
+    if 0 < values.get("default_ttr_s", 60) < 0.1:
+        raise SettingsError("default_ttr_s must be 0 (at most once) or a number of seconds from 0.1 to 86400")
     return msgspec.convert(values, Settings)
 
 
@@ -66,6 +69,8 @@ def _read(path: str) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"the settings file {path} is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"the settings file {path} is not TOML: {error}") from None
 
@@ -74,8 +79,13 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in environment.items()
-        if name.startswith(PREFIX) and name != PREFIX + _CONFIG
+        if name.startswith(PREFIX) and name != PREFIX + _CONFIG and not _is_service_link(name, value)
     }
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Kubernetes and Docker set such variables for a service that is called jobqueue itself."""
+    return value.startswith(("tcp://", "udp://")) or re.match(rf"{PREFIX}(SERVICE|PORT)_", name) is not None
 
 
 def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:

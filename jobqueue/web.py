@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 import orjson
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from jobqueue.engine import Engine
-from jobqueue.errors import ShuttingDown, TooLarge
+from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.protocols import command
 from jobqueue.protocols.command import Reply
 from jobqueue.settings import Settings
@@ -67,6 +68,8 @@ class Web:
         except web.HTTPRequestEntityTooLarge:
             limit = self._settings.max_request_bytes
             return command.refuse(TooLarge(f"the request is larger than the {limit} bytes that are allowed"))
+        except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
+            return command.refuse(BadJson("the request's body is damaged"))
         return await command.handle(self._engine, data, self._settings.max_body_bytes, reserved)
 
     async def _send(

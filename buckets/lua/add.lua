@@ -16,7 +16,7 @@ local jobs = {unpack(ARGV, 4)}  -- strings: id, keep|reject|replace, record, …
 -- A job that lives keeps its life. Where no bucket holds it, it is put back: an add that is repeated after a
 -- crash must not answer `existing` for a job that would never fire.
 local function keep(job)
-  if in_bucket(job) and not redis.call('ZSCORE', BUCKET .. job.bucket, job.id) then schedule(job) end
+  if in_bucket(job) and not index('ZSCORE', BUCKET .. job.bucket, job.id) then schedule(job) end
   return {'existing', WORDS[job.state], job.due}
 end
 
@@ -53,7 +53,7 @@ end
 local results = {}
 for at = 1, #jobs, 3 do results[#results + 1] = add(jobs[at], jobs[at + 1], jobs[at + 2]) end
 for topic in pairs(plan.counts) do
-  if now_ms - (redis.call('ZSCORE', TOPICS, topic) or 0) > 10000 then plan.topics[topic] = now_ms end
+  if now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 then plan.topics[topic] = now_ms end
 end
 commit()
 return results

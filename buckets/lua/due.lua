@@ -50,9 +50,9 @@ local function meet(id)
   end
 end
 
-local ids = redis.call('ZRANGE', BUCKET .. bucket, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, page)
+local ids = index('ZRANGE', BUCKET .. bucket, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, page)
 for _, id in ipairs(ids) do meet(id) end
 commit()
-local head = redis.call('ZRANGE', BUCKET .. bucket, 0, 0, 'WITHSCORES')
+local head = index('ZRANGE', BUCKET .. bucket, 0, 0, 'WITHSCORES')
 if not head[2] then return {#ids, -1} end
 return {#ids, math.max(0, tonumber(head[2]) * 1000 - now_us)}

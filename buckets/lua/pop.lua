@@ -81,7 +81,7 @@ end
 local function take(list)
   local at = 0
   while found < want and looked < MOST and not full do
-    local entries = redis.call('LRANGE', list, at, at + want - found - 1)
+    local entries = index('LRANGE', list, at, at + want - found - 1)
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
       local job, raw = live(entry)
@@ -110,8 +110,8 @@ for _, topic in ipairs(topics) do
 end
 commit()
 for list, n in pairs(taken) do
-  if n > 0 then redis.call('LPOP', list, n) end
+  if n > 0 then index('LPOP', list, n) end
 end
-answer[1] = tonumber(redis.call('HGET', COUNTS .. last, 'ready')) or 0
+answer[1] = tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
 answer[2] = found == 0 and looked >= MOST and 1 or 0
 return answer

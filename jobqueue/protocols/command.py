@@ -10,14 +10,11 @@ from dataclasses import dataclass
 import orjson
 
 from buckets import Job
-from buckets.errors import JobQueueError
 from jobqueue import params
 from jobqueue.answers import Answer, failure
 from jobqueue.commands import answer
 from jobqueue.engine import Engine
-from jobqueue.errors import STATUS, BadField, BadJson, BadRequest, TooMany
-
-MOST = 1000
+from jobqueue.errors import STATUS, BadField, BadJson, BadRequest
 
 
 @dataclass(slots=True)
@@ -40,8 +37,6 @@ def _read(data: bytes, max_body_bytes: int) -> tuple[list[params.Command | BadRe
     if not data.lstrip().startswith(b"["):
         return [params.parse(data, max_body_bytes)], False
     commands = params.parse_many(data, max_body_bytes)
-    if not 1 <= len(commands) <= MOST:
-        raise TooMany(f"the request has {len(commands)} commands; 1 to {MOST} are allowed")
     for place, command in enumerate(commands[:-1]):
         if isinstance(command, params.Pop) and command.wait:
             commands[place] = BadField("wait is allowed in the last command of an array only", field="wait")
@@ -54,7 +49,7 @@ def _single(told: Answer) -> Reply:
     return Reply(STATUS[told["code"]], orjson.dumps(told), told.get("retry_after"))
 
 
-def refuse(error: JobQueueError) -> Reply:
+def refuse(error: Exception) -> Reply:
     """The answer to a request that is not looked into."""
     return _single(failure(error))
 
@@ -63,7 +58,7 @@ async def handle(engine: Engine, data: bytes, max_body_bytes: int, reserved: lis
     """Answer a request. `reserved`: see `commands.answer`."""
     try:
         commands, many = _read(data, max_body_bytes)
-    except BadRequest as error:
+    except Exception as error:
         return refuse(error)
     answers = await answer(engine, commands, reserved)
     return Reply(200, orjson.dumps(answers)) if many else _single(answers[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -133,6 +134,26 @@ REFUSED = {
         "at",
     ),
     "a time in 100 years": (b'{"command":"add","topic":"t","at":4951238400,"body":1}', 400, "BAD_FIELD", "at"),
+    "a time beyond all times": (b'{"command":"add","topic":"t","at":1e308,"body":1}', 400, "BAD_FIELD", "at"),
+    "a number in the body that nobody can read": (
+        b'{"command":"add","topic":"t","body":[1e999]}',
+        400,
+        "BAD_FIELD",
+        "body",
+    ),
+    "a field with a dash": (
+        b'{"command":"add","topic":"t","if-exists":"keep","body":1}',
+        400,
+        "UNKNOWN_FIELD",
+        "if-exists",
+    ),
+    "a header of 200 characters": (
+        b'{"command":"add","topic":"t","headers":{"' + b"h" * 200 + b'":"1"},"body":1}',
+        400,
+        "BAD_FIELD",
+        "headers",
+    ),
+    "a list of 200,000 bad ones": (b"[" + b"{}," * 199_999 + b"{}]", 400, "TOO_MANY", None),
     "delay and at": (b'{"command":"add","topic":"t","at":1,"delay":1,"body":1}', 400, "BAD_FIELD", "at"),
     "ttr and TTR": (b'{"command":"add","topic":"t","ttr":1,"TTR":1,"body":1}', 400, "BAD_FIELD", "ttr"),
     "a ttr of 10 ms": (b'{"command":"add","topic":"t","TTR":0.01,"body":1}', 400, "BAD_FIELD", "ttr"),
@@ -193,6 +214,17 @@ async def test_bad_input_is_told_by_code_and_field_and_changes_nothing(client: C
     assert await redis.read("DBSIZE") == before
 
 
+async def test_a_damaged_body_is_refused(client: Client) -> None:
+    host, port = client.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = b"POST /command HTTP/1.1\r\nHost: t\r\nContent-Encoding: gzip\r\nContent-Length: 12\r\n\r\n"
+    writer.write(head + b"no gzip here")
+    said = await reader.read()
+    writer.close()
+    assert said.startswith(b"HTTP/1.1 400 ") and b'"code":"BAD_JSON"' in said
+    assert (await client.ask("pop", topic="t"))["success"]
+
+
 async def test_a_misspelt_field_names_the_nearest_known_one(client: Client) -> None:
     answer = await client.ask("add", topic="t", dealy=30, body=1)
     assert "did you mean delay?" in answer["error"]
@@ -232,9 +264,9 @@ async def test_the_request_id_comes_back(client: Client) -> None:
 
 
 async def test_a_command_that_fails_takes_nothing_from_the_one_before_it(redis_server: RedisServer, redis: Any) -> None:
-    """Two pops in one array, and the second meets an error: the job of the first is with its worker all the same."""
+    """A pop and a stats that meets an error: the job of the first is with its worker all the same."""
     async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
         await client.ask("add", topic="t", id="a", body=1)
-        await redis.read("SET", "{jq:0}:r:4:broken", "not a list")
-        answers = await client.batch([{"command": "pop", "topic": "t"}, {"command": "pop", "topic": "broken"}])
+        await redis.read("SET", "{jq:0}:c:broken", "not a hash")
+        answers = await client.batch([{"command": "pop", "topic": "t"}, {"command": "stats", "topic": "broken"}])
     assert (answers[0]["id"], answers[1]["code"]) == ("a", "INTERNAL")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -150,6 +152,35 @@ async def test_a_client_that_hangs_up_while_it_waits_leaves_no_waiter_behind(pai
         await client.ask("add", topic="t", id="a", body=1)
         got = await parked
         assert (got["id"], got["attempt"]) == ("a", 1)
+
+
+async def test_one_frozen_redis_costs_a_request_one_deadline_and_a_starting_service_can_be_stopped(
+    own_server: RedisServer,
+) -> None:
+    flags = ("--redis", own_server.url)
+    async with ServiceProcess(*flags) as service, Client(service.url) as client:
+        own_server.freeze()
+        begun = time.monotonic()
+        commands = [{"command": "get", "id": "a"}, {"command": "pop", "topic": "t"}, {"command": "delete", "id": "a"}]
+        answers = await client.batch(commands * 4)
+        assert {answer["code"] for answer in answers} == {"UNAVAILABLE"}
+        assert time.monotonic() - begun < 12, "each command waited for its own deadline (5 s)"
+        starting = ServiceProcess(*flags)
+        start = asyncio.create_task(starting.start())
+        await until(lambda: catches_sigterm(starting))
+        assert await starting.stop() == 0
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        own_server.thaw()
+
+
+def catches_sigterm(service: ServiceProcess) -> bool:
+    """Whether the process has its signal handlers yet, as the kernel sees it."""
+    if service.process is None:
+        return False
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 async def test_a_service_without_locks_is_ready_all_the_same(pair: Pair) -> None:

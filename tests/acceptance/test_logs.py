@@ -21,7 +21,7 @@ async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) 
         redis = RedisServer(Path(folder), "--requirepass", SECRET)
         redis.start()
         try:
-            url = f"unix://:{SECRET}@{redis.socket}"
+            url = f"unix://{redis.socket}?password={SECRET}"
             async with ServiceProcess("--redis", url, log=log) as service, Client(service.url) as client:
                 await client.ask("add", topic="t", id="a", body={"card": SECRET}, headers={"token": SECRET})
                 await client.ask("pop", topic="t")
@@ -78,5 +78,7 @@ async def test_wrong_settings_and_a_redis_that_does_not_fit_end_with_a_sentence(
     assert "allkeys-lru" in said
     said = await ServiceProcess("--redis", "redis://127.0.0.1:1", log=tmp_path / "3.log").refusal()
     assert "the Redis at redis://127.0.0.1:1 cannot be used" in said
+    said = await ServiceProcess("--redis", "somewhere", log=tmp_path / "4.log").refusal()
+    assert "the setting redis is no URL" in said
     assert "Traceback" not in said
     assert len([line for line in said.splitlines() if line.startswith("Error")]) == 1

@@ -324,3 +324,20 @@ async def test_a_record_set_aside_is_told_in_the_log(
     await until(lambda: "job.set_aside" in caplog.messages)
     assert [getattr(record, "id", None) for record in caplog.records] == ["a"]
     assert "another program" not in caplog.text
+
+
+async def test_what_another_program_says_on_the_channel_does_no_harm(redis: Redis, live_pool: Pool) -> None:
+    bell = Bell(live_pool)
+    hearing = asyncio.create_task(bell.run())
+    try:
+        await bell.connected.wait()
+        for nonsense in ("", "ready", "ready many t", "due", "due x", "due 99", "aside", "free bird", "\x00"):
+            await redis.read("PUBLISH", live_pool.keys[0].bell, nonsense)
+        parked = asyncio.create_task(bell.pop(["t"], 1, 20))
+        await until(lambda: bell.parked == 1)
+        await live_pool.add([NewJob("a", "t", b"1")])
+        assert [job.id for job in (await parked).jobs] == ["a"]
+        assert not hearing.done()
+    finally:
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)

@@ -167,3 +167,27 @@ async def test_a_shard_that_fails_costs_no_job_of_another(redis: Redis, clock: H
             assert "WRONGTYPE" in str(error)
     assert popped == good
     assert [await state(pool, job_id) for job_id in good] == ["reserved"] * len(good)
+
+
+@pytest.mark.parametrize("family", ["r:4:bad", "c:bad", "h:bad", "d:bad", "b:0", "t"])
+async def test_an_index_key_of_another_program_is_set_aside_and_blocks_no_topic(
+    redis: Redis, pool: Pool, clock: HeldClock, family: str
+) -> None:
+    """It shares its buckets with every topic; a page that stumbles over it would stop all of them."""
+    await add(pool, "a", "bad", delay_ms=1_000, tries=1)
+    await add(pool, "b", "good", delay_ms=1_000)
+    key = pool.keys[0].tag + family
+    await redis.read("SET", key, "not ours")
+    clock.advance(1_000)
+    await tick_all(pool)
+    if family != "b:0":
+        assert await popped_ids(pool, "good") == ["b"]
+        assert await popped_ids(pool, "bad") == ["a"]
+        clock.advance(60_000)
+        await tick_all(pool)
+        assert await state(pool, "a") == "dead"
+    await add(pool, "c", "good")
+    assert await popped_ids(pool, "good")
+    aside = await redis.read("HKEYS", pool.keys[0].aside)
+    assert aside in ([], [key.encode()])
+    assert bool(aside) == ((await redis.read("TYPE", key)) != b"string")

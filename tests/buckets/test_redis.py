@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -277,13 +277,22 @@ async def test_calls_wait_while_redis_loads_its_data(own_server: RedisServer, ow
     assert await has_refused(own, "LOADING")
 
 
+async def listen_on(
+    redis: Redis, channels: list[str], heard: Callable[[str, str], None], connected: Callable[[], None]
+) -> None:
+    """Listen again whenever the subscription is lost."""
+    while True:
+        with contextlib.suppress(Unavailable):
+            await redis.listen(channels, heard, connected)
+
+
 async def test_messages_are_heard_and_heard_again_after_the_connection_broke(
     redis: Redis, redis_server: RedisServer
 ) -> None:
     heard: list[tuple[str, str]] = []
     begun: list[int] = []
     listening = asyncio.create_task(
-        redis.listen(["one", "two"], lambda *message: heard.append(message), lambda: begun.append(1))
+        listen_on(redis, ["one", "two"], lambda *message: heard.append(message), lambda: begun.append(1))
     )
     await until(lambda: len(begun) == 1)
     await redis.read("PUBLISH", "one", "a")
@@ -301,7 +310,9 @@ async def test_a_silent_redis_is_listened_to_again_when_it_speaks(own_server: Re
     redis = Redis(own_server.url, timeout_s=0.1)
     begun: list[int] = []
     heard: list[str] = []
-    listening = asyncio.create_task(redis.listen(["one"], lambda _, said: heard.append(said), lambda: begun.append(1)))
+    listening = asyncio.create_task(
+        listen_on(redis, ["one"], lambda _, said: heard.append(said), lambda: begun.append(1))
+    )
     await until(lambda: len(begun) == 1)
     own_server.kill()
     own_server.start()

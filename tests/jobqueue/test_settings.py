@@ -46,6 +46,20 @@ def test_a_wrong_setting_is_told_with_its_name_and_source(environment: dict[str,
     assert words in str(told.value)
 
 
+def test_the_links_that_kubernetes_sets_for_a_service_of_our_name_are_no_settings() -> None:
+    links = {
+        "JOBQUEUE_SERVICE_HOST": "10.0.0.1",
+        "JOBQUEUE_PORT": "tcp://10.0.0.1:8000",
+        "JOBQUEUE_PORT_8000_TCP_ADDR": "10.0.0.1",
+    }
+    assert load({}, None, links) == Settings()
+
+
+def test_a_default_ttr_that_no_job_may_have_is_refused() -> None:
+    with pytest.raises(SettingsError, match="default_ttr_s must be 0"):
+        load({}, None, {"JOBQUEUE_DEFAULT_TTR_S": "0.01"})
+
+
 def test_a_file_that_is_not_toml_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text("port = \n")

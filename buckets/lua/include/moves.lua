@@ -121,7 +121,7 @@ local function write_counts()
   for topic, counts in pairs(plan.counts) do
     for field, n in pairs(counts) do
       if n ~= 0 then
-        local total = redis.call('HINCRBY', COUNTS .. topic, field, whole(n))
+        local total = index('HINCRBY', COUNTS .. topic, field, whole(n))
         if field == 'ready' and n < 0 and total == 0 then drop_lists(topic) end
       end
     end
@@ -129,8 +129,8 @@ local function write_counts()
   for topic, bins in pairs(plan.due) do
     for bin, n in pairs(bins) do
       local field = string.format(bin < 0 and 'h%d' or 'm%d', math.abs(bin))
-      if n ~= 0 and redis.call('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then
-        redis.call('HDEL', DUE .. topic, field)
+      if n ~= 0 and index('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then
+        index('HDEL', DUE .. topic, field)
       end
     end
   end
@@ -146,7 +146,7 @@ end
 
 -- Whoever runs a bucket's timer sleeps until its first entry; he must hear of an earlier one.
 local function earlier_than_head(number)
-  local head = redis.call('ZRANGE', BUCKET .. number, '0', '0', 'WITHSCORES')
+  local head = index('ZRANGE', BUCKET .. number, '0', '0', 'WITHSCORES')
   return plan.first[number] < (tonumber(head[2]) or math.huge)
 end
 
@@ -154,9 +154,9 @@ local function forget_entries()
   for number, ids in pairs(plan.unbucket) do
     local members = {}
     for id in pairs(ids) do members[#members + 1] = id end
-    if #members > 0 then redis.call('ZREM', BUCKET .. number, unpack(members)) end
+    if #members > 0 then index('ZREM', BUCKET .. number, unpack(members)) end
   end
-  for topic, ids in pairs(plan.unbury) do redis.call('ZREM', DEAD .. topic, unpack(ids)) end
+  for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
 end
 
 -- Write the plan. The bell of a topic rings when a list was empty before: who waits has seen it empty, and who is woken
@@ -166,12 +166,12 @@ local function commit()
   for number in pairs(plan.bucket) do
     if earlier_than_head(number) then rings[#rings + 1] = 'due ' .. number end
   end
-  for number, members in pairs(plan.bucket) do redis.call('ZADD', BUCKET .. number, unpack(members)) end
-  for topic, at in pairs(plan.topics) do redis.call('ZADD', TOPICS, whole(at), topic) end
-  for topic, members in pairs(plan.bury) do redis.call('ZADD', DEAD .. topic, unpack(members)) end
+  for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
+  for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end
+  for topic, members in pairs(plan.bury) do index('ZADD', DEAD .. topic, unpack(members)) end
   for topic, by_priority in pairs(plan.push) do
     for priority, entries in pairs(by_priority) do
-      if redis.call(plan.push_with, READY .. priority .. ':' .. topic, unpack(entries)) == #entries then
+      if index(plan.push_with, READY .. priority .. ':' .. topic, unpack(entries)) == #entries then
         rings[#rings + 1] = 'ready ' .. #entries .. ' ' .. topic
       end
     end

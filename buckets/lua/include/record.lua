@@ -66,6 +66,18 @@ local function parse(id, raw)
   return job
 end
 
+-- Call Redis on an index key. One that another program made something else of is set aside first, and then the index
+-- begins anew: it must not block the topics that share a page with it.
+local function index(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE') and not string.find(reply.err, 'not an integer') then return error(reply) end
+  redis.call('HSET', ASIDE, key, redis.call('DUMP', key))
+  redis.call('UNLINK', key)
+  redis.call('PUBLISH', BELL, 'aside ' .. key)
+  return redis.call(command, key, ...)
+end
+
 -- A record that cannot be read blocks nobody: it is kept under its id for the operator, and told.
 local function set_aside(id)
   local raw = redis.pcall('GET', JOB .. id)
