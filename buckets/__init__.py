@@ -5,11 +5,11 @@
          │                          ▼        pop
          └──► delayed ──(timer)──► ready ─────────► reserved ── finish ──► finished (tombstone)
                  ▲                  ▲ ▲                │ │
-                 │                  │ └─── unpop ──────┘ └─ TTR over, tries left: ready, or delayed by its back-off
-                 └──────────────────┼────────────────────     (timer)
+                 │                  │ └─── unpop ──────┘ └─ TTR over, or release, tries left: ready, or delayed by its
+                 └──────────────────┼────────────────────     back-off
                                     │
-                           dead ◄───┴── TTR over and no tries left; ttl over (timer)
-        delete: from any live state to deleted (tombstone)
+                  kick ── dead ◄────┴── TTR over or release, no tries left; ttl over
+        delete: from any live state to deleted (tombstone)     bury: reserved ─► dead     run: delayed ─► ready at once
 
 Each arrow is one Lua script, so each happens whole or not at all. The pool's record is the only truth; buckets and
 ready lists are indexes, and an entry that the record does not bear out is dropped.
@@ -19,7 +19,7 @@ from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
-from buckets.pool import Added, Pool, Popped, Stats
+from buckets.pool import Added, Moved, Pool, Popped, Stats
 from buckets.redis import Redis
 from buckets.timer import Timer
 
@@ -31,6 +31,7 @@ __all__ = [
     "HeldClock",
     "Job",
     "Locks",
+    "Moved",
     "NewJob",
     "Pool",
     "Popped",

@@ -52,6 +52,12 @@ class StaleLease(Refused):
     code = "STALE_LEASE"
 
 
+class TooLate(Refused):
+    """the job fired already."""
+
+    code = "TOO_LATE"
+
+
 class WrongState(Refused):
     """the job is not in a state for it."""
 
@@ -93,7 +99,8 @@ class Unfit(JobQueueError):
 
 
 BY_WORD: dict[str, type[JobQueueError]] = {
-    error.code: error for error in (NotFound, AlreadyExists, Reserved, NotReserved, StaleLease, WrongState, NoMeta)
+    error.code: error
+    for error in (NotFound, AlreadyExists, Reserved, NotReserved, StaleLease, TooLate, WrongState, NoMeta)
 }
 
 

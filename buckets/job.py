@@ -61,18 +61,19 @@ LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 MOVES: dict[tuple[State | None, State], set[str]] = {
     (None, State.DELAYED): {"add"},
     (None, State.READY): {"add"},
-    (State.DELAYED, State.DELAYED): {"add"},  # replaced
-    (State.DELAYED, State.READY): {"add", "due"},
+    (State.DELAYED, State.DELAYED): {"add", "update", "rewrite"},  # replaced; changed
+    (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite"},
     (State.READY, State.DELAYED): {"add"},  # replaced
-    (State.READY, State.READY): {"add"},  # replaced
+    (State.READY, State.READY): {"add", "update", "rewrite"},  # replaced; changed
     (State.DEAD, State.DELAYED): {"add"},  # replaced
-    (State.DEAD, State.READY): {"add"},  # replaced
+    (State.DEAD, State.READY): {"add", "kick"},  # replaced; tried anew
+    (State.RESERVED, State.RESERVED): {"touch"},
     (State.READY, State.RESERVED): {"pop"},
     (State.READY, State.FINISHED): {"pop", "finish"},  # popped at most once; a late worker's finish
     (State.READY, State.DEAD): {"due"},  # ttl over
-    (State.RESERVED, State.READY): {"due", "unpop"},
-    (State.RESERVED, State.DELAYED): {"due"},  # back-off
-    (State.RESERVED, State.DEAD): {"due"},
+    (State.RESERVED, State.READY): {"due", "release", "unpop"},
+    (State.RESERVED, State.DELAYED): {"due", "release"},
+    (State.RESERVED, State.DEAD): {"due", "release", "bury"},
     (State.DELAYED, State.DEAD): {"due"},  # ttl over before it was moved
     (State.RESERVED, State.FINISHED): {"finish"},
     (State.DELAYED, State.FINISHED): {"finish"},

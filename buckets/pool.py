@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from buckets.clock import Clock
-from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.errors import JobQueueError, Refused, Unavailable, Unfit
 from buckets.job import LIVE, Job, NewJob, unpack
 from buckets.keys import NAMESPACE, Keys, shard_of
 from buckets.redis import Redis, judge_all
@@ -47,6 +47,14 @@ class Added:
     """What became of a job handed in: created, existing or replaced; its state; when it is due (ms)."""
 
     result: str
+    state: str
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job's new state, and when it is due (ms)."""
+
     state: str
     due: int
 
@@ -263,6 +271,96 @@ class Pool:
         results = await self._each("delete", ids, lambda job_id: job_id, lambda job_id: (job_id,), now=self.clock.now())
         return [result if isinstance(result, JobQueueError) else result.decode() for result in results]
 
+    async def _one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
+        """Run a script for one job."""
+        shard = shard_of(job_id, len(self.keys))
+        return await self._call(script, shard, (), repeat=repeat, now=self.clock.now(), id=job_id, **arguments)
+
+    async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None) -> int:
+        """The lease runs anew from now, for `ttr_ms` or as long as before; until when, in ms.
+
+        Raises NotFound, NotReserved, StaleLease.
+        """
+        until: int = await self._one("touch", job_id, lease=_or_empty(lease), ttr=_or_empty(ttr_ms))
+        return until
+
+    async def release(
+        self,
+        job_id: str,
+        lease: int | None = None,
+        *,
+        delay_ms: int | None = None,
+        counts: bool = True,
+        reason: str = "",
+    ) -> Moved:
+        """Give a job back, to its next delivery after `delay_ms` or the next step of its ladder, or to the dead when
+        its tries are used up. `counts`: whether this delivery was a try. Raises NotFound, NotReserved, StaleLease."""
+        reply = await self._one(
+            "release", job_id, lease=_or_empty(lease), delay=_or_empty(delay_ms), counts=int(counts), reason=reason
+        )
+        return Moved(reply[0].decode(), reply[1])
+
+    async def bury(self, job_id: str, lease: int | None = None, reason: str = "") -> str:
+        """To the dead letters now; the new state. Raises NotFound, NotReserved, StaleLease."""
+        state: bytes = await self._one("bury", job_id, lease=_or_empty(lease), reason=reason)
+        return state.decode()
+
+    async def kick(self, ids: Sequence[str], topic: str = "") -> list[str | JobQueueError]:
+        """Dead letters are ready again; for each its state, or NotFound, WrongState. With `topic` they were read in
+        its index, which loses those that are none."""
+        results = await self._each(
+            "kick", ids, lambda job_id: job_id, lambda job_id: (job_id,), now=self.clock.now(), topic=topic
+        )
+        return [result if isinstance(result, JobQueueError) else result.decode() for result in results]
+
+    async def kick_topic(self, topic: str, count: int) -> int:
+        """Up to `count` dead letters of a topic are ready again, those first that died first; how many."""
+        kicked = 0
+        for keys in self.keys:
+            while kicked < count:
+                ids = await self._redis.read("ZRANGE", keys.dead(topic), 0, min(count - kicked, _MOST) - 1)
+                if not ids:
+                    break
+                results = await self.kick([job_id.decode() for job_id in ids], topic)
+                kicked += sum(result == "ready" for result in results)
+                trouble = [
+                    each for each in results if isinstance(each, JobQueueError) and not isinstance(each, Refused)
+                ]
+                if trouble and kicked:
+                    return kicked
+                if trouble:
+                    raise trouble[0]
+        return kicked
+
+    async def run(self, job_id: str) -> int:
+        """A delayed job is due now; its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
+        due: int = await self._one("run", job_id)
+        return due
+
+    async def update(
+        self,
+        job_id: str,
+        *,
+        delay_ms: int | None = None,
+        due_ms: int | None = None,
+        priority: int | None = None,
+        ttl_ms: int | None = None,
+        body: bytes | None = None,
+    ) -> Moved:
+        """Change what is given of a delayed or ready job. A time that is given to a ready one is TooLate.
+
+        Raises NotFound, TooLate, Reserved, WrongState, and NoRoom for a body when Redis is full.
+        """
+        changes = {"delay": delay_ms, "due": due_ms, "priority": priority, "ttl": ttl_ms}
+        arguments = {name: _or_empty(value) for name, value in changes.items()}
+        # Told twice, a time that is now would find the job that it made ready itself.
+        repeat = delay_ms is None and due_ms is None
+        if body is None:
+            reply = await self._one("update", job_id, repeat=repeat, **arguments)
+        else:
+            reply = await self._one("rewrite", job_id, repeat=repeat, body=body, **arguments)
+        return Moved(reply[0].decode(), reply[1])
+
     async def due(self, shard: int, bucket: int) -> tuple[int, int]:
         """Move a page of what is due out of a bucket: (entries moved, us until the next; 0: at once, -1: none)."""
         async with self._paging[shard]:
@@ -333,6 +431,10 @@ class Pool:
         """Wait until what must be given back is."""
         while self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
+
+
+def _or_empty(value: int | None) -> Value:
+    return "" if value is None else value
 
 
 def _range_of(ahead_ms: int) -> str:

@@ -91,6 +91,7 @@ def described(job: Job) -> Answer:
     if job.deliveries:
         answer["lease"] = job.lease
         answer["worker"] = job.text(Tag.WORKER)
+        answer["reason"] = job.text(Tag.REASON)
     if job.cause is not Cause.NONE:
         answer["cause"] = job.cause.name.lower()
     # What `next` means depends on the state: until when it waits or is remembered, or since when it is so.

@@ -22,7 +22,7 @@ Many = Callable[[Engine, list[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, list[Job]], Awaitable[Answer]]
 
 
-def _durable(command: params.Add | params.Finish | params.Delete) -> Answer:
+def _durable(command: params.Add | params.Finish | params.Delete | params.Update) -> Answer:
     """How safe the change is, for who asked."""
     return {"durability": "local"} if command.durability else {}
 
@@ -68,6 +68,43 @@ async def pop(engine: Engine, command: params.Pop, reserved: list[Job]) -> Answe
     return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None)
 
 
+async def touch(engine: Engine, command: params.Touch, reserved: list[Job]) -> Answer:
+    """The lease runs anew from now, for `ttr` or as long as before."""
+    return success(id=command.id, state="reserved", until=in_seconds(await engine.touch(command)))
+
+
+async def release(engine: Engine, command: params.Release, reserved: list[Job]) -> Answer:
+    """Give a job back: to the back of the ready list, or due after `delay`, or after the next step of its back-off. It
+    is dead when its tries are used up; with `attempt` false this delivery was none."""
+    moved = await engine.release(command)
+    return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
+
+
+async def bury(engine: Engine, command: params.Bury, reserved: list[Job]) -> Answer:
+    """To the dead letters now."""
+    return success(id=command.id, state=await engine.bury(command))
+
+
+async def kick(engine: Engine, command: params.Kick, reserved: list[Job]) -> Answer:
+    """Dead letters are ready again, their tries and ladder anew, due now: the job `id`, or up to `count` (1 by
+    default) of a `topic`, those first that died first."""
+    if command.topic is not None:
+        return success(topic=command.topic, count=await engine.kick_topic(command.topic, command.count or 1))
+    assert command.id is not None  # either is given
+    return success(id=command.id, state=await engine.kick(command.id), count=1)
+
+
+async def run(engine: Engine, command: params.Run, reserved: list[Job]) -> Answer:
+    """A delayed job is due now."""
+    return success(id=command.id, state="ready", due=in_seconds(await engine.run(command.id)))
+
+
+async def update(engine: Engine, command: params.Update, reserved: list[Job]) -> Answer:
+    """Change a job that is delayed or ready. A ready one fired already: its time cannot be changed any more."""
+    moved = await engine.update(command)
+    return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
+
+
 async def get(engine: Engine, command: params.Get, reserved: list[Job]) -> Answer:
     """Look a job up, its state, counts and times; a tombstone too, as long as it stays."""
     return success(**described(await engine.get(command.id)))
@@ -87,7 +124,17 @@ async def stats(engine: Engine, command: params.Stats, reserved: list[Job]) -> A
 
 
 MANY: dict[type[Any], Many] = {params.Add: add, params.Finish: finish, params.Delete: delete}
-ONE: dict[type[Any], One] = {params.Pop: pop, params.Get: get, params.Stats: stats}
+ONE: dict[type[Any], One] = {
+    params.Pop: pop,
+    params.Touch: touch,
+    params.Release: release,
+    params.Bury: bury,
+    params.Kick: kick,
+    params.Run: run,
+    params.Update: update,
+    params.Get: get,
+    params.Stats: stats,
+}
 
 
 async def _answer_one(engine: Engine, command: params.Command | BadRequest, reserved: list[Job]) -> Answer:

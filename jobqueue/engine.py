@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from buckets import Added, Bell, Job, NewJob, Pool, Popped
+from buckets import Added, Bell, Job, Moved, NewJob, Pool, Popped
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
 from jobqueue import params
@@ -21,6 +21,10 @@ from jobqueue.settings import Settings
 def new_id() -> str:
     """An id of 32 hexadecimal digits that nobody else makes; sorted, ids stand in the order of their making (ms)."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+
+
+def _ms_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else ms(seconds)
 
 
 class Engine:
@@ -46,7 +50,7 @@ class Engine:
             priority=settings.default_priority if command.priority is None else command.priority,
             tries=settings.default_tries if command.tries is None else command.tries,
             backoff_ms=tuple(map(ms, command.backoff or ())),
-            ttl_ms=None if command.ttl is None else ms(command.ttl),
+            ttl_ms=_ms_or_none(command.ttl),
             retention_ms=ms(retention),
             headers=orjson.dumps(command.headers) if command.headers else b"",
             tags=orjson.dumps(command.tags) if command.tags else b"",
@@ -61,7 +65,7 @@ class Engine:
     async def pop(self, command: params.Pop) -> Popped:
         """Reserve ready jobs, waiting for one where the command says so."""
         topics = command.topics or [command.topic or ""]
-        ttr_ms = None if command.ttr is None else ms(command.ttr)
+        ttr_ms = _ms_or_none(command.ttr)
         return await self._bell.pop(
             topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or ""
         )
@@ -81,6 +85,50 @@ class Engine:
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; for each the state that it was in or why not."""
         return await self._pool.delete([command.id for command in commands])
+
+    async def touch(self, command: params.Touch) -> int:
+        """Let the lease run anew; until when, in ms. Raises NotFound, NotReserved, StaleLease."""
+        return await self._pool.touch(command.id, command.lease, _ms_or_none(command.ttr))
+
+    async def release(self, command: params.Release) -> Moved:
+        """Give a job back. Raises NotFound, NotReserved, StaleLease."""
+        return await self._pool.release(
+            command.id,
+            command.lease,
+            delay_ms=_ms_or_none(command.delay),
+            counts=command.attempt is not False,
+            reason=command.reason or "",
+        )
+
+    async def bury(self, command: params.Bury) -> str:
+        """To the dead letters; the new state. Raises NotFound, NotReserved, StaleLease."""
+        return await self._pool.bury(command.id, command.lease, command.reason or "")
+
+    async def kick(self, job_id: str) -> str:
+        """A dead letter is ready again; its state. Raises NotFound, WrongState."""
+        kicked = (await self._pool.kick([job_id]))[0]
+        if isinstance(kicked, JobQueueError):
+            raise kicked
+        return kicked
+
+    async def kick_topic(self, topic: str, count: int) -> int:
+        """Dead letters of a topic are ready again; how many."""
+        return await self._pool.kick_topic(topic, count)
+
+    async def run(self, job_id: str) -> int:
+        """A delayed job is due now; its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
+        return await self._pool.run(job_id)
+
+    async def update(self, command: params.Update) -> Moved:
+        """Change a pending job. Raises NotFound, TooLate, Reserved, WrongState, NoRoom."""
+        return await self._pool.update(
+            command.id,
+            delay_ms=_ms_or_none(command.delay),
+            due_ms=None if command.at is None else params.at_ms(command.at),
+            priority=command.priority,
+            ttl_ms=_ms_or_none(command.ttl),
+            body=bytes(command.body) or None,
+        )
 
     async def get(self, job_id: str) -> Job:
         """A job or its tombstone. Raises NotFound."""

@@ -74,6 +74,7 @@ STATUS = {
     "RESERVED": 409,
     "NOT_RESERVED": 409,
     "STALE_LEASE": 409,
+    "TOO_LATE": 409,
     "WRONG_STATE": 409,
     "NO_ROOM": 503,
     "UNAVAILABLE": 503,

@@ -11,7 +11,7 @@ import math
 import re
 import time
 from datetime import datetime
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import orjson
@@ -30,17 +30,22 @@ Name = Annotated[str, Meta(pattern=_NAME)]
 Short = Annotated[str, Meta(max_length=128)]
 Delay = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 Ttr = Annotated[float, Meta(ge=0, le=86_400)]
+Lasting = Annotated[float, Meta(ge=0.1, le=86_400)]
+Priority = Annotated[int, Meta(ge=0, le=9)]
+Ttl = Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)]
+Reason = Annotated[str, Meta(max_length=1000)]
 Lease = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
 
 _NAMED = "must be a string of 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
-EXPECTED = {
+EXPECTED = {  # by field, or by command and field where one command allows something else
     "command": "must be a string",
     "id": _NAMED,
     "topic": _NAMED,
     "topics": f"must be a list of 1 to 100 topics; a topic {_NAMED}",
     "delay": "must be a number of seconds from 0 to 315360000 (10 years)",
     "at": "must be unix seconds or an RFC 3339 time with its offset, at most 10 years ahead",
+    "touch ttr": "must be a number of seconds from 0.1 to 86400 (24 h)",
     "ttr": "must be 0 (at most once) or a number of seconds from 0.1 to 86400 (24 h)",
     "body": "must be JSON",
     "priority": "must be an integer from 0 to 9",
@@ -54,6 +59,8 @@ EXPECTED = {
     "durability": "must be local",
     "lease": "must be an integer from 0 to 9007199254740991, as the pop gave it",
     "count": "must be an integer from 1 to 1000",
+    "attempt": "must be true, or false: this delivery does not count as a try",
+    "reason": "must be a string of at most 1000 characters",
     "wait": "must be a number of seconds from 0 to 60",
     "worker": "must be a string of at most 128 characters",
 }
@@ -69,10 +76,10 @@ class Add(Struct, tag="add", tag_field="command", forbid_unknown_fields=True):
     at: When | None = None
     ttr: Ttr | None = None
     TTR: Ttr | None = None
-    priority: Annotated[int, Meta(ge=0, le=9)] | None = None
+    priority: Priority | None = None
     tries: Annotated[int, Meta(ge=0, le=65_535)] | None = None
     backoff: Annotated[list[Delay], Meta(min_length=1, max_length=32)] | None = None
-    ttl: Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)] | None = None
+    ttl: Ttl | None = None
     retention: Annotated[float, Meta(ge=0, le=2_592_000)] | None = None
     if_exists: Literal["keep", "reject", "replace"] | None = None
     headers: Annotated[dict[Short, Short], Meta(max_length=16)] | None = None
@@ -107,6 +114,59 @@ class Delete(Struct, tag="delete", tag_field="command", forbid_unknown_fields=Tr
     durability: Literal["local"] | None = None
 
 
+class Touch(Struct, tag="touch", tag_field="command", forbid_unknown_fields=True):
+    """The lease runs anew from now."""
+
+    id: Name
+    lease: Lease | None = None
+    ttr: Lasting | None = None
+    TTR: Lasting | None = None
+
+
+class Release(Struct, tag="release", tag_field="command", forbid_unknown_fields=True):
+    """Give a job back."""
+
+    id: Name
+    lease: Lease | None = None
+    delay: Delay | None = None
+    attempt: bool | None = None
+    reason: Reason | None = None
+
+
+class Bury(Struct, tag="bury", tag_field="command", forbid_unknown_fields=True):
+    """To the dead letters now."""
+
+    id: Name
+    lease: Lease | None = None
+    reason: Reason | None = None
+
+
+class Kick(Struct, tag="kick", tag_field="command", forbid_unknown_fields=True):
+    """Dead letters are ready again."""
+
+    id: Name | None = None
+    topic: Name | None = None
+    count: Annotated[int, Meta(ge=1, le=1000)] | None = None
+
+
+class Run(Struct, tag="run", tag_field="command", forbid_unknown_fields=True):
+    """A delayed job is due now."""
+
+    id: Name
+
+
+class Update(Struct, tag="update", tag_field="command", forbid_unknown_fields=True):
+    """Change a job that is delayed or ready."""
+
+    id: Name
+    delay: Delay | None = None
+    at: When | None = None
+    body: Raw = Raw(b"")
+    priority: Priority | None = None
+    ttl: Ttl | None = None
+    durability: Literal["local"] | None = None
+
+
 class Get(Struct, tag="get", tag_field="command", forbid_unknown_fields=True):
     """Look a job up."""
 
@@ -119,10 +179,8 @@ class Stats(Struct, tag="stats", tag_field="command", forbid_unknown_fields=True
     topic: Name | None = None
 
 
-Command = Union[Add, Pop, Finish, Delete, Get, Stats]  # noqa: UP007 - msgspec reads it at run time
-BY_NAME: dict[str, type[Struct]] = {
-    str(each.__struct_config__.tag): each for each in (Add, Pop, Finish, Delete, Get, Stats)
-}
+Command = Add | Pop | Finish | Delete | Touch | Release | Bury | Kick | Run | Update | Get | Stats
+BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
 
 _ONE = msgspec.json.Decoder(Command)
 _MANY = msgspec.json.Decoder(list[Command])
@@ -205,9 +263,9 @@ def _misfit(text: str, data: bytes) -> BadRequest:
     if text.startswith("Expected `object`"):
         return BadJson("a command must be a JSON object")
     path = _PATH.search(text)
-    if path and path[1] != "command":
-        return _bad(path[1])
     name = _fields_of(data).get("command")
+    if path and path[1] != "command":
+        return _bad(path[1], name)
     if not isinstance(name, str):
         return BadField(f"command {'is missing' if name is None else 'must be a string'}", field="command")
     if name not in BY_NAME:
@@ -242,8 +300,9 @@ def _endless_field(data: bytes) -> str | None:
     return next((name for name in found if name.lower() in EXPECTED), None)
 
 
-def _bad(field: str) -> BadField:
-    return BadField(f"{field} {EXPECTED[field.lower()]}", field=field)
+def _bad(field: str, command: object = None) -> BadField:
+    words = EXPECTED.get(f"{command} {field.lower()}") or EXPECTED[field.lower()]
+    return BadField(f"{field} {words}", field=field)
 
 
 def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
@@ -261,15 +320,20 @@ def _fields_of(data: bytes) -> dict[str, Any]:
 
 def _check(command: Command, max_body_bytes: int) -> None:
     """What no type says. Raises BadField, TooLarge."""
-    if isinstance(command, Add | Pop):
+    if isinstance(command, Add | Pop | Touch):
         _check_ttr(command)
-    if isinstance(command, Add):
-        _check_add(command, max_body_bytes)
-    elif isinstance(command, Pop) and (command.topic is None) == (command.topics is None):
+    if isinstance(command, Add | Update):
+        _check_time(command)
+        _check_body(bytes(command.body), max_body_bytes)
+    if isinstance(command, Add) and not bytes(command.body):
+        raise BadField("body is missing", field="body")
+    if isinstance(command, Pop) and (command.topic is None) == (command.topics is None):
         raise BadField("pop takes either topic or topics", field="topic")
+    if isinstance(command, Kick) and (command.topic is None) == (command.id is None):
+        raise BadField("kick takes either id or topic", field="id")
 
 
-def _check_ttr(command: Add | Pop) -> None:
+def _check_ttr(command: Add | Pop | Touch) -> None:
     if command.TTR is not None:
         if command.ttr is not None:
             raise BadField("ttr and TTR are one field; give it once", field="ttr")
@@ -278,14 +342,14 @@ def _check_ttr(command: Add | Pop) -> None:
         raise _bad("ttr")
 
 
-def _check_add(command: Add, max_body_bytes: int) -> None:
+def _check_time(command: Add | Update) -> None:
     if command.delay is not None and command.at is not None:
         raise BadField("delay and at exclude each other", field="at")
     if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * _MS:
         raise _bad("at")
-    body = bytes(command.body)
-    if not body:
-        raise BadField("body is missing", field="body")
+
+
+def _check_body(body: bytes, max_body_bytes: int) -> None:
     if len(body) > max_body_bytes:
         raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
     if b"\\u" in body or _ENDLESS.search(body):

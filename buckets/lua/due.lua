@@ -4,28 +4,12 @@
 -- returns: {moved, wait}: entries dealt with; us until the next is due, 0 when some are due now, -1 for an empty bucket
 -- fails: never
 -- repeat: yes
--- include: time record moves
+-- include: time record moves return
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: which one
 local page = ARGV[3]  -- integer: entries at most
-
--- The end of a lease that nobody finished: the next delivery, after the delay that the job's ladder gives.
-local function lease_over(job)
-  if job.tries > 0 and job.attempts >= job.tries then return die(job, 1, 'tries') end
-  local ladder, delay = job.optional and job.optional[TAG_BACKOFF], 0
-  if ladder then
-    delay = struct.unpack('>I6', ladder, 1 + 6 * math.min(job.step, #ladder / 6 - 1))
-    job.step = math.min(job.step + 1, 255)
-  end
-  if delay > 0 then return move(job, delayed, from_ms + delay) end
-  move(job, ready)
-end
-
-local function time_over(job)
-  return job.ttl and job.due + job.ttl <= now_ms
-end
 
 -- When the record wants to be looked at in this bucket; nil when it does not belong here.
 local function time_of(job)
@@ -44,7 +28,7 @@ local function meet(id)
   elseif time_over(job) then
     die(job, 2, 'ttl')
   elseif job.state == reserved then
-    lease_over(job)
+    give_back(job)
   else
     move(job, ready)
   end

@@ -5,7 +5,7 @@
 --   stopped the search before its end; the jobs as they are now
 -- fails: never
 -- repeat: no
--- include: time record moves
+-- include: time record moves optional
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -30,15 +30,6 @@ local function live(entry)
   if not job or job.state ~= ready or job.number ~= tonumber(number) then return nil end
   if job.ttl and job.due + job.ttl <= now_ms then return nil end
   return job, raw
-end
-
-local function with_optional(job, tag, value)
-  local fields, block = job.optional or {}, {}
-  fields[tag] = value
-  for each, text in pairs(fields) do block[#block + 1] = struct.pack('>BH', each, #text) .. text end
-  job.optional = fields
-  local text = table.concat(block)
-  return struct.pack('>H', #text) .. text
 end
 
 -- The part of the record behind its topic, with the fields that this delivery sets; nil when it sets none.

@@ -105,6 +105,198 @@ async def test_stats_count_what_was_done(client: Client) -> None:
     assert (await client.ask("stats"))["counts"] == stats["counts"]
 
 
+async def reserved(client: Client, job_id: str = "a", **fields: Any) -> Any:
+    """A job with a worker; the answer to its pop."""
+    await client.ask("add", **{"topic": "t", "id": job_id, "body": {"of": job_id}, "if_exists": "replace", **fields})
+    return await client.ask("pop", topic=fields.get("topic", "t"))
+
+
+async def check_refusal(client: Client, status: int, code: str, state: str | None, command: str, **fields: Any) -> None:
+    got, answer = await client.post(json.dumps({"command": command, **fields}).encode())
+    assert (got, answer["success"], answer["id"], answer["code"], answer.get("state")) == (
+        status,
+        False,
+        fields["id"],
+        code,
+        state,
+    )
+    assert answer["error"] and "value" not in answer
+
+
+async def test_touch_lets_the_lease_run_anew(client: Client) -> None:
+    popped = await reserved(client, ttr=5)
+    status, answer = await client.post(b'{"command":"touch","id":"a","TTR":100.0001,"lease":%d}' % popped["lease"])
+    assert status == 200
+    until = answer.pop("until")
+    assert answer == {"success": True, "id": "a", "state": "reserved"}
+    assert until == (await client.ask("get", id="a"))["reserved_until"] > popped["lease"] / 1e6 + 100
+    again = await client.ask("touch", id="a")
+    assert popped["lease"] / 1e6 + 5 <= again["until"] < until
+    await check_refusal(client, 409, "STALE_LEASE", "reserved", "touch", id="a", lease=popped["lease"] - 1)
+    await client.ask("finish", id="a")
+    await check_refusal(client, 409, "NOT_RESERVED", "finished", "touch", id="a")
+    await check_refusal(client, 404, "NOT_FOUND", None, "touch", id="nobody")
+
+
+async def test_release_gives_a_job_back_at_once_or_later_or_by_its_ladder(client: Client) -> None:
+    popped = await reserved(client, backoff=[15, 15, 30, 180], tries=2)
+    status, answer = await client.post(
+        json.dumps({"command": "release", "id": "a", "lease": popped["lease"], "delay": 0, "attempt": False}).encode()
+    )
+    due = answer.pop("due")
+    assert (status, answer) == (200, {"success": True, "id": "a", "state": "ready"})
+    assert due >= popped["due"]
+    second = await client.ask("pop", topic="t")
+    assert (second["attempt"], second["value"]) == (1, {"of": "a"})
+    await check_refusal(client, 409, "STALE_LEASE", "reserved", "release", id="a", lease=popped["lease"])
+    answer = await client.ask("release", id="a", reason="not paid")
+    assert answer["state"] == "delayed" and answer["due"] >= second["lease"] / 1e6 + 15
+    told = await client.ask("get", id="a")
+    assert (told["until"], told["reason"], told["attempt"], told["deliveries"]) == (answer["due"], "not paid", 1, 2)
+    await check_refusal(client, 409, "NOT_RESERVED", "delayed", "release", id="a")
+    await client.ask("run", id="a")
+    assert (await client.ask("pop", topic="t"))["attempt"] == 2
+    assert (await client.ask("release", id="a", delay=1))["state"] == "dead"
+    told = await client.ask("get", id="a")
+    assert (told["cause"], told["value"]) == ("tries", {"of": "a"})
+    await check_refusal(client, 404, "NOT_FOUND", None, "release", id="nobody")
+
+
+async def test_bury_makes_a_dead_letter_and_kick_makes_it_ready_again(client: Client) -> None:
+    popped = await reserved(client)
+    await check_refusal(client, 409, "STALE_LEASE", "reserved", "bury", id="a", lease=1)
+    answer = await client.ask("bury", id="a", lease=popped["lease"], reason="poison")
+    assert answer == {"success": True, "id": "a", "state": "dead"}
+    told = await client.ask("get", id="a")
+    assert (told["state"], told["cause"], told["reason"], told["value"]) == ("dead", "buried", "poison", {"of": "a"})
+    await check_refusal(client, 409, "NOT_RESERVED", "dead", "bury", id="a")
+    assert await client.ask("kick", id="a") == {"success": True, "id": "a", "state": "ready", "count": 1}
+    await check_refusal(client, 409, "WRONG_STATE", "ready", "kick", id="a")
+    await check_refusal(client, 404, "NOT_FOUND", None, "kick", id="nobody")
+    await check_refusal(client, 404, "NOT_FOUND", None, "bury", id="nobody")
+    told = await client.ask("get", id="a")
+    assert told["attempt"] == 0 and "cause" not in told and told["due"] == told["ready_since"]
+    assert (await client.ask("pop", topic="t"))["attempt"] == 1
+
+
+async def test_kick_of_a_topic_takes_one_or_up_to_so_many_and_the_oldest_first(client: Client) -> None:
+    for job_id in "cab":
+        await reserved(client, job_id)
+        await client.ask("bury", id=job_id)
+    assert await client.ask("kick", topic="t") == {"success": True, "topic": "t", "count": 1}
+    assert await client.ask("kick", topic="t", count=1000) == {"success": True, "topic": "t", "count": 2}
+    assert await client.ask("kick", topic="t", count=1) == {"success": True, "topic": "t", "count": 0}
+    assert await client.ask("kick", topic="nothing") == {"success": True, "topic": "nothing", "count": 0}
+    jobs = (await client.ask("pop", topic="t", count=9))["jobs"]
+    assert sorted(job["id"] for job in jobs) == ["a", "b", "c"] and jobs[0]["id"] == "c"
+
+
+async def test_run_makes_a_delayed_job_due_now_and_a_waiting_pop_gets_it(client: Client) -> None:
+    added = await client.ask("add", topic="t", id="a", delay=3600, body=1)
+    answers = await client.batch([{"command": "run", "id": "a"}, {"command": "pop", "topic": "t", "wait": 5}])
+    due = answers[0].pop("due")
+    assert answers[0] == {"success": True, "id": "a", "state": "ready"}
+    assert (answers[1]["id"], answers[1]["due"]) == ("a", due) and due < added["due"] - 3500
+    await check_refusal(client, 409, "RESERVED", "reserved", "run", id="a")
+    await client.ask("release", id="a")
+    await check_refusal(client, 409, "TOO_LATE", "ready", "run", id="a")
+    await client.ask("finish", id="a")
+    await check_refusal(client, 409, "WRONG_STATE", "finished", "run", id="a")
+    await check_refusal(client, 404, "NOT_FOUND", None, "run", id="nobody")
+
+
+async def test_a_pop_that_waits_is_woken_by_run_release_kick_and_update(client: Client) -> None:
+    for command in ({"command": "run"}, {"command": "update", "delay": 0}, {"command": "update", "delay": 0.05}):
+        await client.ask("add", topic="t", id="a", delay=3600, body=1, if_exists="replace")
+        waiting = asyncio.create_task(client.ask("pop", topic="t", wait=30))
+        await client.batch([{**command, "id": "a"}])
+        assert (await waiting)["id"] == "a"
+        await client.ask("finish", id="a")
+    await reserved(client)
+    for commands in (["release"], ["bury", "kick"]):
+        waiting = asyncio.create_task(client.ask("pop", topic="t", wait=30))
+        await client.batch([{"command": command, "id": "a"} for command in commands])
+        assert (await waiting)["id"] == "a"
+
+
+async def test_update_changes_what_it_is_given(client: Client) -> None:
+    added = await client.ask("add", topic="t", id="a", delay=3600, body=1, tags=["x"])
+    status, answer = await client.post(
+        b'{"command":"update","id":"a","delay":7200,"priority":9,"ttl":60,"body":{"n" : 2.50},"durability":"local"}'
+    )
+    due = answer.pop("due")
+    assert (status, answer) == (200, {"success": True, "id": "a", "state": "delayed", "durability": "local"})
+    assert 3590 < due - added["due"] < 3610
+    told = await client.ask("get", id="a")
+    assert (told["due"], told["priority"], told["ttl"], told["value"], told["tags"]) == (due, 9, 60, {"n": 2.5}, ["x"])
+    at = "2030-01-01T00:00:00.0001+01:00"
+    assert (await client.ask("update", id="a", at=at))["due"] == 1893452400.001
+    assert await client.ask("update", id="a") == {
+        "success": True,
+        "id": "a",
+        "state": "delayed",
+        "due": 1893452400.001,
+    }
+    ready = await client.ask("update", id="a", at=0)
+    assert ready["state"] == "ready" and abs(ready["due"] - added["due"] + 3600) < 60
+
+
+async def test_a_ready_job_is_updated_but_for_its_time_and_others_are_not(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", body=1)
+    for time in ({"delay": 5}, {"delay": 0}, {"at": 0}):
+        await check_refusal(client, 409, "TOO_LATE", "ready", "update", id="a", body=2, **time)
+    assert (await client.ask("update", id="a", body="x" * 200_000))["state"] == "ready"
+    popped = await client.ask("pop", topic="t")
+    assert popped["value"] == "x" * 200_000
+    await check_refusal(client, 409, "RESERVED", "reserved", "update", id="a", delay=5)
+    await client.ask("bury", id="a")
+    await check_refusal(client, 409, "WRONG_STATE", "dead", "update", id="a", priority=5)
+    await client.ask("delete", id="a")
+    await check_refusal(client, 404, "NOT_FOUND", "deleted", "update", id="a", body=1)
+    await check_refusal(client, 404, "NOT_FOUND", None, "update", id="nobody", body=1)
+
+
+async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_body(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", body=1, delay=3600, ttl=60)
+    before = await client.ask("get", id="a")
+    assert (await client.ask("update", id="a", delay=None, at=None, priority=None, ttl=None))["success"]
+    assert await client.ask("get", id="a") == before
+    await client.ask("update", id="a", body=None)
+    assert await client.ask("get", id="a") == {**before, "value": None}
+    await client.ask("run", id="a")
+    popped = await client.ask("pop", topic="t")
+    assert (await client.ask("touch", id="a", lease=None, ttr=None, TTR=None))["success"]
+    answer = await client.ask("release", id="a", lease=None, delay=None, attempt=None, reason=None)
+    assert (popped["attempt"], answer["state"]) == (1, "ready")
+    assert (await client.ask("get", id="a"))["attempt"] == 1
+
+
+async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client: Client) -> None:
+    kinds = ["touch", "release", "run", "update", "bury", "kick"]
+    answers = await client.batch(
+        [
+            {"command": "add", "topic": "t", "id": "a", "body": 1},
+            {"command": "pop", "topic": "t"},
+            *({"command": kind, "id": "a"} for kind in kinds),
+            {"command": "release", "id": "a", "reason": 7},
+            {"command": "pop", "topic": "t"},
+        ]
+    )
+    told = [(answer.get("code"), answer.get("state")) for answer in answers]
+    assert told == [
+        (None, "ready"),
+        (None, "reserved"),
+        (None, "reserved"),
+        (None, "ready"),
+        ("TOO_LATE", "ready"),
+        (None, "ready"),
+        ("NOT_RESERVED", "ready"),
+        ("WRONG_STATE", "ready"),
+        ("BAD_FIELD", None),
+        (None, "reserved"),
+    ]
+
+
 REFUSED = {
     "not JSON": (b"add a job please", 400, "BAD_JSON", None),
     "an empty body": (b"", 400, "BAD_JSON", None),
@@ -198,6 +390,54 @@ REFUSED = {
     "pop without a topic": (b'{"command":"pop"}', 400, "BAD_FIELD", "topic"),
     "pop of 1,001 jobs": (b'{"command":"pop","topic":"t","count":1001}', 400, "BAD_FIELD", "count"),
     "a wait of 61 s": (b'{"command":"pop","topic":"t","wait":61}', 400, "BAD_FIELD", "wait"),
+    "touch without an id": (b'{"command":"touch"}', 400, "BAD_FIELD", "id"),
+    "a touch of 0 s": (b'{"command":"touch","id":"a","ttr":0}', 400, "BAD_FIELD", "ttr"),
+    "a touch of 10 ms": (b'{"command":"touch","id":"a","TTR":0.01}', 400, "BAD_FIELD", "TTR"),
+    "a touch of 25 h": (b'{"command":"touch","id":"a","ttr":90000}', 400, "BAD_FIELD", "ttr"),
+    "a touch with ttr and TTR": (b'{"command":"touch","id":"a","ttr":1,"TTR":1}', 400, "BAD_FIELD", "ttr"),
+    "a touch with a delay": (b'{"command":"touch","id":"a","delay":1}', 400, "UNKNOWN_FIELD", "delay"),
+    "a lease that is text": (b'{"command":"touch","id":"a","lease":"7"}', 400, "BAD_FIELD", "lease"),
+    "a lease that is no integer": (b'{"command":"release","id":"a","lease":7.5}', 400, "BAD_FIELD", "lease"),
+    "a release in the past": (b'{"command":"release","id":"a","delay":-1}', 400, "BAD_FIELD", "delay"),
+    "a release at a time": (b'{"command":"release","id":"a","at":1}', 400, "UNKNOWN_FIELD", "at"),
+    "an attempt that is a number": (b'{"command":"release","id":"a","attempt":0}', 400, "BAD_FIELD", "attempt"),
+    "a reason that is a number": (b'{"command":"release","id":"a","reason":7}', 400, "BAD_FIELD", "reason"),
+    "a reason of 1,001 characters": (
+        b'{"command":"bury","id":"a","reason":"' + b"x" * 1001 + b'"}',
+        400,
+        "BAD_FIELD",
+        "reason",
+    ),
+    "a negative lease": (b'{"command":"bury","id":"a","lease":-1}', 400, "BAD_FIELD", "lease"),
+    "bury of a topic": (b'{"command":"bury","topic":"t"}', 400, "UNKNOWN_FIELD", "topic"),
+    "kick of nothing": (b'{"command":"kick"}', 400, "BAD_FIELD", "id"),
+    "kick of a job and a topic": (b'{"command":"kick","id":"a","topic":"t"}', 400, "BAD_FIELD", "id"),
+    "kick of 0 jobs": (b'{"command":"kick","topic":"t","count":0}', 400, "BAD_FIELD", "count"),
+    "kick of 1,001 jobs": (b'{"command":"kick","topic":"t","count":1001}', 400, "BAD_FIELD", "count"),
+    "kick of a bad topic": (b'{"command":"kick","topic":"t t"}', 400, "BAD_FIELD", "topic"),
+    "run without an id": (b'{"command":"run"}', 400, "BAD_FIELD", "id"),
+    "run of a list": (b'{"command":"run","id":["a"]}', 400, "BAD_FIELD", "id"),
+    "run with a delay": (b'{"command":"run","id":"a","delay":1}', 400, "UNKNOWN_FIELD", "delay"),
+    "update without an id": (b'{"command":"update","delay":1}', 400, "BAD_FIELD", "id"),
+    "update to delay and at": (b'{"command":"update","id":"a","delay":1,"at":1}', 400, "BAD_FIELD", "at"),
+    "update to a time in 100 years": (b'{"command":"update","id":"a","at":4951238400}', 400, "BAD_FIELD", "at"),
+    "update to priority 10": (b'{"command":"update","id":"a","priority":10}', 400, "BAD_FIELD", "priority"),
+    "update to a ttl of 0": (b'{"command":"update","id":"a","ttl":0}', 400, "BAD_FIELD", "ttl"),
+    "update of the topic": (b'{"command":"update","id":"a","topic":"u"}', 400, "UNKNOWN_FIELD", "topic"),
+    "update of the tries": (b'{"command":"update","id":"a","tries":3}', 400, "UNKNOWN_FIELD", "tries"),
+    "update to a body of 300 kB": (
+        b'{"command":"update","id":"a","body":"' + b"x" * 300_000 + b'"}',
+        413,
+        "TOO_LARGE",
+        "body",
+    ),
+    "update to a lone surrogate": (b'{"command":"update","id":"a","body":"\\ud800"}', 400, "BAD_JSON", None),
+    "update that is durable as gold": (
+        b'{"command":"update","id":"a","durability":"gold"}',
+        400,
+        "BAD_FIELD",
+        "durability",
+    ),
     "a lease of 2^53": (b'{"command":"finish","id":"a","lease":9007199254740992}', 400, "BAD_FIELD", "lease"),
 }
 

@@ -52,3 +52,10 @@ async def get(pool: Pool, job_id: str) -> Job:
 async def state(pool: Pool, job_id: str) -> str:
     job = await pool.get(job_id)
     return job.state.word if job else "unknown"
+
+
+async def kick(pool: Pool, job_id: str) -> str:
+    (result,) = await pool.kick([job_id])
+    if isinstance(result, JobQueueError):
+        raise result
+    return result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from buckets.job import Cause, NewJob, State
@@ -17,6 +17,7 @@ from buckets.pool import RANGES
 DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)
 Answer = tuple[str, ...] | tuple[str, str | None, int]
+Arrow = tuple[State | None, State]
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Life:
     step: int = 0
     ttr: int = 0  # of the newest lease
     worker: str | None = None
+    reason: str | None = None
     cause: Cause = Cause.NONE
     bucket: int = 0  # seen, not decided here
     hourly: bool = False
@@ -59,7 +61,8 @@ class Life:
         if self.state in TOMBSTONES:
             return facts | {"body": b""}
         own = {"body": self.new.body, "ttl": self.new.ttl_ms, "retention": self.new.retention_ms}
-        return facts | own | {"backoff": self.new.backoff_ms, "own_ttr": self.new.ttr_ms, "worker": self.worker}
+        more = {name: getattr(self, name) for name in ("worker", "reason")}
+        return facts | own | more | {"backoff": self.new.backoff_ms, "own_ttr": self.new.ttr_ms}
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Model:
         self.lives: dict[str, Life] = {}
         self.ready: defaultdict[tuple[int, str, int], list[str]] = defaultdict(list)
         self.totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.arrows: Counter[Arrow] = Counter()  # the moves that there were
 
     @property
     def now_ms(self) -> int:
@@ -97,28 +101,33 @@ class Model:
     def _list(self, life: Life) -> list[str]:
         return self.ready[shard_of(life.new.id, self.shards), life.new.topic, life.new.priority]
 
+    def _become(self, life: Life, state: State) -> None:
+        self._leave(life)
+        self.arrows[life.state, state] += 1
+        life.state = state
+
     def _leave(self, life: Life) -> None:
         if life.state is State.READY and life.new.id in self._list(life):
             self._list(life).remove(life.new.id)
 
     def _to_delayed(self, life: Life, due: int) -> None:
-        self._leave(life)
-        life.state, life.next = State.DELAYED, due
+        self._become(life, State.DELAYED)
+        life.next = due
         life.hourly = due - self.now_ms > DAY_MS
 
     def _to_ready(self, life: Life, *, front: bool = False) -> None:
-        self._leave(life)
-        life.state, life.next = State.READY, self.now_ms
+        self._become(life, State.READY)
+        life.next = self.now_ms
         self._list(life).insert(0 if front else len(self._list(life)), life.new.id)
 
     def _die(self, life: Life, cause: Cause) -> None:
-        self._leave(life)
-        life.state, life.next, life.cause = State.DEAD, self.now_ms, cause
+        self._become(life, State.DEAD)
+        life.next, life.cause = self.now_ms, cause
         self.totals[life.new.topic][f"died_{cause.name.lower()}"] += 1
 
     def _entomb(self, life: Life, state: State) -> None:
-        self._leave(life)
-        life.state, life.next = state, self.now_ms + life.new.retention_ms
+        self._become(life, state)
+        life.next = self.now_ms + life.new.retention_ms
         self.totals[life.new.topic][state.word] += 1
 
     # The commands.
@@ -135,12 +144,15 @@ class Model:
             self._leave(old)
             self.totals[old.new.topic]["deleted"] += 1
         due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
+        was = old.state if old and old.state not in TOMBSTONES else None
+        known = self.arrows.copy()
         life = Life(new, State.DELAYED, self.now_ms, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         self.lives[new.id] = life
         if due <= self.now_ms:
             self._to_ready(life)
         else:
             self._to_delayed(life, due)
+        self.arrows = known + Counter([(was, life.state)])
         result = "replaced" if old else "created"
         self.totals[new.topic][result] += 1
         return result, life.state.word, due
@@ -194,7 +206,8 @@ class Model:
             self._entomb(life, State.FINISHED)
             return life.facts() | {"body": life.new.body}
         life.worker = worker or life.worker
-        life.state, life.next = State.RESERVED, self.ahead(life.ttr)
+        self._become(life, State.RESERVED)
+        life.next = self.ahead(life.ttr)
         return life.facts()
 
     def unpop(self, job_id: str, lease: int) -> None:
@@ -233,6 +246,117 @@ class Model:
             self._entomb(life, State.DELETED)
         return (was.word,)
 
+    def _leased(self, job_id: str, lease: int | None) -> Life | Answer:
+        """The job that its worker speaks for, or why not."""
+        life = self.life(job_id)
+        if life is None:
+            return ("NOT_FOUND",)
+        if life.state is State.DELETED:
+            return "NOT_FOUND", "deleted"
+        if life.deliveries and lease not in (None, life.lease):
+            return "STALE_LEASE", life.state.word
+        return life if life.state is State.RESERVED else ("NOT_RESERVED", life.state.word)
+
+    def touch(self, job_id: str, lease: int | None, ttr_ms: int | None) -> Answer:
+        life = self._leased(job_id, lease)
+        if not isinstance(life, Life):
+            return life
+        self._become(life, State.RESERVED)
+        life.next = self.ahead(life.ttr if ttr_ms is None else ttr_ms)
+        return "reserved", None, life.next
+
+    def release(self, job_id: str, lease: int | None, delay_ms: int | None, counts: bool, reason: str) -> Answer:
+        life = self._leased(job_id, lease)
+        if not isinstance(life, Life):
+            return life
+        life.reason = reason or life.reason
+        life.attempts -= not counts
+        self._return(life, delay_ms)
+        return life.state.word, None, life.next
+
+    def bury(self, job_id: str, lease: int | None, reason: str) -> Answer:
+        life = self._leased(job_id, lease)
+        if not isinstance(life, Life):
+            return life
+        life.reason = reason or life.reason
+        self._die(life, Cause.BURIED)
+        return ("dead",)
+
+    def kick(self, job_id: str) -> Answer:
+        life = self.life(job_id)
+        if life is None:
+            return ("NOT_FOUND",)
+        if life.state is not State.DEAD:
+            return "NOT_FOUND" if life.state is State.DELETED else "WRONG_STATE", life.state.word
+        life.attempts, life.step, life.cause, life.due = 0, 0, Cause.NONE, self.now_ms
+        self._to_ready(life)
+        return ("ready",)
+
+    def kick_topic(self, topic: str, count: int) -> int:
+        """In each shard those first that died first."""
+        dead = [life for life in self.lives.values() if (life.state, life.new.topic) == (State.DEAD, topic)]
+        dead.sort(key=lambda life: (shard_of(life.new.id, self.shards), life.next, life.new.id))
+        for life in dead[:count]:
+            self.kick(life.new.id)
+        return len(dead[:count])
+
+    def _pending(self, job_id: str, timed: bool) -> Life | Answer:
+        """A job that nobody has, and that has not fired where its time is to be changed; or why not."""
+        life = self.life(job_id)
+        if life is None:
+            return ("NOT_FOUND",)
+        if timed and life.state is State.READY:
+            return "TOO_LATE", "ready"
+        if life.state in (State.DELAYED, State.READY):
+            return life
+        code = {State.DELETED: "NOT_FOUND", State.RESERVED: "RESERVED"}.get(life.state, "WRONG_STATE")
+        return code, life.state.word
+
+    def run(self, job_id: str) -> Answer:
+        life = self._pending(job_id, timed=True)
+        if not isinstance(life, Life):
+            return life
+        life.due = self.now_ms
+        self._to_ready(life)
+        return "ready", None, life.due
+
+    def update(
+        self,
+        job_id: str,
+        delay_ms: int | None,
+        due_ms: int | None,
+        priority: int | None,
+        ttl_ms: int | None,
+        body: bytes | None,
+    ) -> Answer:
+        timed = delay_ms is not None or due_ms is not None
+        life = self._pending(job_id, timed)
+        if not isinstance(life, Life):
+            return life
+        old, revived = life.new, ttl_ms is not None and life.ttl_over(self.now_ms)
+        changes = {"priority": priority, "ttl_ms": ttl_ms, "body": body}
+        new = replace(old, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]  # the names fit
+        if life.state is State.READY:
+            self._change_ready(life, new, revived or new.priority != old.priority)
+            return "ready", None, life.due
+        life.new = new
+        if timed:
+            ahead = self.ahead(delay_ms) if delay_ms else self.now_ms
+            life.due = life.next = max(ahead if due_ms is None else due_ms, self.now_ms)
+        if timed and life.due == self.now_ms:
+            self._to_ready(life)
+        else:
+            self._to_delayed(life, life.next)
+        return life.state.word, None, life.due
+
+    def _change_ready(self, life: Life, new: NewJob, to_the_back: bool) -> None:
+        self.arrows[State.READY, State.READY] += 1
+        if to_the_back:
+            self._leave(life)
+        life.new = new
+        if to_the_back:
+            self._to_ready(life)
+
     def due(self, shard: int, bucket: int) -> tuple[int, int]:
         """What the timer of a bucket does now."""
         events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
@@ -251,14 +375,22 @@ class Model:
             self._die(life, Cause.TTL)
         elif life.state is State.DELAYED:
             self._to_ready(life)
+        else:
+            self._return(life, None)
+
+    def _return(self, life: Life, delay_ms: int | None) -> None:
+        """The end of a lease without a finish: a step of the ladder, unless there is another delay."""
+        ladder = life.new.backoff_ms
+        if life.ttl_over(self.now_ms):
+            self._die(life, Cause.TTL)
         elif life.new.tries and life.attempts >= life.new.tries:
             self._die(life, Cause.TRIES)
         else:
-            ladder = life.new.backoff_ms
-            delay = ladder[min(life.step, len(ladder) - 1)] if ladder else 0
-            life.step += bool(ladder)
-            if delay:
-                self._to_delayed(life, self.ahead(delay))
+            if delay_ms is None and ladder:
+                delay_ms = ladder[min(life.step, len(ladder) - 1)]
+                life.step += 1
+            if delay_ms:
+                self._to_delayed(life, self.ahead(delay_ms))
             else:
                 self._to_ready(life)
 

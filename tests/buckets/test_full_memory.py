@@ -85,6 +85,33 @@ async def test_all_that_drains_goes_on(full: Full) -> None:
     await check_books(full.redis, pool)
 
 
+async def test_workers_and_operators_go_on_but_for_new_bodies(full: Full) -> None:
+    pool, clock = full.pool, full.clock
+    jobs = await pop(pool, count=4, worker="w")
+    for job in jobs:
+        assert await pool.touch(job.id, job.lease, 60_000) > clock.now_us // 1000
+    assert (await pool.release("r0", reason="later")).state == "ready"
+    assert (await pool.release("r1", delay_ms=5_000, counts=False)).state == "delayed"
+    assert await pool.bury("r2", reason="poison") == "dead"
+    assert await pool.bury("r3") == "dead"
+    assert await pool.kick(["r2"]) == ["ready"]
+    assert await pool.kick_topic("t", 9) == 1
+    assert await pool.run("d0") == clock.now_us // 1000
+    moved = await pool.update("d1", delay_ms=9_000, priority=9, ttl_ms=60_000)
+    assert (moved.state, moved.due) == ("delayed", clock.now_us // 1000 + 9_000)
+    assert (await pool.update("d0", priority=0, ttl_ms=60_000)).state == "ready"
+    before = await get(pool, "d2")
+    for body in (b"", b"y" * 4_000):
+        with pytest.raises(NoRoom):
+            await pool.update("d2", body=body, priority=9)
+    assert await get(pool, "d2") == before
+    await check_books(full.redis, pool)
+    await full.limit(100)
+    assert (await pool.update("d2", body=b"y" * 4_000)).state == "delayed"
+    assert (await get(pool, "d2")).body == b"y" * 4_000
+    await check_books(full.redis, pool)
+
+
 async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
     locks = Locks(full.pool, Bell(full.pool), 0)
     await locks.tick()

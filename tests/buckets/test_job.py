@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -257,3 +259,107 @@ def test_a_record_is_read_or_refused_with_a_value_error_whatever_byte_is_wrong(p
     raw[place] = value
     with contextlib.suppress(ValueError, IndexError):
         unpack("a", bytes(raw))
+
+
+# Each move that writes a record, with all that it may write; "a" is reserved, or delayed, or dead when it begins.
+OF_ITS_WORKER: dict[str, Callable[[Pool], Awaitable[Any]]] = {
+    "touch": lambda pool: pool.touch("a", ttr_ms=5_000),
+    "release": lambda pool: pool.release("a"),
+    "release with a delay and a reason": lambda pool: pool.release("a", delay_ms=9_000, reason="why"),
+    "release that counts no try": lambda pool: pool.release("a", counts=False, reason="why"),
+    "bury": lambda pool: pool.bury("a"),
+    "bury with a reason": lambda pool: pool.bury("a", reason="why"),
+}
+OF_ANYONE: dict[str, Callable[[Pool], Awaitable[Any]]] = {
+    "run": lambda pool: pool.run("a"),
+    "update of the time": lambda pool: pool.update("a", delay_ms=9_000),
+    "update to now": lambda pool: pool.update("a", delay_ms=0),
+    "update of the priority": lambda pool: pool.update("a", priority=9),
+    "update of the ttl": lambda pool: pool.update("a", ttl_ms=60_000),
+    "update of the body": lambda pool: pool.update("a", body=b'"body"'),
+    "update of all": lambda pool: pool.update("a", delay_ms=9, priority=9, ttl_ms=60_000, body=b'"body"'),
+}
+LATER = {250: b"from the future", 99: b""}
+
+
+def from_the_future(raw: bytes) -> bytes:
+    """The record of a new job of topic `t` as a later version may write it: a longer header, fields that we lack."""
+    at = 34 + 1
+    known = b""
+    if raw[2] & 0x10:
+        end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
+        known, body = raw[at + 2 : end], raw[end:]
+    else:
+        body = raw[at:]
+    block = pack_optional(iter({**LATER, **unpack_optional(known)}.items()))  # type: ignore[arg-type]  # tags that Tag lacks
+    return longer(raw[:2] + bytes((raw[2] | 0x10,)) + raw[3:at] + block + body)
+
+
+async def check_future(redis: Redis, pool: Pool) -> None:
+    job = await get(pool, "a")
+    assert (job.topic, job.body) == ("t", b'"body"')
+    assert {tag: job.optional[tag] for tag in LATER} == LATER
+    raw = await raw_of(redis, pool, "a")
+    assert (raw[1], raw[47:50]) == (50, b"new")
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize("fields", [{}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}], ids=["plain", "with fields"])
+@pytest.mark.parametrize("move", OF_ITS_WORKER)
+async def test_a_workers_move_leaves_alone_what_it_does_not_know(
+    redis: Redis, pool: Pool, move: str, fields: dict[str, Any]
+) -> None:
+    await add(pool, "a", **fields)
+    await write(redis, pool, "a", from_the_future(await raw_of(redis, pool, "a")))
+    await pop_one(pool)
+    await OF_ITS_WORKER[move](pool)
+    await check_future(redis, pool)
+    if await state(pool, "a") == "dead":
+        await pool.kick(["a"])
+        await check_future(redis, pool)
+
+
+@pytest.mark.parametrize("fields", [{}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}], ids=["plain", "with fields"])
+@pytest.mark.parametrize("popped", [False, True])
+@pytest.mark.parametrize("move", OF_ANYONE)
+async def test_a_change_leaves_alone_what_it_does_not_know(
+    redis: Redis, pool: Pool, move: str, popped: bool, fields: dict[str, Any]
+) -> None:
+    await add(pool, "a", delay_ms=0 if popped else 1_000, **fields)
+    await write(redis, pool, "a", from_the_future(await raw_of(redis, pool, "a")))
+    if popped:
+        await pop_one(pool)
+        await pool.release("a", delay_ms=1_000)
+    await OF_ANYONE[move](pool)
+    await check_future(redis, pool)
+
+
+@pytest.mark.parametrize("size", [0, 75, 128, 5_000])
+async def test_the_length_of_topic_and_body_does_not_matter_to_the_commands(
+    redis: Redis, pool: Pool, clock: HeldClock, size: int
+) -> None:
+    topic, body = "t" * 255, b"x" * size
+    await add(pool, "a", topic, body=body, delay_ms=10, backoff_ms=(5_000,) * 32)
+    await pool.update("a", priority=9)
+    await pool.run("a")
+    await pop_one(pool, topic)
+    await pool.touch("a")
+    await pool.release("a", reason="why")
+    await pool.run("a")
+    await pop_one(pool, topic)
+    await pool.bury("a")
+    assert await pool.kick(["a"]) == ["ready"]
+    job = await get(pool, "a")
+    assert (job.body, job.topic, job.priority, len(job.backoff)) == (body, topic, 9, 32)
+    await check_books(redis, pool)
+
+
+async def test_the_commands_find_no_job_where_a_foreign_record_is(redis: Redis, pool: Pool, foreign: bytes) -> None:
+    for call in (pool.touch, pool.release, pool.bury, pool.run, pool.update):
+        await write(redis, pool, "a", foreign)
+        with pytest.raises(NotFound):
+            await call("a")
+        assert await set_aside(redis, pool) == {b"a": foreign}
+    await write(redis, pool, "a", foreign)
+    (answer,) = await pool.kick(["a"])
+    assert isinstance(answer, NotFound)

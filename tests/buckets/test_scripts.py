@@ -70,14 +70,15 @@ def test_arguments_are_read_in_the_head_and_nowhere_below(script: Script) -> Non
     assert positions == [str(n) for n in range(1, len(positions) + 1)]
 
 
-def test_every_script_but_add_may_run_when_memory_is_full(script: Script) -> None:
+def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(script: Script) -> None:
     found = HEAD.match(SOURCES[script.name])
     flags = found and found["flags"]
-    assert flags == (None if script.name == "add" else "no-writes" if script.name in ("get", "stats") else "allow-oom")
+    takes_room = script.name in ("add", "rewrite")
+    assert flags == (None if takes_room else "no-writes" if script.name in ("get", "stats") else "allow-oom")
 
 
-def test_a_script_is_repeatable_unless_it_hands_out(script: Script) -> None:
-    assert script.repeatable == (script.name != "pop")
+def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
+    assert script.repeatable == (script.name not in ("pop", "release", "bury", "kick", "run"))
 
 
 def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> None:

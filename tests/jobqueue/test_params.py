@@ -62,6 +62,14 @@ def test_every_field_has_words_for_what_is_allowed() -> None:
     assert fields <= params.EXPECTED.keys()
 
 
+@pytest.mark.parametrize("field", ["ttr", "TTR"])
+def test_a_touch_of_nothing_is_not_told_that_zero_is_allowed(field: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{field} must be a number of seconds from 0.1 "):
+        params.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
+    with pytest.raises(BadRequest, match=r"^ttr must be 0 \(at most once\) or"):
+        add(ttr=-1)
+
+
 def test_a_refused_command_keeps_its_id_for_the_answer() -> None:
     with pytest.raises(BadRequest) as told:
         add(id="mine", delay=-1)

@@ -105,10 +105,10 @@ local function entomb(job, to)
   end
 end
 
-local function die(job, cause, word)
+local function die(job, cause, word, rest)
   job.cause = cause
   count(job.topic, 'died_' .. word, 1)
-  move(job, dead)
+  move(job, dead, nil, rest)
 end
 
 local function drop_lists(topic)

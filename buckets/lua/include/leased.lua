@@ -1,0 +1,13 @@
+-- A job that only its worker may speak for: reserved, and with the newest lease where one is shown. Without a job there
+-- is an error reply as the third value.
+local function read_leased(id, lease, whole)
+  local job, raw = read_job(id, whole)
+  if not job then return nil, nil, redis.error_reply('NOT_FOUND ') end
+  local word = WORDS[job.state]
+  if job.state == deleted then return nil, nil, redis.error_reply('NOT_FOUND ' .. word) end
+  if lease ~= '' and job.deliveries > 0 and tonumber(lease) ~= job.lease then
+    return nil, nil, redis.error_reply('STALE_LEASE ' .. word)
+  end
+  if job.state ~= reserved then return nil, nil, redis.error_reply('NOT_RESERVED ' .. word) end
+  return job, raw
+end

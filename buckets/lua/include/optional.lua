@@ -1,0 +1,15 @@
+-- Writing optional fields: a record with one is written whole, as its body moves.
+-- The optional block of a job with one field set anew.
+local function with_optional(job, tag, value)
+  local fields, block = job.optional or {}, {}
+  fields[tag] = value
+  for each, text in pairs(fields) do block[#block + 1] = struct.pack('>BH', each, #text) .. text end
+  job.optional = fields
+  local text = table.concat(block)
+  return struct.pack('>H', #text) .. text
+end
+
+-- All of a record behind its header, with one field set anew.
+local function rest_with(job, raw, tag, value)
+  return string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic) .. with_optional(job, tag, value) .. string.sub(raw, job.body_at)
+end

@@ -1,0 +1,36 @@
+-- Change what is given of a delayed or ready job. A ready one keeps its place, but for a new priority.
+local function rewritten(job, raw, body)
+  local head = string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic)
+  local block = ttl and with_optional(job, TAG_TTL, struct.pack('>I6', ttl))
+    or string.sub(raw, job.header + #job.topic + 1, job.body_at - 1)
+  return head .. block .. (body or string.sub(raw, job.body_at))
+end
+
+local function update(body)
+  local job, raw, refusal = read_pending(id, true)
+  if not job then return refusal end
+  if job.state == ready and (delay or due) then return redis.error_reply('TOO_LATE ready') end
+  local rest = (body or ttl) and rewritten(job, raw, body)
+  -- A pop drops the entry of a ready job whose ttl is over; with a new ttl it lives on and must be found again.
+  local revived = ttl and job.state == ready and job.ttl and job.due + job.ttl <= now_ms
+  local moves = job.state == delayed or revived or (priority and priority ~= job.priority)
+  if moves then leave(job) end
+  job.priority, job.ttl = priority or job.priority, ttl or job.ttl
+  if delay or due then
+    job.due = math.max(due or (delay == 0 and now_ms or from_ms) + delay, now_ms)
+    job.next = job.due
+    if job.due <= now_ms then job.state = ready end
+  end
+  if moves then
+    enter(job)
+  elseif job.ttl then
+    schedule(job)
+  end
+  if rest then
+    append(plan.records, job.id, header(job) .. rest)
+  else
+    append(plan.headers, job.id, header(job))
+  end
+  commit()
+  return {WORDS[job.state], job.due}
+end
