@@ -34,8 +34,34 @@ local function meet(id)
   end
 end
 
+-- The most frequent move by far, delayed -> ready of a job without optional fields, on the bytes of its header:
+-- without a table of the whole job it takes a third less of Redis, and 100,000 jobs may be due in one millisecond.
+-- False for every other entry, which then goes the long way.
+local function promote(id)
+  local raw = redis.pcall('GETRANGE', JOB .. id, '0', '127')
+  if type(raw) ~= 'string' or #raw < SHORT then return false end
+  local version, length, flags, priority, at_bucket, size = string.byte(raw, 1, 6)
+  if flags % 32 ~= delayed or version ~= 1 or length ~= SHORT or at_bucket ~= bucket then return false end
+  if size == 0 or #raw < length + size or priority > 9 then return false end
+  local at = struct.unpack('>I6', raw, 19)
+  if at > now_ms then return false end
+  local topic = string.sub(raw, length + 1, length + size)
+  local number = (struct.unpack('>I4', raw, 31) + 1) % 4294967296
+  count_due({hourly = flags >= HOURLY, next = at, topic = topic}, -1)
+  count(topic, 'delayed', -1)
+  count(topic, 'ready', 1)
+  local entries = under(under(plan.push, topic), priority)
+  entries[#entries + 1] = string.format('%d:%s', number, id)
+  append(plan.headers, id, string.sub(raw, 1, 2) .. string.char(ready) .. string.sub(raw, 4, 18)
+    .. struct.pack('>I6', now_ms) .. string.sub(raw, 25, 30) .. struct.pack('>I4', number))
+  under(plan.unbucket, bucket)[id] = true
+  return true
+end
+
 local ids = index('ZRANGE', BUCKET .. bucket, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, page)
-for _, id in ipairs(ids) do meet(id) end
+for _, id in ipairs(ids) do
+  if not promote(id) then meet(id) end
+end
 commit()
 local head = index('ZRANGE', BUCKET .. bucket, 0, 0, 'WITHSCORES')
 if not head[2] then return {#ids, -1} end
