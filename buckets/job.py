@@ -8,7 +8,8 @@ that is 16 bytes smaller, and 47 are the most that fit one of 160 bytes of Redis
 docs/numbers.md).
 
     byte  0  version               1   length of the header
-          2  flags: state (3 bits), body kept in the tombstone, has optional fields, due time counted by the hour
+          2  flags: state (3 bits), 8: kept for a body in the tombstone, 16: has optional fields, 32: due time
+             counted by the hour
           3  priority (low 4 bits), cause of death (high 4 bits)
           4  bucket                5   length of the topic
           6  created         6 bytes, ms since the epoch, as all times
@@ -116,7 +117,6 @@ class Tag(enum.IntEnum):
 _HEADER = struct.Struct(">6B")
 _LIMITS = struct.Struct(">IHI")
 _STATE = 0x07
-_KEPT = 0x08
 _OPTIONAL = 0x10
 _HOURLY = 0x20
 
@@ -194,7 +194,6 @@ class Job:
     step: int
     number: int
     lease: int
-    body_kept: bool = False
     optional: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -273,6 +272,5 @@ def unpack(job_id: str, raw: bytes) -> Job:
         step=popped[5],
         number=ready_number,
         lease=number(popped[6:], "big"),
-        body_kept=bool(flags & _KEPT),
         optional=optional,
     )

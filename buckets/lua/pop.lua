@@ -46,9 +46,7 @@ local function deliver(job, raw)
   seen[job.id] = true
   local lease_ttr = ttr or job.own_ttr or job.ttr
   local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr)
-  local topic_end = job.header + #job.topic
-  -- From the end of the header that we write on: there a longer one of a later version goes on.
-  local rest = string.sub(raw, math.min(job.header, LONG) + 1, topic_end) .. (tail or string.sub(raw, topic_end + 1))
+  local rest = head_of(job, raw) .. (tail or string.sub(raw, job.header + #job.topic + 1))
   local changed = tail or job.header == SHORT
   job.header = math.max(job.header, LONG)
   job.attempts = math.min(job.attempts + 1, 65535)

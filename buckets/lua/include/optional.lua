@@ -9,7 +9,12 @@ local function with_optional(job, tag, value)
   return struct.pack('>H', #text) .. text
 end
 
+-- The topic of a record, and before it what a longer header of a later version has behind the part that we write.
+local function head_of(job, raw)
+  return string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic)
+end
+
 -- All of a record behind its header, with one field set anew.
 local function rest_with(job, raw, tag, value)
-  return string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic) .. with_optional(job, tag, value) .. string.sub(raw, job.body_at)
+  return head_of(job, raw) .. with_optional(job, tag, value) .. string.sub(raw, job.body_at)
 end

@@ -1,9 +1,8 @@
 -- Change what is given of a delayed or ready job. A ready one keeps its place, but for a new priority.
 local function rewritten(job, raw, body)
-  local head = string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic)
   local block = ttl and with_optional(job, TAG_TTL, struct.pack('>I6', ttl))
     or string.sub(raw, job.header + #job.topic + 1, job.body_at - 1)
-  return head .. block .. (body or string.sub(raw, job.body_at))
+  return head_of(job, raw) .. block .. (body or string.sub(raw, job.body_at))
 end
 
 local function update(body)
