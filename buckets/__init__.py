@@ -19,9 +19,10 @@ from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
-from buckets.pool import Added, Moved, Pool, Popped, Stats
+from buckets.pool import Added, Moved, Pool, Popped
 from buckets.redis import Redis
 from buckets.timer import Timer
+from buckets.topics import Stats, Topics
 
 __all__ = [
     "Added",
@@ -40,4 +41,5 @@ __all__ = [
     "Stats",
     "Tag",
     "Timer",
+    "Topics",
 ]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import orjson
 
-from buckets import Added, Bell, Job, Moved, NewJob, Pool, Popped
+from buckets import Added, Bell, Job, Moved, NewJob, Pool, Popped, Topics
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
 from jobqueue import params
@@ -30,11 +28,11 @@ def _ms_or_none(seconds: float | None) -> int | None:
 class Engine:
     """What the service can do, whatever the protocol."""
 
-    def __init__(self, pool: Pool, bell: Bell, settings: Settings) -> None:
+    def __init__(self, pool: Pool, topics: Topics, bell: Bell, settings: Settings) -> None:
         self._pool = pool
+        self._topics = topics
         self._bell = bell
         self._settings = settings
-        self._giving_back: set[asyncio.Task[Any]] = set()
 
     def _new_job(self, command: params.Add) -> NewJob:
         settings = self._settings
@@ -72,11 +70,7 @@ class Engine:
 
     def give_back(self, jobs: Sequence[Job]) -> None:
         """See to it that jobs which reached nobody are handed to the next, at once."""
-        if not jobs:
-            return
-        task = asyncio.create_task(self._pool.unpop(jobs))
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
+        self._pool.unpop_later(jobs)
 
     async def finish(self, commands: Sequence[params.Finish]) -> list[str | JobQueueError]:
         """End jobs; for each its state or why not."""
@@ -113,7 +107,7 @@ class Engine:
 
     async def kick_topic(self, topic: str, count: int) -> int:
         """Dead letters of a topic are ready again; how many."""
-        return await self._pool.kick_topic(topic, count)
+        return await self._topics.kick(topic, count)
 
     async def run(self, job_id: str) -> int:
         """A delayed job is due now; its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
@@ -139,9 +133,4 @@ class Engine:
 
     async def stats(self, topic: str | None) -> Figures:
         """The figures of a topic, or of all."""
-        return await self._pool.stats(topic)
-
-    async def close(self) -> None:
-        """Wait until what was given back is back."""
-        while self._giving_back:
-            await asyncio.gather(*self._giving_back, return_exceptions=True)
+        return await self._topics.stats(topic)

@@ -13,7 +13,20 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up. A name with `.*` stands for the members of a folder, which do not know each other; its `__init__`
 # is the contract below them.
 LAYERS = {
-    "buckets": ["errors", "clock", "keys", "job", "scripts", "redis", "pool", "bell", "lock", "timer"],
+    "buckets": [
+        "errors",
+        "clock",
+        "keys",
+        "job",
+        "scripts",
+        "redis",
+        "shards",
+        "pool",
+        "topics",
+        "bell",
+        "lock",
+        "timer",
+    ],
     "jobqueue": [
         *(
             "errors",

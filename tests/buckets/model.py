@@ -12,7 +12,7 @@ from typing import Any
 
 from buckets.job import Cause, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool import RANGES
+from buckets.topics import RANGES
 
 DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)

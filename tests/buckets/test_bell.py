@@ -12,6 +12,7 @@ from buckets.clock import HeldClock
 from buckets.job import Job, NewJob
 from buckets.pool import Pool, Popped
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.jobs import add, pop, pop_one, popped_ids
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
@@ -45,7 +46,7 @@ async def park(bell: Bell, topics: Sequence[str] = ("t",), count: int = 1, wait_
     before = bell.parked
     task = asyncio.create_task(bell.pop(topics, count, wait_s))
     await until(lambda: bell.parked == before + len(topics))
-    await bell._pool.stats()  # answered behind its second look
+    await Topics(bell._pool).stats()  # answered behind its second look
     return task
 
 
@@ -219,7 +220,7 @@ async def test_a_waiter_that_is_cancelled_with_a_job_on_its_way_wakes_the_next(o
     assert (await job_of(second)).attempts == 1
     await pool.close()
     assert (await pop_one(pool)).attempts == 1
-    assert (await pool.stats("t")).totals["delivered"] == 2
+    assert (await Topics(pool).stats("t")).totals["delivered"] == 2
     await redis.close()
 
 
@@ -310,7 +311,7 @@ async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(red
 async def told(bell: Bell, pool: Pool) -> bool:
     """Whether all that was said before has been heard: a message of our own came through."""
     bell.free(0).clear()
-    await pool._redis.read("PUBLISH", pool.keys[0].bell, "free")
+    await pool.redis.read("PUBLISH", pool.keys[0].bell, "free")
     await until(bell.free(0).is_set)
     return True
 

@@ -13,6 +13,7 @@ from buckets.job import NewJob
 from buckets.lock import Locks
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.redis_server import RedisServer
@@ -76,12 +77,12 @@ async def test_all_that_drains_goes_on(full: Full) -> None:
     assert len(await pop(pool, count=JOBS)) == JOBS - 2
     clock.advance(1_000)
     await tick_all(pool)
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     assert stats.counts == {"delayed": JOBS - 1, "ready": 5, "reserved": 0, "dead": JOBS - 7}
     clock.advance(60_000)
     await tick_all(pool)
     assert (await get(pool, "d1")).body == b"x" * 2_000
-    assert (await pool.stats("t")).counts["ready"] == JOBS - 1 + 5
+    assert (await Topics(pool).stats("t")).counts["ready"] == JOBS - 1 + 5
     await check_books(full.redis, pool)
 
 
@@ -95,7 +96,7 @@ async def test_workers_and_operators_go_on_but_for_new_bodies(full: Full) -> Non
     assert await pool.bury("r2", reason="poison") == "dead"
     assert await pool.bury("r3") == "dead"
     assert await pool.kick(["r2"]) == ["ready"]
-    assert await pool.kick_topic("t", 9) == 1
+    assert await Topics(pool).kick("t", 9) == 1
     assert await pool.run("d0") == clock.now_us // 1000
     moved = await pool.update("d1", delay_ms=9_000, priority=9, ttl_ms=60_000)
     assert (moved.state, moved.due) == ("delayed", clock.now_us // 1000 + 9_000)

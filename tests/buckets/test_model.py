@@ -28,6 +28,7 @@ from buckets.errors import JobQueueError
 from buckets.job import MOVES, Job, NewJob, Tag
 from buckets.pool import Added, Moved, Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.model import Answer, Arrow, Model
 from tests.redis_server import RedisServer
@@ -268,7 +269,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), count=st.sampled_from([1, 2, 1000]))
     def kick_topic(self, topic: str, count: int) -> None:
-        assert self.run(self.pool.kick_topic(topic, count)) == self.model.kick_topic(topic, count)
+        assert self.run(Topics(self.pool).kick(topic, count)) == self.model.kick_topic(topic, count)
 
     @rule(job_id=ids)
     def run_now(self, job_id: str) -> None:
@@ -319,7 +320,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from([*TOPICS, None]))
     def stats(self, topic: str | None) -> None:
-        stats = self.run(self.pool.stats(topic))
+        stats = self.run(Topics(self.pool).stats(topic))
         assert Counter(stats.counts) == self.model.counts(topic)
         assert Counter(stats.totals) == self.model.total(topic)
         assert stats.oldest_ready_ms == self.model.oldest_ready_ms(topic)

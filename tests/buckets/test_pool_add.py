@@ -9,6 +9,7 @@ from buckets.errors import AlreadyExists, JobQueueError, Reserved, Unfit
 from buckets.job import NewJob, State
 from buckets.pool import Added, Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
 from tests.waiting import tick_all
@@ -83,12 +84,12 @@ async def test_a_delay_of_ten_years_fits(pool: Pool, clock: HeldClock) -> None:
 async def test_keep_changes_nothing_whatever_the_state_of_the_job(pool: Pool, clock: HeldClock, old: str) -> None:
     await bring(pool, clock, "a", old)
     before = await get(pool, "a")
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     added = await add(pool, "a", "t2", b"other", delay_ms=5, if_exists="keep")
     assert added == Added("existing", old, before.due)
     assert await get(pool, "a") == before
-    assert await pool.stats("t") == stats
-    assert await pool.topics(0) == ["t"]
+    assert await Topics(pool).stats("t") == stats
+    assert await Topics(pool).names(0) == ["t"]
 
 
 @pytest.mark.parametrize("old", STATES)

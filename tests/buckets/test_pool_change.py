@@ -11,6 +11,7 @@ from buckets.errors import JobQueueError, NotFound, Refused, Reserved, TooLate, 
 from buckets.job import Cause, NewJob, State, Tag
 from buckets.pool import Moved, Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, pop_one, popped_ids, state
@@ -93,7 +94,7 @@ async def test_a_job_that_is_run_is_ready_and_due_now_and_its_old_time_is_nothin
 async def test_a_run_job_leaves_the_histogram(redis: Redis, pool: Pool, delay_ms: int) -> None:
     await add(pool, "a", delay_ms=delay_ms)
     await pool.run("a")
-    assert set((await pool.stats("t")).due.values()) == {0}
+    assert set((await Topics(pool).stats("t")).due.values()) == {0}
     await check_books(redis, pool)
 
 
@@ -350,7 +351,7 @@ async def test_an_update_stands_in_its_topics_counts_as_nothing_new(redis: Redis
     await pool.update("a", delay_ms=9_000, priority=1, body=b"new")
     await pool.update("a", delay_ms=0)
     await pool.update("a", priority=2)
-    assert (await pool.stats("t")).totals == {"created": 1}
+    assert (await Topics(pool).stats("t")).totals == {"created": 1}
     assert await delete(pool, "a") == "ready"
     await check_books(redis, pool)
 

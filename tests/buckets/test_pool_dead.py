@@ -9,6 +9,7 @@ from buckets.errors import JobQueueError, NotFound, WrongState
 from buckets.job import Cause, NewJob, State, Tag
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, kick, pop, pop_one, popped_ids, state
@@ -45,7 +46,7 @@ async def test_a_buried_job_is_dead_at_once_whatever_tries_it_has_left(
     job = await get(pool, "a")
     assert (job.state, job.cause, job.next, job.body) == (State.DEAD, Cause.BURIED, clock.now_us // 1000, b'"body"')
     assert (job.attempts, job.deliveries, job.step, job.due) == (1, 1, 0, popped.due)
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     assert (stats.counts["dead"], stats.totals) == (1, {"created": 1, "delivered": 1, "died_buried": 1})
     clock.advance(86_400_000)
     assert await tick_all(pool) == 0
@@ -88,7 +89,7 @@ async def test_a_kicked_job_begins_anew_and_is_due_now(redis: Redis, pool: Pool,
             clock.advance(delay)
             await tick_all(pool)
     assert (await get(pool, "a")).cause is Cause.TRIES
-    assert (await pool.stats("t")).totals["died_tries"] == 2
+    assert (await Topics(pool).stats("t")).totals["died_tries"] == 2
     await check_books(redis, pool)
 
 
@@ -152,7 +153,7 @@ async def test_a_late_worker_may_still_finish_a_buried_job(redis: Redis, pool: P
     lease = (await pop_one(pool)).lease
     await pool.bury("a")
     assert await finish(pool, "a", lease) == "finished"
-    assert await pool.kick_topic("t", 9) == 0
+    assert await Topics(pool).kick("t", 9) == 0
     await check_books(redis, pool)
 
 
@@ -161,12 +162,12 @@ async def test_a_topics_dead_letters_are_kicked_in_the_order_of_their_deaths_up_
 ) -> None:
     await bury_all(pool, clock, ["c", "a", "d", "b"])
     await bury_all(pool, clock, ["other"], "u")
-    assert await pool.kick_topic("t", 3) == 3
+    assert await Topics(pool).kick("t", 3) == 3
     assert await popped_ids(pool) == ["c", "a", "d"]
     assert await state(pool, "b") == "dead"
     await check_books(redis, pool)
-    assert await pool.kick_topic("t", 3) == 1
-    assert await pool.kick_topic("t", 3) == 0
+    assert await Topics(pool).kick("t", 3) == 1
+    assert await Topics(pool).kick("t", 3) == 0
     assert await state(pool, "other") == "dead"
 
 
@@ -176,8 +177,8 @@ async def test_a_thousand_dead_letters_are_kicked_at_once_over_all_shards(redis:
     await pool.add([NewJob(job_id, "t", b"", ttl_ms=1) for job_id in ids])
     clock.advance(1)
     await tick_all(pool)
-    assert await pool.kick_topic("t", 1_000) == 1_000
-    assert (await pool.stats("t")).counts == {"delayed": 0, "ready": 1_000, "reserved": 0, "dead": 10}
+    assert await Topics(pool).kick("t", 1_000) == 1_000
+    assert (await Topics(pool).stats("t")).counts == {"delayed": 0, "ready": 1_000, "reserved": 0, "dead": 10}
     await check_books(redis, pool)
 
 
@@ -190,7 +191,7 @@ async def test_dead_letters_that_the_pool_does_not_bear_out_are_no_obstacle_to_t
     await redis.read("ZADD", pool.keys[0].dead("t"), 1, "alive", 2, "of u", 3, "nobody")
     await redis.read("DEL", pool.keys[0].job("gone"))
     await redis.read("SET", pool.keys[0].job("foreign"), "from another program")
-    assert await pool.kick_topic("t", 1) == 1
+    assert await Topics(pool).kick("t", 1) == 1
     assert await redis.read("EXISTS", pool.keys[0].dead("t")) == 0
     assert [await state(pool, job_id) for job_id in ("alive", "b", "of u")] == ["delayed", "ready", "dead"]
 
@@ -202,4 +203,4 @@ async def test_trouble_with_redis_is_told_and_not_counted_as_nothing_to_kick(
     for key in (pool.keys[0].ready(4, "t"), pool.keys[0].aside):  # nor is there a place for what is to be set aside
         await redis.read("SET", key, "broken")
     with pytest.raises(JobQueueError, match="WRONGTYPE"):
-        await pool.kick_topic("t", 1)
+        await Topics(pool).kick("t", 1)

@@ -8,6 +8,7 @@ from buckets.clock import HeldClock
 from buckets.job import Cause, NewJob, State
 from buckets.pool import PAGE, Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
 from tests.waiting import tick_all
@@ -24,7 +25,7 @@ async def test_a_job_that_its_worker_does_not_finish_comes_back_at_the_end_of_it
     assert await tick_all(pool) == 1
     job = await pop_one(pool)
     assert (job.attempts, job.deliveries) == (2, 2)
-    assert (await pool.stats("t")).totals == {"created": 1, "delivered": 2, "redelivered": 1}
+    assert (await Topics(pool).stats("t")).totals == {"created": 1, "delivered": 2, "redelivered": 1}
 
 
 async def test_the_end_of_a_lease_within_a_millisecond_is_rounded_up(pool: Pool, clock: HeldClock) -> None:
@@ -55,7 +56,7 @@ async def test_a_job_is_dead_when_its_tries_are_over(redis: Redis, pool: Pool, c
     job = await get(pool, "a")
     assert (job.state, job.cause, job.attempts, job.body) == (State.DEAD, Cause.TRIES, tries, b'"body"')
     assert job.next == clock.now_us // 1000
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     assert (stats.counts["dead"], stats.totals["died_tries"], stats.totals["delivered"]) == (1, 1, tries)
     clock.advance(86_400_000)
     assert await tick_all(pool) == 0
@@ -137,7 +138,7 @@ async def test_a_ready_job_dies_at_the_end_of_its_ttl_though_nobody_pops(
     assert await tick_all(pool) == 1
     job = await get(pool, "a")
     assert (job.state, job.cause, job.body) == (State.DEAD, Cause.TTL, b'"body"')
-    assert (await pool.stats("t")).totals == {"created": 1, "died_ttl": 1}
+    assert (await Topics(pool).stats("t")).totals == {"created": 1, "died_ttl": 1}
     await check_books(redis, pool)
 
 

@@ -11,6 +11,7 @@ from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleL
 from buckets.job import State
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
 from tests.buckets.lives import (
@@ -80,7 +81,7 @@ async def test_delete_cancels_in_any_live_state_and_says_which(
     clock.advance(86_400_000)
     await tick_all(pool)
     assert await popped_ids(pool) == []
-    assert (await pool.stats("t")).totals["deleted"] == 1
+    assert (await Topics(pool).stats("t")).totals["deleted"] == 1
     await check_books(redis, pool)
 
 

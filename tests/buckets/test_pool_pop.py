@@ -12,6 +12,7 @@ from buckets.errors import NotReserved
 from buckets.job import NewJob, State, Tag
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
 from tests.waiting import tick_all, until
@@ -54,7 +55,7 @@ async def test_a_higher_priority_is_sooner_whenever_it_came(pool: Pool) -> None:
 
 
 async def redis_size(pool: Pool) -> int:
-    return (await pool.stats()).counts["ready"]
+    return (await Topics(pool).stats()).counts["ready"]
 
 
 async def test_a_pop_of_many_takes_up_to_so_many_and_says_what_is_left(pool: Pool) -> None:
@@ -171,7 +172,7 @@ async def test_a_job_at_most_once_is_gone_when_it_is_popped(redis: Redis, pool: 
     clock.advance(86_400_000)
     assert await tick_all(pool) == 0
     assert await popped_ids(pool) == []
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     assert stats.totals == {"created": 1, "delivered": 1, "finished": 1}
     await check_books(redis, pool)
 
@@ -191,7 +192,7 @@ async def test_a_ttr_in_a_pop_leases_a_job_that_would_be_gone(pool: Pool, clock:
 
 
 async def figures(pool: Pool) -> tuple[Counter[str], Counter[str]]:
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     return Counter(stats.counts), Counter(stats.totals)
 
 
@@ -249,13 +250,13 @@ async def test_a_pop_whose_caller_is_gone_gives_its_jobs_back(pool: Pool) -> Non
     with pytest.raises(asyncio.CancelledError):
         await popping
     await until(lambda: has_ready(pool, 2))
-    assert (await pool.stats("t")).totals == {"created": 2, "delivered": 0}
+    assert (await Topics(pool).stats("t")).totals == {"created": 2, "delivered": 0}
     job = await pop_one(pool)
     assert (job.id, job.attempts, job.deliveries) == ("a", 1, 1)
 
 
 async def has_ready(pool: Pool, number: int) -> bool:
-    return (await pool.stats()).counts["ready"] == number
+    return (await Topics(pool).stats()).counts["ready"] == number
 
 
 async def test_closing_the_pool_waits_for_what_is_given_back(pool: Pool) -> None:

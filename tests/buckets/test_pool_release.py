@@ -10,6 +10,7 @@ from buckets.clock import HeldClock
 from buckets.job import Cause, Job, State, Tag
 from buckets.pool import Moved, Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop_one, popped_ids, state
 from tests.waiting import tick_all
@@ -41,7 +42,7 @@ async def test_a_released_job_goes_to_the_back_of_the_ready_list(redis: Redis, p
     assert await pool.release("a", lease) == Moved("ready", clock.now_us // 1000)
     await check_books(redis, pool)
     assert await popped_ids(pool) == ["b", "c", "a"]
-    assert (await pool.stats("t")).totals == {"created": 3, "delivered": 4, "redelivered": 1}
+    assert (await Topics(pool).stats("t")).totals == {"created": 3, "delivered": 4, "redelivered": 1}
     await check_books(redis, pool)
 
 
@@ -102,7 +103,7 @@ async def test_a_release_that_counts_ends_in_death_when_the_tries_are_used_up(
     assert moved == Moved("dead", clock.now_us // 1000)
     job = await get(pool, "a")
     assert (job.cause, job.attempts, job.body) == (Cause.TRIES, tries, b'"body"')
-    assert (await pool.stats("t")).totals["died_tries"] == 1
+    assert (await Topics(pool).stats("t")).totals["died_tries"] == 1
     await check_books(redis, pool)
 
 
@@ -244,5 +245,5 @@ async def test_a_released_job_whose_due_is_beyond_a_day_is_counted_by_the_hour(r
     await add(pool, "a")
     await pop_one(pool)
     await pool.release("a", delay_ms=90_000_000)
-    assert (await pool.stats("t")).due["under_7d"] == 1
+    assert (await Topics(pool).stats("t")).due["under_7d"] == 1
     await check_books(redis, pool)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from buckets.clock import HeldClock
 from buckets.job import NewJob
-from buckets.pool import RANGES, Pool
+from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import RANGES, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one
 from tests.waiting import tick_all
@@ -16,7 +17,7 @@ DAY = 24 * HOUR
 
 
 async def test_a_topic_that_nobody_used_has_zeros(pool: Pool) -> None:
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     assert stats.counts == {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}
     assert stats.totals == {}
     assert stats.oldest_ready_ms is None
@@ -34,7 +35,7 @@ async def test_counts_by_state_and_totals_ever(redis: Redis, pool: Pool, clock: 
     await tick_all(pool)
     await add(pool, "d1", if_exists="replace")
     await pop_one(pool)
-    stats = await pool.stats("t")
+    stats = await Topics(pool).stats("t")
     assert stats.counts == {"delayed": 1, "ready": 1, "reserved": 1, "dead": 2}
     expected = {"created": 9, "replaced": 1, "delivered": 5, "finished": 2, "deleted": 3, "died_tries": 2}
     assert stats.totals == expected
@@ -46,11 +47,11 @@ async def test_without_a_topic_all_topics_of_all_shards_are_summed(redis: Redis,
     for n in range(30):
         await add(pool, str(n), f"t{n % 3}", delay_ms=n % 2 * HOUR)
     await pop(pool, "t0", "t1", "t2", count=4)
-    stats = await pool.stats()
+    stats = await Topics(pool).stats()
     assert stats.counts == {"delayed": 15, "ready": 11, "reserved": 4, "dead": 0}
     assert stats.totals == {"created": 30, "delivered": 4}
     assert sum(stats.due.values()) == 15
-    assert (await pool.stats("t1")).totals["created"] == 10
+    assert (await Topics(pool).stats("t1")).totals["created"] == 10
 
 
 async def test_the_age_of_the_oldest_ready_job_counts_from_when_it_became_ready(pool: Pool, clock: HeldClock) -> None:
@@ -60,19 +61,19 @@ async def test_the_age_of_the_oldest_ready_job_counts_from_when_it_became_ready(
     clock.advance(2_000)
     await add(pool, "b", priority=9)
     clock.advance(1_500)
-    assert (await pool.stats("t")).oldest_ready_ms == 3_500
+    assert (await Topics(pool).stats("t")).oldest_ready_ms == 3_500
     await delete(pool, "a")
-    assert (await pool.stats("t")).oldest_ready_ms == 1_500
-    assert (await pool.stats()).oldest_ready_ms == 1_500
+    assert (await Topics(pool).stats("t")).oldest_ready_ms == 1_500
+    assert (await Topics(pool).stats()).oldest_ready_ms == 1_500
     await pop_one(pool)
-    assert (await pool.stats("t")).oldest_ready_ms is None
+    assert (await Topics(pool).stats("t")).oldest_ready_ms is None
 
 
 async def test_the_histogram_says_when_pending_jobs_fall_due(pool: Pool) -> None:
     delays = [1, 9 * MINUTE, 29 * MINUTE, 59 * MINUTE, 5 * HOUR, 23 * HOUR, 6 * DAY, 29 * DAY, 40 * DAY]
     for number, delay in enumerate(delays, start=1):
         await pool.add([NewJob(f"{delay}-{n}", "t", b"", delay_ms=delay) for n in range(number)])
-    due = (await pool.stats("t")).due
+    due = (await Topics(pool).stats("t")).due
     assert list(due.values()) == list(range(1, 10))
     assert list(due) == [name for name, _ in RANGES]
 
@@ -89,10 +90,10 @@ async def test_jobs_leave_the_histogram_with_every_way_out_of_delayed(
     await check_books(redis, pool)
     clock.advance(HOUR)
     await tick_all(pool)
-    assert sum((await pool.stats("t")).due.values()) == 2
+    assert sum((await Topics(pool).stats("t")).due.values()) == 2
     clock.advance(3 * DAY)
     await tick_all(pool)
-    assert sum((await pool.stats("t")).due.values()) == 0
+    assert sum((await Topics(pool).stats("t")).due.values()) == 0
     assert await redis.read("EXISTS", pool.keys[0].due("t")) == 0
     await check_books(redis, pool)
 
@@ -104,19 +105,19 @@ async def test_a_late_finish_takes_a_delayed_job_out_of_the_histogram(
     await pop_one(pool)
     clock.advance(1_000)
     await tick_all(pool)
-    assert (await pool.stats("t")).due["under_7d"] == 1
+    assert (await Topics(pool).stats("t")).due["under_7d"] == 1
     await finish(pool, "a")
-    assert sum((await pool.stats("t")).due.values()) == 0
+    assert sum((await Topics(pool).stats("t")).due.values()) == 0
     await check_books(redis, pool)
 
 
 async def test_a_histogram_of_very_many_minutes_is_read_whole(pool: Pool) -> None:
     await pool.add([NewJob(str(n), "t", b"", delay_ms=n * MINUTE + 1) for n in range(1_400)])
-    assert sum((await pool.stats("t")).due.values()) == 1_400
+    assert sum((await Topics(pool).stats("t")).due.values()) == 1_400
 
 
 async def test_topics_are_listed_by_their_last_use(pool: Pool, clock: HeldClock) -> None:
     for topic in ("b", "a", "c", "b"):
         await add(pool, f"{topic}{clock.now_us}", topic)
         clock.advance(10_001)
-    assert await pool.topics(0) == ["a", "c", "b"]
+    assert await Topics(pool).names(0) == ["a", "c", "b"]

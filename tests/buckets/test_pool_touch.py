@@ -12,6 +12,7 @@ from buckets.errors import NotFound, NotReserved, Refused, StaleLease
 from buckets.job import State
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, kick, pop_one, popped_ids, state
@@ -114,7 +115,7 @@ async def test_a_touch_lets_the_lease_run_anew_from_now(redis: Redis, pool: Pool
     clock.advance(1_000)
     assert await tick_all(pool) == 1
     assert await state(pool, "a") == "ready"
-    assert (await pool.stats("t")).totals == {"created": 1, "delivered": 1}
+    assert (await Topics(pool).stats("t")).totals == {"created": 1, "delivered": 1}
 
 
 async def test_a_touch_within_a_millisecond_is_rounded_up(pool: Pool, clock: HeldClock) -> None:

@@ -13,6 +13,7 @@ from buckets.errors import JobQueueError, NoMeta, Unanswered, Unavailable
 from buckets.job import NewJob
 from buckets.pool import Added, Pool
 from buckets.redis import Redis
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, pop_one, popped_ids, state
 from tests.redis_server import RedisServer
@@ -160,7 +161,7 @@ async def test_a_redis_that_says_nothing_is_unavailable_and_welcome_when_it_spea
     own_server.freeze()
     async with asyncio.timeout(PATIENCE_S):
         answers = await asyncio.gather(
-            pool.pop(["t"]), pool.stats("t"), add(pool, "a"), finish(pool, "a"), return_exceptions=True
+            pool.pop(["t"]), Topics(pool).stats("t"), add(pool, "a"), finish(pool, "a"), return_exceptions=True
         )
         assert [isinstance(answer, Unavailable) for answer in answers] == [True] * 4
         with pytest.raises(Unavailable) as refusal:

@@ -14,6 +14,7 @@ from buckets.lock import Locks
 from buckets.pool import PAGE, Pool
 from buckets.redis import Redis
 from buckets.timer import Timer
+from buckets.topics import Topics
 from tests.buckets.jobs import add, popped_ids, state
 from tests.waiting import PATIENCE_S, until
 
@@ -73,7 +74,7 @@ async def test_a_tick_moves_a_page_and_asks_to_go_on(redis: Redis, clock: HeldCl
     clock.advance(1)
     timer = timer_of(pool)
     assert [await timer.tick(), await timer.tick()] == [0, 10.0]
-    assert (await pool.stats("t")).counts["ready"] == PAGE + 1
+    assert (await Topics(pool).stats("t")).counts["ready"] == PAGE + 1
 
 
 async def test_jobs_are_handed_out_after_they_are_due_and_never_before(running: Running) -> None:

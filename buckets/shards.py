@@ -1,0 +1,130 @@
+"""The shards of a namespace: their keys, and the calls of scripts on them, one job or many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self, TypeVar
+
+from buckets.clock import Clock
+from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.keys import NAMESPACE, Keys, shard_of
+from buckets.redis import Redis, judge_all
+from buckets.scripts import Value
+
+FORMAT = 1
+HASH = "crc32"
+MOST = 200  # jobs of a batch in one script
+_MOST_BYTES = 1 << 20  # and their size
+
+T = TypeVar("T")
+
+
+def _chunks(items: Iterable[T], id_of: Callable[[T], str], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Split a batch so that no script is long and none has the same id twice: each then reads all before it writes."""
+    chunk: list[T] = []
+    seen: set[str] = set()
+    size = 0
+    for item in items:
+        if chunk and (len(chunk) == MOST or size > _MOST_BYTES or id_of(item) in seen):
+            yield chunk
+            chunk, seen, size = [], set(), 0
+        chunk.append(item)
+        seen.add(id_of(item))
+        size += size_of(item)
+    if chunk:
+        yield chunk
+
+
+class Shards:
+    """One namespace on a Redis. Made by `open`."""
+
+    def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
+        self.redis = redis
+        self.clock = clock or Clock()
+        self.keys = [Keys(namespace, shard) for shard in range(shards)]
+        self.buckets = buckets
+
+    @classmethod
+    async def open(
+        cls, redis: Redis, namespace: str = "jq", *, shards: int = 1, buckets: int = 8, clock: Clock | None = None
+    ) -> Self:
+        """Found the namespace, or join it: then its own numbers of shards and buckets hold, not the arguments.
+
+        Raises Unfit for a namespace that another version wrote in a way that this one does not know.
+        """
+        if not NAMESPACE.fullmatch(namespace):
+            raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
+        space = cls(redis, namespace, shards, buckets, clock)
+        meta = await space.found(0)
+        shards, buckets = int(meta["shards"]), int(meta["buckets"])
+        space = cls(redis, namespace, shards, buckets, clock)
+        for shard in range(1, shards):
+            await space.found(shard)
+        return space
+
+    async def found(self, shard: int) -> dict[str, str]:
+        """Write the shard's settings unless it has some; returns those that hold. Raises Unfit."""
+        own: dict[str, Value] = {"format": FORMAT, "shards": len(self.keys), "buckets": self.buckets, "hash": HASH}
+        fields: list[Value] = [text for pair in own.items() for text in pair]
+        reply = await self.call("birth", shard, fields)
+        meta = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
+        if meta.get("format") != str(FORMAT) or meta.get("hash") != HASH or meta.keys() != own.keys():
+            raise Unfit(f"{self.keys[shard].meta} was written by another version: {meta}")
+        return meta
+
+    async def call(
+        self, script: str, shard: int, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
+    ) -> Any:
+        keys = self.keys[shard]
+        return await self.redis.call(script, rest, repeat=repeat, meta=keys.meta, never=keys.never, **arguments)
+
+    async def one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
+        """Run a script for one job."""
+        shard = shard_of(job_id, len(self.keys))
+        return await self.call(script, shard, (), repeat=repeat, now=self.clock.now(), id=job_id, **arguments)
+
+    async def each(
+        self,
+        script: str,
+        items: Sequence[T],
+        id_of: Callable[[T], str],
+        pack: Callable[[T], tuple[Value, ...]],
+        size_of: Callable[[T], int] = lambda item: 0,
+        fresh: Callable[[], dict[str, Value]] = dict,
+        repeat: bool | None = None,
+        **arguments: Value,
+    ) -> list[Any]:
+        """Run a script that takes many jobs over all their shards; the results in the order of the items. `fresh` gives
+        the arguments that are others for each call of the script."""
+        results: list[Any] = [None] * len(items)
+        away: Unavailable | None = None
+        by_shard: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            by_shard.setdefault(shard_of(id_of(item), len(self.keys)), []).append(place)
+        for shard, places in by_shard.items():
+            for chunk in _chunks(places, lambda place: id_of(items[place]), lambda place: size_of(items[place])):
+                rest = [value for place in chunk for value in pack(items[place])]
+                try:
+                    if away:
+                        raise away
+                    reply = judge_all(await self.call(script, shard, rest, repeat=repeat, **arguments, **fresh()))
+                except JobQueueError as error:
+                    away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
+                    reply = [error] * len(chunk)
+                for place, result in zip(chunk, reply, strict=True):
+                    results[place] = result
+        return results
+
+    async def beat(self, shard: int, token: str, lease_ms: int) -> list[bool]:
+        """Keep and take the locks of the shard's timers; for each whether it is ours. Raises NoMeta."""
+        ours = await self.call("beat", shard, token=token, lease=lease_ms, buckets=self.buckets)
+        return [bool(each) for each in ours]
+
+    async def unlock(self, shard: int, token: str) -> None:
+        """Give up the locks of the shard's timers."""
+        await self.call("unlock", shard, token=token, buckets=self.buckets)
+
+    async def listen(self, heard: Callable[[int, str], None], connected: Callable[[], None]) -> None:
+        """Hear the bells of all shards, as (shard, message), until the connection is lost: then raises Unavailable."""
+        shards = {keys.bell: shard for shard, keys in enumerate(self.keys)}
+        await self.redis.listen(list(shards), lambda channel, message: heard(shards[channel], message), connected)
