@@ -22,11 +22,13 @@ from buckets.lock import Locks
 from buckets.pool import Added, Moved, Pool, Popped
 from buckets.redis import Redis
 from buckets.timer import Timer
-from buckets.topics import Stats, Topics
+from buckets.topics import Bounds, Stats, Topic, Topics
+from buckets.walk import Page, Place, Purged, Walk
 
 __all__ = [
     "Added",
     "Bell",
+    "Bounds",
     "Cause",
     "Clock",
     "HeldClock",
@@ -34,12 +36,17 @@ __all__ = [
     "Locks",
     "Moved",
     "NewJob",
+    "Page",
+    "Place",
     "Pool",
     "Popped",
+    "Purged",
     "Redis",
     "State",
     "Stats",
     "Tag",
     "Timer",
+    "Topic",
     "Topics",
+    "Walk",
 ]

@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.pool import Pool, Popped
@@ -108,11 +109,10 @@ class Bell:
         for topic in self._waiters:
             self.ring(topic, 1)
 
-    async def pop(
-        self, topics: Sequence[str], count: int, wait_s: float, *, ttr_ms: int | None = None, worker: str = ""
-    ) -> Popped:
-        """Pop, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, or when the bell is closed."""
-        popped = await self._pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker)
+    async def pop(self, topics: Sequence[str], count: int, wait_s: float, **options: Any) -> Popped:
+        """As `Pool.pop`, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, or when the bell is
+        closed."""
+        popped = await self._pool.pop(topics, count, **options)
         if popped.jobs or wait_s <= 0 or self._closed:
             return popped
         waiter = _Waiter()
@@ -120,7 +120,7 @@ class Bell:
             self._waiters.setdefault(topic, {})[waiter] = None
         gone = True  # until it has its answer: its caller may be cancelled, Redis away
         try:
-            popped = await self._parked_pop(waiter, topics, count, wait_s, ttr_ms, worker)
+            popped = await self._parked_pop(waiter, topics, count, wait_s, options)
             gone = False
         finally:
             self._leave(waiter, topics)
@@ -142,18 +142,20 @@ class Bell:
                 waiter.rung.set()
 
     async def _parked_pop(
-        self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, ttr_ms: int | None, worker: str
+        self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, options: dict[str, Any]
     ) -> Popped:
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s
         while True:
             over = loop.time() >= end
             waiter.rung.clear()
-            popped = await self._pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker)
+            popped = await self._pool.pop(topics, count, **options)
             if popped.jobs or over or self._closed:
                 return popped
+            # Nobody rings when a pause ends by itself.
+            wake = end if popped.opens_us is None else min(end, loop.time() + popped.opens_us / 1e6)
             try:
-                async with asyncio.timeout_at(end):
+                async with asyncio.timeout_at(wake):
                     await waiter.rung.wait()
             except TimeoutError:
                 pass

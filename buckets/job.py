@@ -79,10 +79,10 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.RESERVED, State.FINISHED): {"finish"},
     (State.DELAYED, State.FINISHED): {"finish"},
     (State.DEAD, State.FINISHED): {"finish"},
-    (State.DELAYED, State.DELETED): {"delete"},
-    (State.READY, State.DELETED): {"delete"},
-    (State.RESERVED, State.DELETED): {"delete"},
-    (State.DEAD, State.DELETED): {"delete"},
+    (State.DELAYED, State.DELETED): {"delete", "purge"},
+    (State.READY, State.DELETED): {"delete", "purge_ready"},
+    (State.RESERVED, State.DELETED): {"delete", "purge"},
+    (State.DEAD, State.DELETED): {"delete", "purge", "bound"},
 }
 
 

@@ -57,6 +57,9 @@ class Keys:
     def due(self, topic: str) -> str:
         return self.tag + FAMILIES["DUE"] + topic
 
+    def paused(self, topic: str) -> str:
+        return self.tag + FAMILIES["PAUSED"] + topic
+
     @property
     def topics(self) -> str:
         return self.tag + FAMILIES["TOPICS"]

@@ -42,10 +42,12 @@ class Moved:
 
 @dataclass(slots=True)
 class Popped:
-    """Jobs of a pop, and how many ready ones are left in the last topic that it looked into."""
+    """Jobs of a pop, how many ready ones are left in the last topic that it looked into, and in how many us the first
+    of the paused topics is open again (None: none is paused, or only until it is resumed)."""
 
     jobs: list[Job] = field(default_factory=list)
     left: int = 0
+    opens_us: int | None = None
 
 
 class Pool(Shards):
@@ -117,7 +119,9 @@ class Pool(Shards):
                     if popped.jobs:
                         return popped  # what the other shards gave is with this worker
                     raise
-                left, cut_short, *pairs = reply
+                left, cut_short, opens, *pairs = reply
+                if opens >= 0:
+                    popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)
                 more = bool(cut_short) or len(pairs) == 2 * want
                 for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
                     popped.jobs.append(unpack(job_id.decode(), raw))

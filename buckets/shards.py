@@ -72,6 +72,14 @@ class Shards:
             raise Unfit(f"{self.keys[shard].meta} was written by another version: {meta}")
         return meta
 
+    async def now_ms(self) -> int:
+        """The time of the scripts, in ms since the epoch."""
+        held = self.clock.now()
+        if held:
+            return int(held) // 1000
+        seconds, us = map(int, await self.redis.read("TIME"))
+        return seconds * 1000 + us // 1000
+
     async def call(
         self, script: str, shard: int, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
     ) -> Any:

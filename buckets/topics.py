@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from buckets.errors import JobQueueError, Refused
 from buckets.job import LIVE
 from buckets.pool import Pool
 from buckets.shards import MOST
+
+_PAGE = 100  # topics, or dead letters, a step
 
 # The ranges of the due-time histogram: their names and upper ends in s.
 RANGES = (
@@ -33,6 +36,24 @@ class Stats:
     totals: dict[str, int]
     oldest_ready_ms: int | None
     due: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic's name, its jobs by state, and until when its pops find nothing (ms since the epoch; 0: until it is
+    resumed; None: it is not paused)."""
+
+    name: str
+    counts: dict[str, int]
+    paused_until: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long (ms) and how many dead letters of a topic are kept; None is no bound."""
+
+    age_ms: int | None
+    most: int | None
 
 
 class Topics:
@@ -60,28 +81,97 @@ class Topics:
                     raise trouble[0]
         return kicked
 
+    async def pause(self, topic: str, span_ms: int | None = None) -> int:
+        """Let the pops of a topic find nothing, for a time or until it is resumed; until when in ms (0: no end)."""
+        pool = self._pool
+        until: list[int] = [
+            await pool.call("pause", shard, now=pool.clock.now(), topic=topic, span="" if span_ms is None else span_ms)
+            for shard in range(len(pool.keys))
+        ]
+        return max(until)
+
+    async def resume(self, topic: str) -> bool:
+        """End the pause of a topic; whether it was paused."""
+        return any([await self._pool.call("resume", shard, topic=topic) for shard in range(len(self._pool.keys))])
+
+    async def page(self, pattern: str = "*", shard: int = 0, cursor: int = 0) -> tuple[list[Topic], int, int]:
+        """Some topics whose names fit a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
+        that was the last). A topic that stands in several shards is told once. A page may be empty before the end."""
+        redis, keys = self._pool.redis, self._pool.keys
+        raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
+        names = [name.decode() for name in flat[::2]]
+        known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
+        new = [name for name, before in zip(names, known, strict=True) if not before]
+        topics = list(await asyncio.gather(*map(self._topic, new)))
+        if raw_cursor != b"0":
+            return topics, shard, int(raw_cursor)
+        return topics, (shard + 1) % len(keys), 0
+
+    async def _is_in(self, name: str, shards: int) -> bool:
+        """Whether one of the first so many shards has the topic."""
+        scores = [await self._pool.redis.read("ZSCORE", keys.topics, name) for keys in self._pool.keys[:shards]]
+        return any(score is not None for score in scores)
+
+    async def _topic(self, name: str) -> Topic:
+        words = [state.word for state in LIVE]
+        counts = dict.fromkeys(words, 0)
+        for keys in self._pool.keys:
+            for word, number in zip(
+                words, await self._pool.redis.read("HMGET", keys.counts(name), *words), strict=True
+            ):
+                counts[word] += int(number or 0)
+        return Topic(name, counts, await self._paused_until(name))
+
+    async def _paused_until(self, name: str) -> int | None:
+        raw = await self._pool.redis.read("GET", self._pool.keys[0].paused(name))
+        until = int(raw) if raw is not None and raw.isdigit() else None
+        return None if until and until <= await self._pool.now_ms() else until
+
+    async def bound(self, shard: int, topic: str, bounds: Bounds) -> int:
+        """Delete a topic's oldest dead letters that are beyond its bounds; entries dealt with, 0 when all is well."""
+        age, most = bounds.age_ms, bounds.most
+        if most is not None:
+            most = -(-most // len(self._pool.keys))  # ids are spread evenly
+        dealt: int = await self._pool.call(
+            "bound",
+            shard,
+            now=self._pool.clock.now(),
+            topic=topic,
+            age="" if age is None else age,
+            most="" if most is None else most,
+            page=_PAGE,
+        )
+        return dealt
+
+    async def forget(self, shard: int, idle_ms: int) -> int:
+        """Forget the topics that have had no job for so long; how many."""
+        forgotten, looked = 0, _PAGE
+        while looked == _PAGE:
+            looked, gone = await self._pool.call("forget", shard, now=self._pool.clock.now(), idle=idle_ms, page=_PAGE)
+            forgotten += gone
+        return forgotten
+
     async def stats(self, topic: str | None = None) -> Stats:
         """The figures of one topic, or of all together."""
-        counts: dict[str, int] = {}
-        due = {name: 0 for name, _ in RANGES}
-        ages: list[int] = []
-        for shard, keys in enumerate(self._pool.keys):
-            topics = [topic] if topic is not None else await self.names(shard)
-            for each in topics:
-                now, since, *fields = await self._pool.call("stats", shard, now=self._pool.clock.now(), topic=each)
-                for name, value in zip(fields[::2], fields[1::2], strict=True):
-                    counts[name.decode()] = counts.get(name.decode(), 0) + int(value)
-                if since:
-                    ages.append(now - since)
-                async for bin_ms, number in self._due_bins(keys.due(each)):
-                    due[_range_of(bin_ms - now)] += number
-        live = [state.word for state in LIVE]
-        return Stats(
-            counts={word: counts.get(word, 0) for word in live},
-            totals={name: counts[name] for name in sorted(counts) if name not in live},
-            oldest_ready_ms=max(ages) if ages else None,
-            due=due,
-        )
+        stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
+        for shard in range(len(self._pool.keys)):
+            names = [topic] if topic is not None else await self.names(shard)
+            for at in range(0, len(names), _PAGE):
+                await asyncio.gather(*(self._add_figures(stats, shard, name) for name in names[at : at + _PAGE]))
+        words = [state.word for state in LIVE]
+        stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in words}
+        stats.counts = {word: stats.counts.get(word, 0) for word in words}
+        return stats
+
+    async def _add_figures(self, stats: Stats, shard: int, topic: str) -> None:
+        pool = self._pool
+        now, since, *fields = await pool.call("stats", shard, now=pool.clock.now(), topic=topic)
+        for name, value in zip(fields[::2], fields[1::2], strict=True):
+            stats.counts[name.decode()] = stats.counts.get(name.decode(), 0) + int(value)
+        if since:
+            stats.oldest_ready_ms = max(now - since, stats.oldest_ready_ms or 0)
+        async for bin_ms, number in self._due_bins(pool.keys[shard].due(topic)):
+            stats.due[_range_of(bin_ms - now)] += number
 
     async def names(self, shard: int) -> list[str]:
         """The topics of a shard, the least used first."""

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Cause, Job, State, Tag
+from buckets import Cause, Job, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import BadRequest
 
@@ -66,6 +66,14 @@ def handed_out(job: Job) -> Answer:
 def in_seconds(ms: int | None) -> float | None:
     """Milliseconds as the wire has them."""
     return None if ms is None else ms / 1000
+
+
+def listed(topic: Topic) -> Answer:
+    """A topic in a listing; `paused_until` null: until it is resumed."""
+    told: Answer = {"topic": topic.name, "counts": topic.counts, "paused": topic.paused_until is not None}
+    if topic.paused_until is not None:
+        told["paused_until"] = in_seconds(topic.paused_until or None)
+    return told
 
 
 def described(job: Job) -> Answer:

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from buckets import Bell, Locks, Pool, Redis, Timer, Topics
+from buckets import Bell, Locks, Pool, Redis, Timer, Topics, Walk
 from buckets.errors import Unavailable, Unfit
 from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
@@ -61,7 +61,7 @@ class Service:
         pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)
         stack.push_async_callback(pool.close)
         bell = Bell(pool)
-        engine = Engine(pool, Topics(pool), bell, settings)
+        engine = Engine(pool, Topics(pool), Walk(pool), bell, settings)
         locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
         loops = [await stack.enter_async_context(_running("bell", bell.run()))]
         for lock in locks:

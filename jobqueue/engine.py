@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import orjson
 
-from buckets import Added, Bell, Job, Moved, NewJob, Pool, Popped, Topics
+from buckets import Added, Bell, Job, Moved, NewJob, Page, Place, Pool, Popped, State, Topic, Topics, Walk
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
-from jobqueue import params
+from jobqueue import cursors, params
 from jobqueue.params import ms
 from jobqueue.settings import Settings
 
@@ -25,12 +26,24 @@ def _ms_or_none(seconds: float | None) -> int | None:
     return None if seconds is None else ms(seconds)
 
 
+def _state(word: str | None) -> State | None:
+    return None if word is None else State[word.upper()]
+
+
+class TopicsPlace(NamedTuple):
+    """Where a listing of topics goes on."""
+
+    shard: int
+    cursor: int
+
+
 class Engine:
     """What the service can do, whatever the protocol."""
 
-    def __init__(self, pool: Pool, topics: Topics, bell: Bell, settings: Settings) -> None:
+    def __init__(self, pool: Pool, topics: Topics, walk: Walk, bell: Bell, settings: Settings) -> None:
         self._pool = pool
         self._topics = topics
+        self._walk = walk
         self._bell = bell
         self._settings = settings
 
@@ -60,12 +73,12 @@ class Engine:
         jobs = [self._new_job(command) for command in commands]
         return list(zip((job.id for job in jobs), await self._pool.add(jobs), strict=True))
 
-    async def pop(self, command: params.Pop) -> Popped:
-        """Reserve ready jobs, waiting for one where the command says so."""
+    async def pop(self, command: params.Pop, room: int) -> Popped:
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
         topics = command.topics or [command.topic or ""]
         ttr_ms = _ms_or_none(command.ttr)
         return await self._bell.pop(
-            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or ""
+            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
         )
 
     def give_back(self, jobs: Sequence[Job]) -> None:
@@ -134,3 +147,29 @@ class Engine:
     async def stats(self, topic: str | None) -> Figures:
         """The figures of a topic, or of all."""
         return await self._topics.stats(topic)
+
+    async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None]:
+        """Jobs of a topic and the cursor of those that follow. Raises BadField for a cursor that is none."""
+        place = cursors.read(command.cursor, Place)
+        page = await self._walk.peek(command.topic, _state(command.state), place, count=command.count or 100, room=room)
+        return page, cursors.write(page.next)
+
+    async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
+        """Topics and the cursor of those that follow. Raises BadField for a cursor that is none."""
+        begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
+        topics, *behind = await self._topics.page(command.pattern or "*", *begin)
+        return topics, cursors.write(TopicsPlace(*behind) if any(behind) else None)
+
+    async def pause(self, command: params.Pause) -> int:
+        """Let the pops of a topic find nothing; until when in ms, 0 for until it is resumed."""
+        return await self._topics.pause(command.topic, _ms_or_none(command.seconds))
+
+    async def resume(self, topic: str) -> bool:
+        """End the pause of a topic; whether it was paused."""
+        return await self._topics.resume(topic)
+
+    async def purge(self, command: params.Purge) -> tuple[int, str | None]:
+        """Delete jobs of a topic for about a second; how many, and the cursor to go on with. Raises BadField."""
+        place = cursors.read(command.cursor, Place)
+        purged = await self._walk.purge(command.topic, _state(command.state), place)
+        return purged.count, cursors.write(purged.next)

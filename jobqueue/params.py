@@ -24,6 +24,7 @@ MOST = 1000  # commands in a request
 _MS = 1000
 _LONGEST_NAME = 64  # of an unknown name that is said again
 _MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
+_PATTERN = r"^[A-Za-z0-9._\-:/@#+=*?]{1,255}\Z"
 _NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
@@ -34,6 +35,9 @@ Lasting = Annotated[float, Meta(ge=0.1, le=86_400)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
 Ttl = Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)]
 Reason = Annotated[str, Meta(max_length=1000)]
+Count = Annotated[int, Meta(ge=1, le=1000)]
+LiveState = Literal["delayed", "ready", "reserved", "dead"]
+Cursor = Annotated[str, Meta(min_length=1, max_length=1000)]
 Lease = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
 
@@ -61,6 +65,10 @@ EXPECTED = {  # by field, or by command and field where one command allows somet
     "count": "must be an integer from 1 to 1000",
     "attempt": "must be true, or false: this delivery does not count as a try",
     "reason": "must be a string of at most 1000 characters",
+    "state": "must be delayed, ready, reserved or dead",
+    "cursor": "must be one that an earlier answer to this command gave",
+    "pattern": "must be 1 to 255 characters of a topic, with * for any and ? for one",
+    "seconds": "must be a number of seconds from 0.001 to 315360000 (10 years)",
     "wait": "must be a number of seconds from 0 to 60",
     "worker": "must be a string of at most 128 characters",
 }
@@ -92,7 +100,7 @@ class Pop(Struct, tag="pop", tag_field="command", forbid_unknown_fields=True):
 
     topic: Name | None = None
     topics: Annotated[list[Name], Meta(min_length=1, max_length=100)] | None = None
-    count: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    count: Count | None = None
     wait: Annotated[float, Meta(ge=0, le=60)] | None = None
     ttr: Ttr | None = None
     TTR: Ttr | None = None
@@ -146,7 +154,7 @@ class Kick(Struct, tag="kick", tag_field="command", forbid_unknown_fields=True):
 
     id: Name | None = None
     topic: Name | None = None
-    count: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    count: Count | None = None
 
 
 class Run(Struct, tag="run", tag_field="command", forbid_unknown_fields=True):
@@ -179,7 +187,62 @@ class Stats(Struct, tag="stats", tag_field="command", forbid_unknown_fields=True
     topic: Name | None = None
 
 
-Command = Add | Pop | Finish | Delete | Touch | Release | Bury | Kick | Run | Update | Get | Stats
+class Peek(Struct, tag="peek", tag_field="command", forbid_unknown_fields=True):
+    """Look at jobs without reserving them."""
+
+    topic: Name
+    state: LiveState | None = None
+    cursor: Cursor | None = None
+    count: Count | None = None
+
+
+class Topics(Struct, tag="topics", tag_field="command", forbid_unknown_fields=True):
+    """Names and counts of topics."""
+
+    pattern: Annotated[str, Meta(pattern=_PATTERN)] | None = None
+    cursor: Cursor | None = None
+
+
+class Pause(Struct, tag="pause", tag_field="command", forbid_unknown_fields=True):
+    """Pops of a topic find nothing."""
+
+    topic: Name
+    seconds: Ttl | None = None
+
+
+class Resume(Struct, tag="resume", tag_field="command", forbid_unknown_fields=True):
+    """End the pause of a topic."""
+
+    topic: Name
+
+
+class Purge(Struct, tag="purge", tag_field="command", forbid_unknown_fields=True):
+    """Delete the jobs of a topic."""
+
+    topic: Name
+    state: LiveState | None = None
+    cursor: Cursor | None = None
+
+
+Command = (
+    Add
+    | Pop
+    | Finish
+    | Delete
+    | Touch
+    | Release
+    | Bury
+    | Kick
+    | Run
+    | Update
+    | Get
+    | Stats
+    | Peek
+    | Topics
+    | Pause
+    | Resume
+    | Purge
+)
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
 
 _ONE = msgspec.json.Decoder(Command)

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- Reserve ready jobs of the first topics that have some, the higher priorities first.
 -- arrows: ready -> reserved, ready -> finished
--- returns: {left, more, id, record, id, record, …}: ready jobs left in the last topic popped; 1 when stale entries
---   stopped the search before its end; the jobs as they are now
+-- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped; 1 when stale
+--   entries stopped the search before its end; us until the first of the paused topics is open again, -1 for none; the
+--   jobs as they are now
 -- fails: never
 -- repeat: no
 -- include: time record moves optional
@@ -18,7 +19,7 @@ local worker = ARGV[7]  -- string: who asks, or empty
 local topics = {unpack(ARGV, 8)}  -- strings: in the order of trying
 
 local MOST = want + 500  -- entries looked at: 200,000 stale ones in one go would hold Redis for 0.2 s
-local looked, found, taken, seen, answer = 0, 0, {}, {}, {0, 0}
+local looked, found, taken, seen, answer = 0, 0, {}, {}, {0, 0, -1}
 local full = false
 
 -- The ready job that an entry stands for, or nil when the entry is of an earlier life, or the job's ttl is over
@@ -88,19 +89,27 @@ local function take(list)
   taken[list] = at
 end
 
+-- Whether pops of a topic find nothing now; a key that holds no time is no pause.
+local function paused(topic)
+  local until_ms = redis.pcall('GET', PAUSED .. topic)
+  until_ms = type(until_ms) == 'string' and tonumber(until_ms)
+  if not until_ms or (until_ms ~= 0 and until_ms <= now_ms) then return false end
+  local opens = until_ms * 1000 - now_us
+  if until_ms > 0 and (answer[3] < 0 or opens < answer[3]) then answer[3] = opens end
+  return true
+end
+
 local last
 for _, topic in ipairs(topics) do
-  for priority = 9, 0, -1 do
-    if found < want and looked < MOST and not full then
-      take(READY .. priority .. ':' .. topic)
-      last = topic
-    end
+  if found < want and looked < MOST and not full and not paused(topic) then
+    last = topic
+    for priority = 9, 0, -1 do take(READY .. priority .. ':' .. topic) end
   end
 end
 commit()
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, n) end
 end
-answer[1] = tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
+answer[1] = last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
 answer[2] = found == 0 and looked >= MOST and 1 or 0
 return answer

@@ -1,0 +1,59 @@
+#!lua flags=no-writes
+-- Look at the jobs of a ready list, those first that a pop gets first.
+-- arrows: none
+-- returns: {more, place, entry, job, record, job, record, …}: 1 when there may be more behind the entry that was looked
+--   at last, which stands at the place; the jobs with their records
+-- fails: never
+-- repeat: yes
+-- include: time record look
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local topic = ARGV[2]  -- string: whose jobs
+local priority = ARGV[3]  -- integer: of which list
+local place = tonumber(ARGV[4])  -- integer: begin behind the entry that stood here
+local entry = ARGV[5]  -- string: that entry, or empty for the front
+local want = tonumber(ARGV[6])  -- integer: jobs at most
+local room = tonumber(ARGV[7])  -- integer: bytes of records at most, one always
+local WINDOW, SEARCHED = 250, 4000  -- entries looked into, and searched for the one to begin behind: 1 to 2 ms
+local list = READY .. priority .. ':' .. topic
+
+-- Pops have moved the entry towards the front since, or taken it, and then all that stood before it. (Jobs given back to
+-- the front may have moved it the other way: then some are seen again.) Second value: it must be searched further.
+local function first_place()
+  if entry == '' then return 0 end
+  local last = place + WINDOW
+  local first = math.max(last - SEARCHED, 0)
+  local found = redis.call('LRANGE', list, first, last)
+  for at = #found, 1, -1 do
+    if found[at] == entry then return first + at end
+  end
+  return first, first > 0
+end
+
+-- The record of the job that an entry stands for, or nil for a stale entry.
+local function record_of(found)
+  local number, id = string.match(found, '^(%d+):(.+)$')
+  local job = id and look(id)
+  if not job or job.state ~= ready or job.number ~= tonumber(number) then return nil end
+  return id, redis.call('GET', JOB .. id)
+end
+
+local first, further = first_place()
+if further then return {1, first, entry} end
+local found = redis.call('LRANGE', list, first, first + WINDOW - 1)
+local answer = {#found == WINDOW and 1 or 0, place, entry}
+for at, each in ipairs(found) do
+  if want == 0 or room <= 0 then
+    answer[1] = 1
+    break
+  end
+  local id, raw = record_of(each)
+  if id then
+    want, room = want - 1, room - #raw
+    answer[#answer + 1] = id
+    answer[#answer + 1] = raw
+  end
+  answer[2], answer[3] = first + at - 1, each
+end
+return answer
