@@ -94,6 +94,10 @@ class Topics:
         """End the pause of a topic; whether it was paused."""
         return any([await self._pool.call("resume", shard, topic=topic) for shard in range(len(self._pool.keys))])
 
+    def has(self, shard: int, cursor: int) -> bool:
+        """Whether a page may begin there."""
+        return shard in range(len(self._pool.keys)) and 0 <= cursor < 1 << 64
+
     async def page(self, pattern: str = "*", shard: int = 0, cursor: int = 0) -> tuple[list[Topic], int, int]:
         """Some topics whose names fit a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
         that was the last). A topic that stands in several shards is told once. A page may be empty before the end."""

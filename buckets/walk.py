@@ -8,6 +8,7 @@ other topics stand in the same buckets, so a page may be short or empty before t
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from buckets.shards import MOST
 _SCRIPTS_A_PAGE = 20
 _READY_ENTRIES = 200  # that a script takes off a list
 _BYTES_A_SCRIPT = 1 << 20
+_INDEX = re.compile(r"[0-9]{0,15}")
+_TIME = re.compile(r"(-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?|-?inf)?")
 
 
 class Place(NamedTuple):
@@ -54,6 +57,17 @@ class Walk:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+
+    def has(self, place: Place) -> bool:
+        """Whether there is such a place here; one that came from outside may be anything."""
+        numbers = range(10) if place.state == State.READY else range(self._pool.buckets)
+        at = _INDEX if place.state == State.READY else _TIME
+        return (
+            place.state in LIVE
+            and place.shard in range(len(self._pool.keys))
+            and place.number in numbers
+            and at.fullmatch(place.at) is not None
+        )
 
     async def peek(
         self,
@@ -132,19 +146,19 @@ class Walk:
         after = {"after_at": place.at, "after_bucket": place.number, "after_id": place.entry}
         return "peek", {"state": place.state, "buckets": self._pool.buckets, **after}
 
-    async def _call(self, script: str, place: Place, rest: Sequence[str] = (), **arguments: Any) -> Any:
-        return await self._pool.call(script, place.shard, rest, now=self._pool.clock.now(), **arguments)
+    async def _call(self, script: str, at: Place, /, rest: Sequence[str] = (), **arguments: Any) -> Any:
+        return await self._pool.call(script, at.shard, rest, now=self._pool.clock.now(), **arguments)
 
     def _begin(self, state: State | None) -> Place:
         return self._first(state or LIVE[0], 0)
 
     def _first(self, state: int, shard: int) -> Place:
-        return Place(state, shard, 9 if state == State.READY else 0)
+        return Place(int(state), shard, 9 if state == State.READY else 0)
 
     def _after(self, place: Place, state: State | None) -> Place | None:
         """The beginning of the list or state behind the one that is done."""
         if place.state == State.READY and place.number > 0:
-            return Place(place.state, place.shard, place.number - 1, begun=place.begun)
+            return place._replace(number=place.number - 1, at="", entry="")
         if place.shard + 1 < len(self._pool.keys):
             return self._first(place.state, place.shard + 1)._replace(begun=place.begun)
         if state is None and place.state < LIVE[-1]:

@@ -25,6 +25,12 @@ def read(cursor: str | None, kind: type[Place]) -> Place | None:
         return None
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        return msgspec.json.decode(raw, type=kind)
+        place: Place = msgspec.json.decode(raw, type=kind)
     except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise BadField(f"cursor {EXPECTED['cursor']}", field="cursor") from None
+        raise refusal() from None
+    return place
+
+
+def refusal() -> BadField:
+    """What a cursor that is none is told."""
+    return BadField(f"cursor {EXPECTED['cursor']}", field="cursor")

@@ -148,15 +148,23 @@ class Engine:
         """The figures of a topic, or of all."""
         return await self._topics.stats(topic)
 
+    def _place(self, cursor: str | None) -> Place | None:
+        place = cursors.read(cursor, Place)
+        if place is not None and not self._walk.has(place):
+            raise cursors.refusal()
+        return place
+
     async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None]:
         """Jobs of a topic and the cursor of those that follow. Raises BadField for a cursor that is none."""
-        place = cursors.read(command.cursor, Place)
+        place = self._place(command.cursor)
         page = await self._walk.peek(command.topic, _state(command.state), place, count=command.count or 100, room=room)
         return page, cursors.write(page.next)
 
     async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
         """Topics and the cursor of those that follow. Raises BadField for a cursor that is none."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
+        if not self._topics.has(*begin):
+            raise cursors.refusal()
         topics, *behind = await self._topics.page(command.pattern or "*", *begin)
         return topics, cursors.write(TopicsPlace(*behind) if any(behind) else None)
 
@@ -170,6 +178,6 @@ class Engine:
 
     async def purge(self, command: params.Purge) -> tuple[int, str | None]:
         """Delete jobs of a topic for about a second; how many, and the cursor to go on with. Raises BadField."""
-        place = cursors.read(command.cursor, Place)
+        place = self._place(command.cursor)
         purged = await self._walk.purge(command.topic, _state(command.state), place)
         return purged.count, cursors.write(purged.next)
