@@ -21,6 +21,7 @@ from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
 from buckets.pool import Added, Moved, Pool, Popped
 from buckets.redis import Redis
+from buckets.sweep import Sweep
 from buckets.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
 from buckets.walk import Page, Place, Purged, Walk
@@ -44,6 +45,7 @@ __all__ = [
     "Redis",
     "State",
     "Stats",
+    "Sweep",
     "Tag",
     "Timer",
     "Topic",

@@ -27,11 +27,13 @@ LAYERS = {
         "bell",
         "lock",
         "timer",
+        "sweep",
     ],
     "jobqueue": [
         *(
             "errors",
             "settings",
+            "policies",
             "logs",
             "params",
             "cursors",
