@@ -140,8 +140,8 @@ class Topics:
             rest: list[Value] = [
                 value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self._pool.keys)))
             ]
-            some = _PAGE
-            while some == _PAGE:
+            some = 1
+            while some > 0:
                 some = await self._pool.call("bound", shard, rest, now=self._pool.clock.now(), page=_PAGE)
                 dealt += some
         return dealt

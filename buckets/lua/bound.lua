@@ -12,26 +12,26 @@ local page = tonumber(ARGV[2])  -- integer: entries at most
 local topics = {unpack(ARGV, 3)}  -- strings: topic, ms that a dead letter is kept, how many are kept (0: all), …
 local dealt = 0
 
--- An entry that the pool does not bear out goes too. False when it stays, as do all behind it then.
-local function drop(topic, id, age, over)
-  local job = read_job(id)
-  if not job or job.state ~= dead or job.topic ~= topic then
-    table.insert(under(plan.unbury, topic), id)
-  elseif over > 0 or job.next + age <= now_ms then
-    entomb(job, deleted)
-  else
-    return false
-  end
-  dealt = dealt + 1
-  return true
+-- The oldest, as far as they are too many; when they are not, those that are too old.
+local function beyond(set, age, most)
+  local over = most > 0 and index('ZCARD', set) - most or 0
+  if over > 0 then return index('ZRANGE', set, 0, math.min(over, page) - 1), true end
+  return index('ZRANGE', set, '-inf', now_ms - age, 'BYSCORE', 'LIMIT', 0, page), false
 end
 
 for at = 1, #topics, 3 do
-  local topic, age, most = topics[at], tonumber(topics[at + 1]), tonumber(topics[at + 2])
-  local over = most > 0 and index('ZCARD', DEAD .. topic) - most or 0
-  for _, id in ipairs(index('ZRANGE', DEAD .. topic, 0, over > 0 and page - 1 or 0)) do
-    if dealt >= page or not drop(topic, id, age, over) then break end
-    over = over - 1
+  local topic, age = topics[at], tonumber(topics[at + 1])
+  local ids, over = beyond(DEAD .. topic, age, tonumber(topics[at + 2]))
+  for _, id in ipairs(ids) do
+    if dealt >= page then break end
+    local job = read_job(id)
+    if not job or job.state ~= dead or job.topic ~= topic then
+      table.insert(under(plan.unbury, topic), id)  -- the pool does not bear it out
+      dealt = dealt + 1
+    elseif over or job.next + age <= now_ms then
+      entomb(job, deleted)
+      dealt = dealt + 1
+    end
   end
 end
 commit()
