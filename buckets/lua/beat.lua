@@ -16,7 +16,9 @@ local owners = redis.call('MGET', unpack(locks))
 local ours = {}
 for number = 1, buckets do
   local owner = owners[number]
-  ours[number] = (not owner or owner == token) and 1 or 0
+  -- A lock without an end is none of ours; left alone, it would stop its timer for ever.
+  local free = not owner or owner == token or redis.call('PTTL', locks[number]) == -1
+  ours[number] = free and 1 or 0
   if ours[number] == 1 then redis.call('SET', locks[number], token, 'PX', lease) end
 end
 return ours

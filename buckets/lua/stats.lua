@@ -22,7 +22,7 @@ end
 local oldest = 0
 for priority = 0, 9 do
   -- A few are enough: what a pop would meet first. Behind many stale entries the age is not known.
-  for _, entry in ipairs(redis.call('LRANGE', READY .. priority .. ':' .. topic, 0, 19)) do
+  for _, entry in ipairs(redis.pcall('LRANGE', READY .. priority .. ':' .. topic, 0, 19)) do
     local at = since(entry)
     if at then
       oldest = oldest == 0 and at or math.min(oldest, at)
@@ -30,7 +30,8 @@ for priority = 0, 9 do
     end
   end
 end
-local answer = redis.call('HGETALL', COUNTS .. topic)
+local answer = redis.pcall('HGETALL', COUNTS .. topic)
+if answer.err then answer = {} end  -- another program's key: the next move begins it anew
 table.insert(answer, 1, oldest)
 table.insert(answer, 1, now_ms)
 return answer

@@ -10,7 +10,7 @@ local token = ARGV[1]  -- string: who asks
 local buckets = tonumber(ARGV[2])  -- integer: how many there are
 local given = 0
 for number = 0, buckets - 1 do
-  if redis.call('GET', LOCK .. number) == token then
+  if redis.pcall('GET', LOCK .. number) == token then
     redis.call('DEL', LOCK .. number)
     given = given + 1
   end

@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- Set a key aside that is not what its name says.
+-- arrows: none
+-- returns: 1, or 0 when it is gone or as it should be
+-- fails: never
+-- repeat: yes
+-- include: record
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local name = ARGV[1]  -- string: of the key, behind the hash tag
+local wanted = ARGV[2]  -- string: a type of Redis, or moment (ms, in digits) or lock (a string with an end)
+local suspect = TAG .. name
+
+local function is_right(kind)
+  if wanted == 'moment' then
+    return kind == 'string' and string.match(redis.call('GET', suspect), '^%d+$') ~= nil
+  end
+  if wanted == 'lock' then return kind == 'string' and redis.call('PTTL', suspect) >= 0 end
+  return kind == wanted
+end
+
+local kind = redis.call('TYPE', suspect).ok
+if kind == 'none' or is_right(kind) then return 0 end
+local dump = redis.call('DUMP', suspect)
+redis.call('UNLINK', suspect)
+keep_aside(suspect, dump)
+redis.call('PUBLISH', BELL, 'aside ' .. suspect)
+return 1

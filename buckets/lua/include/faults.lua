@@ -1,0 +1,75 @@
+-- What a record wants of the indexes, and what they lack. Reads only.
+-- The job of an id as far as it can be read; without one whether there is something else under the id.
+local function inspect(id)
+  local raw = redis.pcall('GETRANGE', JOB .. id, '0', '127')
+  local job, short
+  if type(raw) == 'string' then job, short = parse(id, raw) end
+  if short then
+    raw = redis.pcall('GET', JOB .. id)
+    job = type(raw) == 'string' and parse(id, raw) or nil
+  end
+  if not job then return nil, redis.call('EXISTS', JOB .. id) == 1 end
+  return job
+end
+
+local function score_in(key, id)
+  local reply = redis.pcall('ZSCORE', key, id)
+  return type(reply) == 'string' and tonumber(reply) or nil
+end
+
+-- A tombstone ends and has no body; a live job is the other way round. Where the key's end and the state disagree, the
+-- body tells which of them is wrong.
+local function end_fault(job)
+  local ends = redis.call('PTTL', JOB .. job.id) >= 0
+  if ends == (job.state >= finished) then return nil end
+  local whole = redis.call('STRLEN', JOB .. job.id) >= job.body_at or job.optional
+  if ends == not whole then return 'contradictory' end
+  return ends and 'ending' or 'endless'
+end
+
+local function place_fault(job)
+  if job.state >= finished then return nil end
+  if job.bucket >= buckets then return 'no_timer' end
+  local at, wanted
+  if in_bucket(job) then
+    at, wanted = score_in(BUCKET .. job.bucket, job.id), score(job)
+  elseif job.state == dead then
+    at, wanted = score_in(DEAD .. job.topic, job.id), job.next
+  end
+  if at == wanted then return nil end
+  return at and 'misdated' or 'unindexed'
+end
+
+-- What the histogram calls the time of a pending job.
+local function bin_of(job)
+  if job.state ~= delayed then return '' end
+  return job.hourly and 'h' .. whole(math.floor(job.next / 3600000)) or 'm' .. whole(math.floor(job.next / 60000))
+end
+
+-- Look at jobs. `mend(job, id, fault)` is called for each fault, and says when the job is none any more. The reply: now in
+-- ms; how many jobs there are as {state bin topic, n, …}; the entries that ready jobs want as {priority:topic, number:id,
+-- since, …}; faults as {id, fault, …}.
+local function survey(ids, mend)
+  local tally, wanted, found = {}, {}, {}
+  for _, id in ipairs(ids) do
+    local job, strange = inspect(id)
+    local end_is = job and end_fault(job) or strange and 'unreadable'
+    if end_is then append(found, id, end_is) end
+    local gone = end_is and mend(job, id, end_is)
+    if job and not gone and end_is ~= 'contradictory' then
+      local place = place_fault(job)
+      if place then
+        append(found, id, place)
+        mend(job, id, place)
+      end
+      local name = WORDS[job.state] .. ' ' .. bin_of(job) .. ' ' .. job.topic
+      tally[name] = (tally[name] or 0) + 1
+      if job.state == ready and not (job.ttl and job.due + job.ttl <= now_ms) then
+        append(wanted, job.priority .. ':' .. job.topic, string.format('%d:%s', job.number, id), whole(job.next))
+      end
+    end
+  end
+  local counted = {}
+  for name, n in pairs(tally) do append(counted, name, n) end
+  return {now_ms, counted, wanted, found}
+end

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- Put counts of a topic right, unless they changed since they were looked at; then see that the topic is known if it
+-- has counts, and that it has ready lists only if it has ready jobs.
+-- arrows: none
+-- returns: 1, or 0 when the counts changed and nothing was done
+-- fails: never
+-- repeat: yes
+-- include: time record moves
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local family = ARGV[2]  -- string: c for the counts, h for the histogram
+local topic = ARGV[3]  -- string: whose
+local fields = {unpack(ARGV, 4)}  -- strings: field, value as seen, value wanted, … An empty value is none.
+
+local hash = (family == 'c' and COUNTS or DUE) .. topic
+for at = 1, #fields, 3 do
+  if (redis.call('HGET', hash, fields[at]) or '') ~= fields[at + 1] then return 0 end
+end
+for at = 1, #fields, 3 do
+  if fields[at + 2] == '' then
+    redis.call('HDEL', hash, fields[at])
+  else
+    redis.call('HSET', hash, fields[at], fields[at + 2])
+  end
+end
+if redis.call('EXISTS', COUNTS .. topic) == 0 then
+  index('ZREM', TOPICS, topic)
+elseif not index('ZSCORE', TOPICS, topic) then
+  index('ZADD', TOPICS, whole(now_ms), topic)
+end
+-- Only after the count was judged: a lost one does not say that nothing is ready.
+if family == 'c' and #fields > 0 and (tonumber(redis.call('HGET', hash, 'ready')) or 0) == 0 then drop_lists(topic) end
+return 1
