@@ -17,6 +17,7 @@ ready lists are indexes, and an entry that the record does not bear out is dropp
 
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
+from buckets.fsck import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
 from buckets.pool import Added, Moved, Pool, Popped
@@ -32,6 +33,7 @@ __all__ = [
     "Bounds",
     "Cause",
     "Clock",
+    "Fsck",
     "HeldClock",
     "Job",
     "Locks",

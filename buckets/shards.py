@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from buckets.clock import Clock
@@ -15,6 +15,7 @@ FORMAT = 1
 HASH = "crc32"
 MOST = 200  # jobs of a batch in one script
 _MOST_BYTES = 1 << 20  # and their size
+_WAY_OUT = "For a damaged one run `jobqueue fsck --repair`"
 
 T = TypeVar("T")
 
@@ -33,6 +34,17 @@ def _chunks(items: Iterable[T], id_of: Callable[[T], str], size_of: Callable[[T]
         size += size_of(item)
     if chunk:
         yield chunk
+
+
+def numbers_of(meta: Mapping[str, str]) -> tuple[int, int] | None:
+    """The numbers of shards and buckets that settings tell; None when they are not of this format."""
+    own = {"format": str(FORMAT), "hash": HASH}
+    numbers = [meta.get(name, "") for name in ("shards", "buckets")]
+    if meta.keys() != {*own, "shards", "buckets"} or any(meta[name] != value for name, value in own.items()):
+        return None
+    if not all(each.isascii() and each.isdigit() and 0 < int(each[:4]) <= 255 for each in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1])
 
 
 class Shards:
@@ -56,7 +68,7 @@ class Shards:
             raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
         space = cls(redis, namespace, shards, buckets, clock)
         meta = await space.found(0)
-        shards, buckets = int(meta["shards"]), int(meta["buckets"])
+        shards, buckets = numbers_of(meta) or (shards, buckets)
         space = cls(redis, namespace, shards, buckets, clock)
         for shard in range(1, shards):
             await space.found(shard)
@@ -66,10 +78,16 @@ class Shards:
         """Write the shard's settings unless it has some; returns those that hold. Raises Unfit."""
         own: dict[str, Value] = {"format": FORMAT, "shards": len(self.keys), "buckets": self.buckets, "hash": HASH}
         fields: list[Value] = [text for pair in own.items() for text in pair]
-        reply = await self.call("birth", shard, fields)
-        meta = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
-        if meta.get("format") != str(FORMAT) or meta.get("hash") != HASH or meta.keys() != own.keys():
-            raise Unfit(f"{self.keys[shard].meta} was written by another version: {meta}")
+        try:
+            reply = await self.call("birth", shard, fields)
+        except JobQueueError as error:
+            if "WRONGTYPE" not in error.message:
+                raise
+            raise Unfit(f"{self.keys[shard].meta} is no hash: another program wrote it. {_WAY_OUT}") from None
+        words = [word.decode("utf-8", "replace") for word in reply]
+        meta = dict(zip(words[::2], words[1::2], strict=True))
+        if numbers_of(meta) is None:
+            raise Unfit(f"{self.keys[shard].meta} was written by another version or is damaged: {meta}. {_WAY_OUT}")
         return meta
 
     async def now_ms(self) -> int:

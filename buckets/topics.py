@@ -124,7 +124,7 @@ class Topics:
             for word, number in zip(
                 words, await self._pool.redis.read("HMGET", keys.counts(name), *words), strict=True
             ):
-                counts[word] += int(number or 0)
+                counts[word] += _number(number)
         return Topic(name, counts, await self._paused_until(name))
 
     async def _paused_until(self, name: str) -> int | None:
@@ -179,7 +179,8 @@ class Topics:
         pool = self._pool
         now, since, *fields = await pool.call("stats", shard, now=pool.clock.now(), topic=topic)
         for name, value in zip(fields[::2], fields[1::2], strict=True):
-            stats.counts[name.decode()] = stats.counts.get(name.decode(), 0) + int(value)
+            word = name.decode("utf-8", "replace")
+            stats.counts[word] = stats.counts.get(word, 0) + _number(value)
         if since:
             stats.oldest_ready_ms = max(now - since, stats.oldest_ready_ms or 0)
         async for bin_ms, number in self._due_bins(pool.keys[shard].due(topic)):
@@ -195,9 +196,14 @@ class Topics:
         while True:
             cursor, fields = await self._pool.redis.read("HSCAN", key, cursor, "COUNT", 1000)
             for name, value in zip(fields[::2], fields[1::2], strict=True):
-                yield int(name[1:]) * (3_600_000 if name[:1] == b"h" else 60_000), int(value)
+                yield _number(name[1:]) * (3_600_000 if name[:1] == b"h" else 60_000), _number(value)
             if cursor == b"0":
                 return
+
+
+def _number(raw: bytes | None) -> int:
+    """A counter; what another program made of it counts as none until `fsck` puts it right."""
+    return int(raw) if raw and raw.removeprefix(b"-").isdigit() else 0
 
 
 def _range_of(ahead_ms: int) -> str:

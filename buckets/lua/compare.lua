@@ -9,6 +9,6 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local family = ARGV[2]  -- string: b for a bucket, d for dead letters
-local name = ARGV[3]  -- string: the bucket's number, or the topic
+local which = ARGV[3]  -- string: the bucket's number, or the topic
 local ids = {unpack(ARGV, 4)}  -- strings: entries of the index
 return orphans(ids)

@@ -7,9 +7,9 @@
 -- include: record
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-local name = ARGV[1]  -- string: of the key, behind the hash tag
+local suffix = ARGV[1]  -- string: of the key, behind the hash tag
 local wanted = ARGV[2]  -- string: a type of Redis, or moment (ms, in digits) or lock (a string with an end)
-local suspect = TAG .. name
+local suspect = TAG .. suffix
 
 local function is_right(kind)
   if wanted == 'moment' then

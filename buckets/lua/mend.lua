@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- Look at the records of some jobs, as audit.lua does, and make their indexes follow them; what cannot be read is set
--- aside.
+-- Make the indexes follow the records of some jobs, and set aside what cannot be read.
 -- arrows: none
 -- returns: {now, counted, wanted, faults}; see include/faults.lua
 -- fails: never

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- Put counts of a topic right, unless they changed since they were looked at; then see that the topic is known if it
--- has counts, and that it has ready lists only if it has ready jobs.
+-- Put counts of a topic right, unless they changed since they were looked at.
 -- arrows: none
 -- returns: 1, or 0 when the counts changed and nothing was done
 -- fails: never
@@ -24,9 +23,8 @@ for at = 1, #fields, 3 do
     redis.call('HSET', hash, fields[at], fields[at + 2])
   end
 end
-if redis.call('EXISTS', COUNTS .. topic) == 0 then
-  index('ZREM', TOPICS, topic)
-elseif not index('ZSCORE', TOPICS, topic) then
+-- A topic with counts is in the list of topics, and one without ready jobs has no ready lists.
+if redis.call('EXISTS', COUNTS .. topic) == 1 and not index('ZSCORE', TOPICS, topic) then
   index('ZADD', TOPICS, whole(now_ms), topic)
 end
 -- Only after the count was judged: a lost one does not say that nothing is ready.

@@ -16,6 +16,7 @@ from buckets.scripts import SCRIPTS, Script, load
 
 LUA = Path(buckets.__file__).parent / "lua"
 SOURCES = {path.stem: path.read_text() for path in LUA.glob("*.lua")}
+READERS = ("get", "stats", "peek", "peek_ready", "audit", "compare")
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
     --\ [A-Z].*\.\n                      # one sentence
@@ -74,9 +75,7 @@ def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(scrip
     found = HEAD.match(SOURCES[script.name])
     flags = found and found["flags"]
     takes_room = script.name in ("add", "rewrite")
-    assert flags == (
-        None if takes_room else "no-writes" if script.name in ("get", "stats", "peek", "peek_ready") else "allow-oom"
-    )
+    assert flags == (None if takes_room else "no-writes" if script.name in READERS else "allow-oom")
 
 
 def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
@@ -126,7 +125,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
     called = re.findall(r"(?:redis\.p?call|index)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED) \.\. "
-    whole = r"(TOPICS|ASIDE|BELL|meta|list|set|unpack\(lists|unpack\(locks|locks\[number\])$"
+    whole = r"(TOPICS|ASIDE|BELL|meta|list|set|suspect|hash|key|unpack\(lists|unpack\(locks|locks\[number\])$"
     allowed = re.compile(f"{prefixed}|{whole}")
     assert all(allowed.match(key) for key in called), called
 

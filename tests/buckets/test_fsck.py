@@ -1,0 +1,220 @@
+"""buckets.fsck: each kind of fault is found, told without a change, and mended; a healthy queue has none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.findings import KINDS, Report
+from buckets.fsck import Fsck
+from buckets.job import State
+from buckets.pool import Pool
+from buckets.redis import Redis
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, delete, finish, get, popped_ids
+from tests.waiting import tick_all
+
+Damage = Callable[[Redis, Pool], Awaitable[object]]
+
+
+async def fsck(pool: Pool, *, repair: bool = False) -> Report:
+    check = await Fsck.open(pool.redis, repair=repair, clock=pool.clock)
+    return await check.run()
+
+
+def kinds(report: Report) -> set[str]:
+    return {kind for kind, finding in report.findings.items() if finding.found}
+
+
+async def contents(redis: Redis) -> dict[bytes, bytes | None]:
+    keys = await redis.read("KEYS", "*")
+    return {key: await redis.read("DUMP", key) for key in keys}
+
+
+async def fill(pool: Pool, clock: HeldClock) -> None:
+    """A job in each state: delayed, far, ready, mortal (ready, with a ttl), reserved, dead, finished, deleted."""
+    await add(pool, "dead", ttl_ms=1)
+    clock.advance(1)
+    await tick_all(pool)
+    await add(pool, "reserved")
+    await add(pool, "finished")
+    assert await popped_ids(pool) == ["reserved", "finished"]
+    await finish(pool, "finished")
+    await add(pool, "delayed", delay_ms=60_000)
+    await add(pool, "far", delay_ms=90_000_000)
+    await add(pool, "ready")
+    await add(pool, "mortal", ttl_ms=600_000)
+    await add(pool, "deleted")
+    await delete(pool, "deleted")
+    await pool.beat(0, "token", 60_000)
+    clock.advance(1)
+
+
+async def flags(redis: Redis, pool: Pool, job_id: str, value: int) -> None:
+    await redis.read("SETRANGE", pool.keys[0].job(job_id), 2, bytes((value,)))
+
+
+async def drop_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
+    await redis.read("ZREM", pool.keys[0].bucket((await get(pool, job_id)).bucket), job_id)
+
+
+async def move_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
+    await redis.read("ZADD", pool.keys[0].bucket((await get(pool, job_id)).bucket), 5, job_id)
+
+
+READY_LIST = "{jq:0}:r:4:t"
+
+FAULTS: dict[str, tuple[set[str], Damage]] = {
+    "a record of another type": (
+        {"unreadable", "orphan", "miscounted"},
+        lambda redis, pool: _replace(redis, pool.keys[0].job("delayed"), "RPUSH", "x"),
+    ),
+    "a record that is no record": (
+        {"unreadable", "miscounted"},
+        lambda redis, pool: redis.read("SET", pool.keys[0].job("ready"), "junk"),
+    ),
+    "an empty record": (
+        {"unreadable", "orphan", "miscounted"},
+        lambda redis, pool: redis.read("SET", pool.keys[0].job("dead"), ""),
+    ),
+    "a record that is gone": (
+        {"orphan", "miscounted"},
+        lambda redis, pool: redis.read("DEL", pool.keys[0].job("delayed")),
+    ),
+    "a live job that calls itself finished": (
+        {"contradictory", "orphan", "miscounted"},
+        lambda redis, pool: flags(redis, pool, "delayed", State.FINISHED),
+    ),
+    "a tombstone that calls itself ready": (
+        {"contradictory"},
+        lambda redis, pool: flags(redis, pool, "finished", State.READY),
+    ),
+    "a tombstone without an end": ({"endless"}, lambda redis, pool: redis.read("PERSIST", pool.keys[0].job("deleted"))),
+    "a live job with an end": (
+        {"ending"},
+        lambda redis, pool: redis.read("EXPIRE", pool.keys[0].job("reserved"), 1000),
+    ),
+    "a bucket without a timer": (
+        {"no_timer", "orphan"},
+        lambda redis, pool: redis.read("SETRANGE", pool.keys[0].job("delayed"), 4, b"\xc8"),
+    ),
+    "a delayed job without its bucket entry": (
+        {"unindexed"},
+        lambda redis, pool: drop_bucket_entry(redis, pool, "delayed"),
+    ),
+    "a reserved job without its bucket entry": (
+        {"unindexed"},
+        lambda redis, pool: drop_bucket_entry(redis, pool, "reserved"),
+    ),
+    "a mortal job without its bucket entry": (
+        {"unindexed"},
+        lambda redis, pool: drop_bucket_entry(redis, pool, "mortal"),
+    ),
+    "a bucket entry with a wrong time": ({"misdated"}, lambda redis, pool: move_bucket_entry(redis, pool, "mortal")),
+    "a dead job without its entry": (
+        {"unindexed"},
+        lambda redis, pool: redis.read("ZREM", pool.keys[0].dead("t"), "dead"),
+    ),
+    "a dead job with a wrong time": (
+        {"misdated"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("t"), 5, "dead"),
+    ),
+    "a stranger in a bucket": ({"orphan"}, lambda redis, pool: redis.read("ZADD", pool.keys[0].bucket(3), 5, "nobody")),
+    "a job in a second bucket": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].bucket(77), 5, "delayed"),
+    ),
+    "a stranger among the dead": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("t"), 5, "ready"),
+    ),
+    "a ready list that is gone": ({"unlisted"}, lambda redis, pool: redis.read("DEL", READY_LIST)),
+    "a ready list that lacks one": ({"unlisted"}, lambda redis, pool: redis.read("LPOP", READY_LIST)),
+    "a ready list of another type": (
+        {"spoilt", "unlisted"},
+        lambda redis, pool: _replace(redis, READY_LIST, "SET", "x"),
+    ),
+    "a delayed job that calls itself ready": (
+        {"unlisted", "orphan", "miscounted"},
+        lambda redis, pool: flags(redis, pool, "far", State.READY),
+    ),
+    "a list of a topic without jobs": ({"idle_list"}, lambda redis, pool: redis.read("RPUSH", "{jq:0}:r:1:u", "1:a")),
+    "a wrong count": ({"miscounted"}, lambda redis, pool: redis.read("HINCRBY", pool.keys[0].counts("t"), "ready", 7)),
+    "a lost count": ({"miscounted"}, lambda redis, pool: redis.read("HDEL", pool.keys[0].counts("t"), "dead")),
+    "a lost total": ({"miscounted"}, lambda redis, pool: redis.read("HDEL", pool.keys[0].counts("t"), "created")),
+    "a count that is no number": (
+        {"miscounted"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].counts("t"), "delivered", "many"),
+    ),
+    "counts that are gone": ({"miscounted"}, lambda redis, pool: redis.read("DEL", pool.keys[0].counts("t"))),
+    "a count of topics without jobs": (
+        {"miscounted", "unknown_topic"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].counts("u"), "ready", "1"),
+    ),
+    "a histogram that is gone": ({"miscounted"}, lambda redis, pool: redis.read("DEL", pool.keys[0].due("t"))),
+    "a histogram with too many": (
+        {"miscounted"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].due("t"), "m5", "3", "junk", "x"),
+    ),
+    "a topic that is not listed": ({"unknown_topic"}, lambda redis, pool: redis.read("ZREM", pool.keys[0].topics, "t")),
+    "a list of topics of another type": (
+        {"spoilt", "unknown_topic"},
+        lambda redis, pool: _replace(redis, pool.keys[0].topics, "SET", "x"),
+    ),
+    "a pause that is no time": (
+        {"spoilt"},
+        lambda redis, pool: redis.read("SET", pool.keys[0].paused("t"), "for ever"),
+    ),
+    "a lock without an end": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].lock(2), "nobody")),
+    "set-aside records of another type": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].aside, "x")),
+    "settings that are gone": ({"meta"}, lambda redis, pool: redis.read("DEL", pool.keys[0].meta)),
+    "settings of another type": ({"meta"}, lambda redis, pool: _replace(redis, pool.keys[0].meta, "SET", "x")),
+    "settings with a stranger": ({"meta"}, lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "colour", "red")),
+    "settings without the number of buckets": (
+        {"meta"},
+        lambda redis, pool: redis.read("HDEL", pool.keys[0].meta, "buckets"),
+    ),
+    "settings with shards that nobody has seen": (
+        {"meta"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "shards", "5"),
+    ),
+}
+
+
+async def _replace(redis: Redis, key: str, command: str, *value: str) -> None:
+    await redis.read("DEL", key)
+    await redis.read(command, key, *value)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_is_found_and_nothing_changed_then_mended_and_then_gone(
+    redis: Redis, pool: Pool, clock: HeldClock, name: str
+) -> None:
+    await fill(pool, clock)
+    expected, damage = FAULTS[name]
+    await damage(redis, pool)
+    before = await contents(redis)
+    report = await fsck(pool)
+    assert kinds(report) == expected
+    assert report.faults > 0 and not any(finding.repaired for finding in report.findings.values())
+    assert await contents(redis) == before
+    report = await fsck(pool, repair=True)
+    assert kinds(report) == expected
+    assert report.faults == 0
+    report = await fsck(pool, repair=True)
+    assert (kinds(report), report.unverified) == (set(), [])
+    await check_books(redis, pool)
+
+
+def test_every_kind_of_fault_is_tried() -> None:
+    assert set().union(*(expected for expected, _ in FAULTS.values())) == set(KINDS) - {"misplaced"}
+
+
+async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock)
+    before = await contents(redis)
+    report = await fsck(pool, repair=True)
+    assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 8, 1)
+    assert await contents(redis) == before
