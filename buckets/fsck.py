@@ -29,6 +29,7 @@ from buckets.redis import Redis
 from buckets.tally import Change, Counters, Tally
 
 PASSES = 3
+REST = 2.0
 _PAGE = 64  # jobs a script: about 1 ms of Redis
 _FIELDS = 100  # counts a script
 
@@ -65,10 +66,11 @@ class _Sight:
 class Fsck:
     """A check of one namespace. Made by `open`."""
 
-    def __init__(self, pool: Pool, meta: Meta, *, repair: bool = False, progress: Progress | None = None) -> None:
+    def __init__(self, pool: Pool, meta: Meta, repair: bool, rest: float, progress: Progress | None) -> None:
         self._pool = pool
         self._meta = meta
         self._repair = repair
+        self._rest = rest
         self._progress = progress or (lambda what, number: None)
         self.report = Report()
 
@@ -80,16 +82,18 @@ class Fsck:
         *,
         buckets: int = 8,
         repair: bool = False,
+        rest: float = REST,
         clock: Clock | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Look at a namespace whose settings may be damaged; `buckets` is how many there are if nothing tells it.
+        """Look at a namespace whose settings may be damaged; `buckets` is how many there are if nothing tells it,
+        `rest` how many seconds Redis is left to others after each second of work.
 
         Raises Unfit for one of another version.
         """
         meta = await examine(redis, namespace, buckets)
         pool = Pool(redis, namespace, meta.shards, meta.buckets, clock)
-        return cls(pool, meta, repair=repair, progress=progress)
+        return cls(pool, meta, repair, rest, progress)
 
     async def run(self) -> Report:
         """Check, and with `repair` mend; what was found."""
@@ -102,12 +106,13 @@ class Fsck:
                 await self._pool.found(shard)
             self.report.find("meta", f"{self._pool.keys[shard].meta}: {fault}", repaired=self._repair)
         for shard in range(len(self._pool.keys)):
-            await _ShardCheck(self._pool, shard, self.report, self._repair, self._progress).run()
+            pages = Pages(self._pool.redis, self._rest)
+            await _ShardCheck(self._pool, shard, self.report, self._repair, pages, self._progress).run()
         return self.report
 
 
 class _ShardCheck:
-    def __init__(self, pool: Pool, shard: int, report: Report, repair: bool, progress: Progress) -> None:
+    def __init__(self, pool: Pool, shard: int, report: Report, repair: bool, pages: Pages, progress: Progress) -> None:
         self._pool = pool
         self._shard = shard
         self._keys = pool.keys[shard]
@@ -115,7 +120,7 @@ class _ShardCheck:
         self._report = report
         self._repair = repair
         self._progress = progress
-        self._pages = Pages(pool.redis)
+        self._pages = pages
         self._errors: dict[bytes, list[tuple[str, bytes, bytes | int]]] = {}  # by topic, as the last pass saw them
         self._jobs = self._topics = 0  # that the last pass saw
         self._early: set[int] = set()  # entries that jobs want that are ready only in the future
@@ -295,7 +300,8 @@ class _ShardCheck:
     async def _settle(self, topic: bytes, counters: Counters, changes: list[Change]) -> None:
         unknown = counters.counts and await self._is_unknown(topic)
         if changes:
-            kind = "miscounted" if any(change.error for change in changes) else "idle_list"
+            only_lists = len(changes) == 1 and changes[0].name == b"ready" and changes[0].seen == changes[0].wanted
+            kind = "idle_list" if only_lists else "miscounted"
             settled = self._repair and await self._recount(topic, changes)
             self._find(kind, shown(topic), repaired=settled)
             if settled:
@@ -312,10 +318,13 @@ class _ShardCheck:
 
     async def _recount(self, topic: bytes, changes: list[Change]) -> bool:
         """Write counts, each as far as it was not changed meanwhile; whether all are."""
-        done = True
-        for family in "ch":
-            own = [change for change in changes if change.family == family]
-            for some in chunks(own, _FIELDS) if own or family == "h" else [()]:
-                fields = [text for each in some for text in (each.name, each.seen, each.wanted)]
-                done = bool(await self._call("recount", fields, family=family, topic=topic)) and done
-        return done
+        parts = [
+            (family, some)
+            for family in "ch"
+            for some in chunks([change for change in changes if change.family == family], _FIELDS)
+        ]
+        done = []
+        for family, some in parts or [("c", [])]:
+            fields = [text for each in some for text in (each.name, each.seen, each.wanted)]
+            done.append(await self._call("recount", fields, family=family, topic=topic))
+        return all(done)

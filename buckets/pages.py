@@ -10,23 +10,23 @@ from buckets.redis import Redis
 
 T = TypeVar("T")
 
-_REST = 2.0  # for each second of work; it grows as Redis gets busy
 _SCANNED = 200  # keys, members or fields a step
 _ENTRIES = 500  # of a list a step
 
 
 class Pages:
-    """Steps on one Redis, one at a time."""
+    """Steps on one Redis, one at a time. `rest`: seconds for each second of work, which grows as Redis gets busy."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, rest: float = 0.0) -> None:
         self._redis = redis
+        self._rest = rest
 
     async def step(self, work: Awaitable[T]) -> T:
         """Do a piece of work, then leave Redis to the others for a while."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         result = await work
-        await asyncio.sleep(_REST * (loop.time() - begun))
+        await asyncio.sleep(self._rest * (loop.time() - begun))
         return result
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:

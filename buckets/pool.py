@@ -215,11 +215,10 @@ class Pool(Shards):
         state: bytes = await self.one("bury", job_id, lease=_or_empty(lease), reason=reason)
         return state.decode()
 
-    async def kick(self, ids: Sequence[str], topic: str = "") -> list[str | JobQueueError]:
-        """Dead letters are ready again; for each its state, or NotFound, WrongState. With `topic` they were read in
-        its index, which loses those that are none."""
+    async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
+        """Dead letters are ready again; for each its state, or NotFound, WrongState."""
         results = await self.each(
-            "kick", ids, lambda job_id: job_id, lambda job_id: (job_id,), now=self.clock.now(), topic=topic
+            "kick", ids, lambda job_id: job_id, lambda job_id: (job_id,), now=self.clock.now(), topic=""
         )
         return [result if isinstance(result, JobQueueError) else result.decode() for result in results]
 

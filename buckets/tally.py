@@ -70,8 +70,9 @@ class Tally:
         """What must change for the counters to be right; those of the counts all or none."""
         counts = self._counts(topic, counters.counts)
         bins = _bins(self._bins[topic], counters.bins)
-        wrong = [change for change in counts if number(change.seen) != number(change.wanted) or _is_junk(change)]
-        return (counts if wrong else []) + bins
+        is_wrong = any(number(change.seen) != number(change.wanted) for change in counts)
+        is_junk = not all(map(_NUMBER.fullmatch, counters.counts.values()))
+        return (counts if is_wrong or is_junk else []) + bins
 
     def _counts(self, topic: bytes, seen: Mapping[bytes, bytes]) -> list[Change]:
         wanted = {state: self._states[topic][state] for state in _STATES}
@@ -90,12 +91,10 @@ def _totals(alive: int, seen: Mapping[bytes, bytes]) -> dict[bytes, int]:
     return totals
 
 
-def _is_junk(change: Change) -> bool:
-    return change.seen != b"" and not _NUMBER.fullmatch(change.seen)
-
-
 def _bins(truth: Mapping[bytes, int], seen: Mapping[bytes, bytes]) -> list[Change]:
     wanted = {name: b"%d" % truth[name] if truth.get(name) else b"" for name in truth.keys() | seen.keys()}
     return [
-        Change("h", name, seen.get(name, b""), value) for name, value in wanted.items() if seen.get(name, b"") != value
+        Change("h", name, seen.get(name, b""), value)
+        for name, value in wanted.items()
+        if seen.get(name) != (value or None)
     ]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from buckets.errors import JobQueueError, Refused
+from buckets.errors import JobQueueError
 from buckets.job import LIVE
 from buckets.pool import Pool
 from buckets.scripts import Value
@@ -66,20 +66,18 @@ class Topics:
     async def kick(self, topic: str, count: int) -> int:
         """Up to `count` dead letters of a topic are ready again, those first that died first; how many."""
         kicked = 0
-        for keys in self._pool.keys:
+        for shard, keys in enumerate(self._pool.keys):
             while kicked < count:
                 ids = await self._pool.redis.read("ZRANGE", keys.dead(topic), 0, min(count - kicked, MOST) - 1)
                 if not ids:
                     break
-                results = await self._pool.kick([job_id.decode() for job_id in ids], topic)
-                kicked += sum(result == "ready" for result in results)
-                trouble = [
-                    each for each in results if isinstance(each, JobQueueError) and not isinstance(each, Refused)
-                ]
-                if trouble and kicked:
-                    return kicked
-                if trouble:
-                    raise trouble[0]
+                try:  # as they stand there, in this shard: whatever else they are, the script takes them off
+                    results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic)
+                except JobQueueError:
+                    if kicked:
+                        return kicked
+                    raise
+                kicked += results.count(b"ready")
         return kicked
 
     async def pause(self, topic: str, span_ms: int | None = None) -> int:
@@ -104,7 +102,7 @@ class Topics:
         that was the last). A topic that stands in several shards is told once. A page may be empty before the end."""
         redis, keys = self._pool.redis, self._pool.keys
         raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
-        names = [name.decode() for name in flat[::2]]
+        names = _words(flat[::2])
         known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
         new = [name for name, before in zip(names, known, strict=True) if not before]
         topics = list(await asyncio.gather(*map(self._topic, new)))
@@ -151,7 +149,7 @@ class Topics:
         cursor = b"0"
         while True:
             cursor, flat = await self._pool.redis.read("ZSCAN", self._pool.keys[shard].topics, cursor, "COUNT", _PAGE)
-            yield [name.decode() for name in flat[::2]]
+            yield _words(flat[::2])
             if cursor == b"0":
                 return
 
@@ -188,7 +186,7 @@ class Topics:
 
     async def names(self, shard: int) -> list[str]:
         """The topics of a shard, the least used first."""
-        return [name.decode() for name in await self._pool.redis.read("ZRANGE", self._pool.keys[shard].topics, 0, -1)]
+        return _words(await self._pool.redis.read("ZRANGE", self._pool.keys[shard].topics, 0, -1))
 
     async def _due_bins(self, key: str) -> AsyncIterator[tuple[int, int]]:
         """The bins of a topic's histogram, as (begin in ms, jobs), read in bounded steps."""
@@ -199,6 +197,11 @@ class Topics:
                 yield _number(name[1:]) * (3_600_000 if name[:1] == b"h" else 60_000), _number(value)
             if cursor == b"0":
                 return
+
+
+def _words(names: list[bytes]) -> list[str]:
+    """Names of topics; one of another program's must not hide the rest."""
+    return [name.decode("utf-8", "replace") for name in names]
 
 
 def _number(raw: bytes | None) -> int:

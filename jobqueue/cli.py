@@ -12,6 +12,7 @@ from buckets.errors import JobQueueError
 from jobqueue import __version__, logs, settings
 from jobqueue.app import Service, serve
 from jobqueue.errors import SettingsError
+from jobqueue.inspection import fsck_command
 
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
@@ -55,6 +56,9 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
         raise click.ClickException(error.message) from None
     except OSError as error:
         raise click.ClickException(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror or error}") from None
+
+
+main.add_command(fsck_command)
 
 
 def _loop_factory() -> Any:

@@ -16,6 +16,7 @@ import functools
 import json
 import logging
 import os
+import socket
 import stat
 import subprocess
 import tempfile
@@ -72,6 +73,20 @@ def _is_private(folder: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def running_at(data: Path) -> str:
+    """The URL of the server that runs on a data directory, for a program beside the service. Raises Unfit."""
+    path = data.resolve() / "redis.sock"
+    with contextlib.suppress(OSError):
+        noted = Path(path.with_name("redis.sock.path").read_text())
+        path = noted if _is_private(noted.parent) else path
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+    except OSError:
+        raise Unfit(f"no Redis of ours runs on the data directory {data.resolve()}: start the service first") from None
+    return f"unix://{path}"
 
 
 class EmbeddedRedis:

@@ -49,7 +49,7 @@ LAYERS = {
             "answers",
             "commands",
         ),
-        *("protocols", "protocols.*", "web", "app", "cli"),
+        *("protocols", "protocols.*", "web", "app", "inspection", "cli"),
     ],
 }
 

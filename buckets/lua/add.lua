@@ -48,7 +48,7 @@ end
 local function full(job, old, most)
   if old and old.topic == job.topic and (old.state == delayed or old.state == ready) then return false end
   local counts, planned = index('HMGET', COUNTS .. job.topic, 'delayed', 'ready'), plan.counts[job.topic] or {}
-  return (counts[1] or 0) + (counts[2] or 0) + (planned.delayed or 0) + (planned.ready or 0) >= most
+  return (tonumber(counts[1] or 0) or 0) + (tonumber(counts[2] or 0) or 0) + (planned.delayed or 0) + (planned.ready or 0) >= most
 end
 
 -- What stands in the way of a job, or nil; the job as it would begin (nil: there is one that is kept).

@@ -25,22 +25,22 @@ class Books:
 
     async def read(self, redis: Redis) -> None:
         for raw_name in await redis.read("KEYS", "*"):
-            name = raw_name.decode()
+            name = raw_name.decode("utf-8", "replace")
             if not name.startswith(self.keys.tag) or name in (self.keys.meta, self.keys.aside, self.keys.topics):
                 continue
             family, _, rest = name[len(self.keys.tag) :].partition(":")
             if family == "j":
-                self._record(rest, await redis.read("GET", name))
+                self._record(rest, await redis.read("GET", raw_name))
             elif family in ("b", "d"):
-                flat = await redis.read("ZRANGE", name, 0, -1, "WITHSCORES")
+                flat = await redis.read("ZRANGE", raw_name, 0, -1, "WITHSCORES")
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.zsets[f"{family}:{rest}"] = {member.decode(): int(score) for member, score in pairs}
             elif family == "r":
                 priority, _, topic = rest.partition(":")
-                entries = await redis.read("LRANGE", name, 0, -1)
-                self.ready[int(priority), topic] = [entry.decode() for entry in entries]
+                entries = await redis.read("LRANGE", raw_name, 0, -1)
+                self.ready[int(priority), topic] = [entry.decode("utf-8", "replace") for entry in entries]
             elif family in ("c", "h"):
-                flat = await redis.read("HGETALL", name)
+                flat = await redis.read("HGETALL", raw_name)
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
             elif family not in ("lock", "p"):

@@ -8,6 +8,13 @@ from buckets.pool import Pool
 from buckets.redis import Redis
 
 JUNK = b"\xff\x00junk"
+REPLACEMENTS: list[tuple[str, *tuple[str | bytes, ...]]] = [
+    ("SET", JUNK),
+    ("RPUSH", JUNK),
+    ("ZADD", "5", JUNK),
+    ("HSET", JUNK, JUNK),
+    ("SADD", JUNK),
+]
 
 
 class Damage:
@@ -47,12 +54,10 @@ class Damage:
         await self._redis.read("DEL", self.key)
 
     async def _replace(self) -> None:
-        self.how = "replacement"
         await self._redis.read("DEL", self.key)
-        commands = (("SET", JUNK), ("RPUSH", JUNK), ("ZADD", 5, JUNK), ("HSET", JUNK, JUNK), ("SADD", JUNK))
-        command, *values = self._chance.choice(commands)
-        self.how += f" by {command}"
-        await self._redis.read(str(command), self.key, *values)
+        command, *values = self._chance.choice(REPLACEMENTS)
+        self.how = f"replacement by {command}"
+        await self._redis.read(command, self.key, *values)
 
     def _flip(self, raw: bytes) -> bytes:
         if not raw:
@@ -77,17 +82,19 @@ class Damage:
         if self.how == "ZREM":
             await self._redis.read("ZREM", self.key, member)
         else:
-            score = {"ZADD": 5, "move": self._chance.randrange(1 << 42), "ahead": "inf"}[self.how]
-            await self._redis.read("ZADD", self.key, score, JUNK if self.how == "ZADD" else member)
+            scores = {"ZADD": "5", "move": str(self._chance.randrange(1 << 42)), "ahead": "inf"}
+            await self._redis.read("ZADD", self.key, scores[self.how], JUNK if self.how == "ZADD" else member)
 
     async def _list(self) -> None:
         at = self._chance.randrange(await self._redis.read("LLEN", self.key))
         self.how = self._chance.choice(["LREM", "LSET", "RPUSH"])
         entry = (await self._redis.read("LRANGE", self.key, at, at))[0]
-        if self.how == "LSET":
-            await self._redis.read("LSET", self.key, at, self._flip(entry))
-        else:
-            await self._redis.read(self.how, self.key, *([1] if self.how == "LREM" else []), entry)
+        values: dict[str, tuple[int | bytes, ...]] = {
+            "LREM": (1, entry),
+            "LSET": (at, self._flip(entry)),
+            "RPUSH": (self._flip(entry),),
+        }
+        await self._redis.read(self.how, self.key, *values[self.how])
 
     async def _hash(self) -> None:
         flat = await self._redis.read("HGETALL", self.key)

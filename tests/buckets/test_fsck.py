@@ -20,7 +20,7 @@ Damage = Callable[[Redis, Pool], Awaitable[object]]
 
 
 async def fsck(pool: Pool, *, repair: bool = False) -> Report:
-    check = await Fsck.open(pool.redis, repair=repair, clock=pool.clock)
+    check = await Fsck.open(pool.redis, repair=repair, rest=0, clock=pool.clock)
     return await check.run()
 
 
