@@ -6,7 +6,7 @@ PORT ?= 8000
 DATA ?= jobqueue-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long lint format demo bench-memory bench-punctual bench-burst bench-growth clean
+.PHONY: help setup run test test-long lint format demo bench-memory bench-punctual bench-burst bench-growth bench-walk clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an
 
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
 	$(BIN)/python -m tests.bench.growth
+
+bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
+	$(BIN)/python -m tests.bench.walk
 
 clean:  ## remove what setup and the tools made
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

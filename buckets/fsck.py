@@ -126,9 +126,10 @@ class _ShardCheck:
         self._early: set[int] = set()  # entries that jobs want that are ready only in the future
 
     async def run(self) -> None:
-        for _ in range(PASSES):
+        for turn in range(PASSES):
             doubts, again = await self._pass()
-            if not doubts and not again:
+            # What is busy twice is busy always; an error that was seen once must be seen again.
+            if not again and (not doubts or (turn > 0 and not doubts & self._errors.keys())):
                 break
         self._report.jobs += self._jobs
         self._report.topics += self._topics

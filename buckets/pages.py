@@ -10,12 +10,13 @@ from buckets.redis import Redis
 
 T = TypeVar("T")
 
+_LONGEST_REST_S = 0.005  # after a step that itself waited long, most of it was not Redis's work
 _SCANNED = 200  # keys, members or fields a step
 _ENTRIES = 500  # of a list a step
 
 
 class Pages:
-    """Steps on one Redis, one at a time. `rest`: seconds for each second of work, which grows as Redis gets busy."""
+    """Steps on one Redis, one at a time. `rest`: seconds after each second of work."""
 
     def __init__(self, redis: Redis, rest: float = 0.0) -> None:
         self._redis = redis
@@ -26,7 +27,7 @@ class Pages:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         result = await work
-        await asyncio.sleep(self._rest * (loop.time() - begun))
+        await asyncio.sleep(min(self._rest * (loop.time() - begun), _LONGEST_REST_S))
         return result
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import burst, growth, memory, punctual
+from tests.bench import burst, growth, memory, punctual, walk
 
 
 async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,3 +27,8 @@ async def test_the_burst_benchmark_runs_and_an_idle_service_asks_little(capsys: 
 async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await growth.main(1000, 2000)
     assert "pop and finish" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_walks_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await walk.main(2000)
+    assert "p99 of pops times" in capsys.readouterr().out

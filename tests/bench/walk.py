@@ -1,0 +1,99 @@
+"""`make bench-walk`: what a walk over 500,000 jobs costs the others: scripts over 5 ms, and pops without and with it.
+
+A service takes load on one topic, while a walker goes over all jobs of the others: another one is one more function in
+WALKERS. `python -m tests.bench.walk 20000` takes another number of jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from buckets import NewJob, Pool, Redis
+from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
+from tests.bench.burst import SLOW_US
+from tests.bench.figures import percentile, show
+from tests.bench.memory import BATCH, BODY
+from tests.redis_server import RedisServer
+
+QUIET_S = 10.0  # of load without a walk
+TOPICS = 20
+
+
+def job(number: int) -> NewJob:
+    """Most jobs are due later, some are ready, some of these with a ttl."""
+    topic, job_id = f"topic-{number % TOPICS}", f"walk:{number:015d}"
+    if number % 10:
+        return NewJob(job_id, topic, BODY, delay_ms=3_600_000 + number % 3_600_000)
+    return NewJob(job_id, topic, BODY, ttl_ms=86_400_000 if number % 20 else None)
+
+
+async def fill(pool: Pool, jobs: int) -> None:
+    for start in range(0, jobs, BATCH):
+        await pool.add([job(number) for number in range(start, min(start + BATCH, jobs))])
+
+
+async def load(client: Client, name: str, end: asyncio.Event) -> list[float]:
+    """Add, pop and finish jobs one after the other; milliseconds of each pop."""
+    took, number = [], 0
+    while not end.is_set():
+        number += 1
+        await client.ask("add", topic=name, id=f"{name}-{number}", body=number, retention=1)
+        begun = time.perf_counter()
+        got = await client.ask("pop", topic=name)
+        took.append((time.perf_counter() - begun) * 1000)
+        await client.ask("finish", id=got["id"])
+        await asyncio.sleep(0.005)
+    return took
+
+
+async def pops_during(client: Client, walk: Awaitable[object]) -> list[float]:
+    end = asyncio.Event()
+    loads = [asyncio.create_task(load(client, f"busy-{each}", end)) for each in range(3)]
+    await walk
+    end.set()
+    return [each for took in await asyncio.gather(*loads) for each in took]
+
+
+async def fsck(redis: str) -> None:
+    """`jobqueue fsck --repair`, as an operator runs it."""
+    process = await asyncio.create_subprocess_exec(*JOBQUEUE, "fsck", "--repair", "--redis", redis)
+    assert await process.wait() == 0
+
+
+WALKERS: dict[str, Callable[[str], Awaitable[None]]] = {"fsck": fsck}
+
+
+async def measure(client: Client, redis: Redis, name: str, url: str) -> None:
+    """Load without a walk, with it, and without once more."""
+    quiet = await pops_during(client, asyncio.sleep(QUIET_S / 2))
+    await redis.read("SLOWLOG", "RESET")
+    begun = time.perf_counter()
+    busy = await pops_during(client, WALKERS[name](url))
+    took = time.perf_counter() - begun
+    slow = await redis.read("SLOWLOG", "GET", "100")
+    quiet += await pops_during(client, asyncio.sleep(QUIET_S / 2))
+    show("pops without a walk", quiet)
+    show(f"pops during {name}", busy)
+    ratio = percentile(busy, 99) / percentile(quiet, 99)
+    print(f"{name} took {took:.1f} s; p99 of pops times {ratio:.2f}   (wanted: 2)")
+    print(f"scripts over {SLOW_US // 1000} ms during {name}: {len(slow)}   (wanted: 0)", [entry[2] for entry in slow])
+
+
+async def main(jobs: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
+        redis = Redis(server.url)
+        await fill(await Pool.open(redis), jobs)
+        await redis.read("CONFIG", "SET", "slowlog-log-slower-than", SLOW_US)
+        async with ServiceProcess("--redis", server.url) as service, Client(service.url) as client:
+            for name in WALKERS:
+                await measure(client, redis, name, server.url)
+        await redis.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*[int(each) for each in sys.argv[1:]] or [500_000]))
