@@ -62,14 +62,15 @@ class Pages:
 
     async def entries(self, key: bytes) -> AsyncIterator[list[bytes]]:
         """The entries of a list, from its end to its front. What is pushed meanwhile makes some be met twice; what is
-        popped from the front, or put there, moves no other. So an entry that stays is met."""
+        popped from the front, or put there, moves no other. So an entry that stays is met. A page that is not full
+        reached the front; to go on until one is empty might take for ever, as each push moves an entry into it."""
         last = -1
         while True:
             entries = await self.step(self._redis.read("LRANGE", key, last - _ENTRIES + 1, last))
-            if not entries:
-                return
             yield entries
-            last -= len(entries)
+            if len(entries) < _ENTRIES:
+                return
+            last -= _ENTRIES
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from buckets.clock import HeldClock
+from buckets.errors import Unfit
 from buckets.findings import KINDS, Report
 from buckets.fsck import Fsck
-from buckets.job import State
+from buckets.job import NewJob, State
+from buckets.keys import shard_of
 from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.buckets.books import check_books
@@ -218,3 +221,149 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     report = await fsck(pool, repair=True)
     assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 8, 1)
     assert await contents(redis) == before
+
+
+async def test_keys_that_are_not_ours_are_told_and_left_alone(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock)
+    names = [f"{pool.keys[0].tag}{name}" for name in ("colour", "r:x:t", "b:one", "never")]
+    for name in [*names, "{jq:00}:c:t", "jq:0:c:t"]:
+        await redis.read("SET", name, "red")
+    report = await fsck(pool, repair=True)
+    assert (report.findings, report.foreign.found) == ({}, 4)
+    assert sorted(report.foreign.samples) == sorted(names)
+    assert await redis.read("EXISTS", *names) == 4
+
+
+async def test_what_was_set_aside_is_kept_and_counted(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock)
+    await redis.read("SET", pool.keys[0].job("ready"), "junk")
+    await redis.read("SET", pool.keys[0].counts("u"), "more junk")
+    assert (await fsck(pool, repair=True)).aside == 2
+    assert await redis.read("HGET", pool.keys[0].aside, "ready") == b"junk"
+    assert b"more junk" in await redis.read("HGET", pool.keys[0].aside, pool.keys[0].counts("u"))
+
+
+async def test_a_job_in_a_shard_where_nobody_looks_for_it_is_told(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, shards=2, clock=clock)
+    await add(pool, "a")
+    here = shard_of("a", 2)
+    await redis.read("RENAME", pool.keys[here].job("a"), pool.keys[1 - here].job("a"))
+    report = await fsck(pool, repair=True)
+    assert report.findings["misplaced"].samples == ["a"]
+    assert report.faults == 1
+
+
+async def test_no_body_is_shown_though_a_damaged_topic_contains_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", body=b'{"card":"4711"}')
+    clock.advance(1)
+    await redis.read("SETRANGE", pool.keys[0].job("a"), 5, b"\x0c")  # the length of its topic
+    report = await fsck(pool)
+    assert kinds(report) == {"unlisted", "miscounted"}
+    assert not [each for finding in report.findings.values() for each in finding.samples if "card" in each]
+
+
+async def test_a_requeued_job_keeps_its_age_and_is_popped_once(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a")
+    since = (await get(pool, "a")).next
+    clock.advance(5_000)
+    await redis.read("DEL", READY_LIST)
+    await fsck(pool, repair=True)
+    assert (await get(pool, "a")).next == since
+    assert await popped_ids(pool) == ["a"]
+    assert await popped_ids(pool) == []
+
+
+async def test_a_job_that_became_ready_during_the_walk_is_no_fault(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    await redis.read("DEL", READY_LIST)  # as if the lists had been read before it came: ready since this millisecond
+    assert "unlisted" not in kinds(await fsck(pool, repair=True))
+
+
+async def test_counts_that_changed_since_they_were_seen_are_not_touched(redis: Redis, pool: Pool) -> None:
+    key = pool.keys[0].counts("t")
+    await redis.read("HSET", key, "ready", 5, "dead", 2)
+    fields = ("ready", "5", "1", "dead", "3", "0")
+    assert await pool.call("recount", 0, fields, now="", family="c", topic="t") == 0
+    assert await redis.read("HMGET", key, "ready", "dead") == [b"5", b"2"]
+
+
+async def test_the_counts_of_a_busy_topic_are_not_judged(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    """Every step of the walk brings another job; what is wrong beside it is found all the same."""
+    await fill(pool, clock)
+    await redis.read("HINCRBY", pool.keys[0].counts("t"), "ready", 7)
+    await add(pool, "other", "u")
+    await redis.read("HINCRBY", pool.keys[0].counts("u"), "ready", 7)
+    clock.advance(1)
+    check = await Fsck.open(redis, repair=True, rest=0, clock=clock)
+    turn = 0
+
+    async def more() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await add(pool, f"more{turn}")
+            await asyncio.sleep(0)
+
+    adding = asyncio.create_task(more())
+    report = await check.run()
+    adding.cancel()
+    await asyncio.gather(adding, return_exceptions=True)
+    assert report.unverified == ["t"]
+    assert report.findings["miscounted"].samples == ["u"]
+    report = await fsck(pool, repair=True)
+    assert (kinds(report), report.unverified) == ({"miscounted"}, [])
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+async def test_the_settings_of_one_shard_of_three_are_those_of_the_others(
+    redis: Redis, clock: HeldClock, gone: int
+) -> None:
+    pool = await Pool.open(redis, shards=3, buckets=5, clock=clock)
+    await pool.add([NewJob(f"{number}", "t", b"") for number in range(30)])
+    before = await contents(redis)
+    await redis.read("DEL", pool.keys[gone].meta)
+    report = await fsck(pool, repair=True)
+    assert report.findings["meta"].samples == [f"{pool.keys[gone].meta}: gone"]
+    assert await contents(redis) == before
+
+
+async def test_the_number_of_buckets_is_taken_from_the_keys_when_all_settings_are_gone(
+    redis: Redis, clock: HeldClock
+) -> None:
+    pool = await Pool.open(redis, buckets=12, clock=clock)
+    await pool.beat(0, "token", 60_000)
+    await redis.read("DEL", pool.keys[0].meta)
+    await fsck(pool, repair=True)
+    assert (await Pool.open(redis)).buckets == 12
+
+
+@pytest.mark.parametrize("field", ["shards", "buckets"])
+@pytest.mark.parametrize("value", ["", "0", "x", "-1", "256", "1" * 5000, "²"])
+async def test_settings_that_are_no_settings_are_refused_in_words(
+    redis: Redis, pool: Pool, field: str, value: str
+) -> None:
+    await redis.read("HSET", pool.keys[0].meta, field, value)
+    with pytest.raises(Unfit, match="was written by another version or is damaged"):
+        await Pool.open(redis)
+    await fsck(pool, repair=True)
+    assert (await Pool.open(redis)).buckets == 8
+
+
+async def test_a_job_that_cannot_be_read_blocks_nobody_though_none_can_be_set_aside(redis: Redis, pool: Pool) -> None:
+    await redis.read("SET", pool.keys[0].aside, "of another program")
+    await pool.add([NewJob("bad", "t", b""), NewJob("good", "t", b"")])
+    await redis.read("SET", pool.keys[0].job("bad"), "junk")
+    assert await popped_ids(pool) == ["good"]
+    assert await redis.read("HGET", pool.keys[0].aside, "bad") == b"junk"
+    assert b"of another program" in await redis.read("HGET", pool.keys[0].aside, pool.keys[0].aside)
+
+
+async def test_a_lock_without_an_end_stops_no_timer(redis: Redis, pool: Pool) -> None:
+    await pool.beat(0, "first", 60_000)
+    await redis.read("SET", pool.keys[0].lock(3), "nobody")
+    await _replace(redis, pool.keys[0].lock(4), "RPUSH", "x")
+    assert await pool.beat(0, "second", 60_000) == [number in (3, 4) for number in range(8)]
+    await _replace(redis, pool.keys[0].lock(5), "RPUSH", "x")
+    await pool.unlock(0, "second")
+    assert await redis.read("EXISTS", pool.keys[0].lock(3)) == 0
