@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from buckets.job import Job, NewJob, unpack
 from buckets.redis import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Shards
+
+log = logging.getLogger(__name__)
 
 PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
 
@@ -148,8 +151,14 @@ class Pool(Shards):
 
     async def _take_back(self, popping: asyncio.Task[Popped]) -> None:
         await asyncio.wait([popping])
-        if not popping.cancelled() and not popping.exception() and popping.result().jobs:
-            await self.unpop(popping.result().jobs)
+        if not popping.cancelled() and not popping.exception():
+            await self._give_back(popping.result().jobs)
+
+    async def _give_back(self, jobs: Sequence[Job]) -> None:
+        results = await self.unpop(jobs)
+        kept = sum(isinstance(result, JobQueueError) for result in results)
+        if kept:  # their TTR brings them back
+            log.warning("jobs.kept", extra={"jobs": kept})
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it without keeping anybody waiting; `close` does."""
@@ -160,15 +169,18 @@ class Pool(Shards):
     def unpop_later(self, jobs: Sequence[Job]) -> None:
         """As `unpop`, without waiting for it."""
         if jobs:
-            self._later(self.unpop(jobs))
+            self._later(self._give_back(jobs))
 
-    async def unpop(self, jobs: Sequence[Job]) -> None:
-        """Give deliveries that reached nobody back to the front of their lists, their attempts as before.
+    async def unpop(self, jobs: Sequence[Job]) -> list[int | JobQueueError]:
+        """Give deliveries that reached nobody back to the front of their lists, attempts as before; for each, from
+        the last, 1 or 0 where it stays.
 
         A job whose lease is not the newest any more stays as it is. One popped at most once is gone.
         """
         last_first = jobs[::-1]  # each is put before those that came after it, over all scripts of a large batch
-        await self.each("unpop", last_first, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now())
+        return await self.each(
+            "unpop", last_first, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now()
+        )
 
     async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
