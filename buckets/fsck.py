@@ -30,7 +30,7 @@ from buckets.tally import Change, Counters, Tally
 
 PASSES = 3
 REST = 2.0
-_PAGE = 100  # jobs a script: about 1 ms of Redis
+_PAGE = 64  # jobs a script: about 1 ms of Redis
 _FIELDS = 100  # counts a script
 
 # What the keys of a family must be: a type of Redis, or one of the words of evict.lua.

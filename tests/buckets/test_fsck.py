@@ -133,6 +133,10 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
         {"orphan"},
         lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("t"), 5, "ready"),
     ),
+    "a dead job among those of another topic": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("u"), 5, "dead"),
+    ),
     "a ready list that is gone": ({"unlisted"}, lambda redis, pool: redis.read("DEL", READY_LIST)),
     "a ready list that lacks one": ({"unlisted"}, lambda redis, pool: redis.read("LPOP", READY_LIST)),
     "a ready list of another type": (
@@ -271,6 +275,16 @@ async def test_a_requeued_job_keeps_its_age_and_is_popped_once(redis: Redis, poo
     assert (await get(pool, "a")).next == since
     assert await popped_ids(pool) == ["a"]
     assert await popped_ids(pool) == []
+
+
+async def test_an_entry_that_was_renewed_since_it_was_missed_is_not_renewed_again(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    number = (await get(pool, "a")).number
+    await redis.read("DEL", READY_LIST)
+    assert await pool.call("requeue", 0, [f"{number}:a"], now=pool.clock.now()) == [1]
+    assert await pool.call("requeue", 0, [f"{number}:a"], now=pool.clock.now()) == [0]
+    assert await redis.read("LLEN", READY_LIST) == 1
+    await check_books(redis, pool)
 
 
 async def test_a_job_that_became_ready_during_the_walk_is_no_fault(redis: Redis, pool: Pool) -> None:

@@ -200,7 +200,6 @@ async def test_trouble_with_redis_is_told_and_not_counted_as_nothing_to_kick(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
     await bury_all(pool, clock, ["a"])
-    for key in (pool.keys[0].ready(4, "t"), pool.keys[0].aside):  # nor is there a place for what is to be set aside
-        await redis.read("SET", key, "broken")
+    await redis.read("SET", pool.keys[0].dead("t"), "broken")
     with pytest.raises(JobQueueError, match="WRONGTYPE"):
         await Topics(pool).kick("t", 1)

@@ -137,11 +137,11 @@ async def is_due(pool: Pool, redis: Redis) -> bool:
 async def test_a_timer_survives_what_its_script_says(
     redis: Redis, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keys = running.pool.keys[0]
-    for key in (keys.bucket(0), keys.aside):  # nor is there a place for what is to be set aside
-        await redis.read("SET", key, "broken")
-    running.bell.alarm(0, 0).set()
-    await until(lambda: "timer.failed" in caplog.messages)
-    await redis.read("DEL", keys.bucket(0), keys.aside)
+    await redis.read("ACL", "SETUSER", "default", "-zrange")
+    try:
+        running.bell.alarm(0, 0).set()
+        await until(lambda: "timer.failed" in caplog.messages)
+    finally:
+        await redis.read("ACL", "SETUSER", "default", "+@all")
     await add(running.pool, "a", delay_ms=1)
     await until(lambda: is_in(running.pool, "a", "ready"))
