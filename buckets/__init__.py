@@ -19,6 +19,7 @@ from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
+from buckets.meter import Meter
 from buckets.pool import Added, Moved, Pool, Popped
 from buckets.redis import Redis
 from buckets.sweep import Sweep
@@ -35,6 +36,7 @@ __all__ = [
     "HeldClock",
     "Job",
     "Locks",
+    "Meter",
     "Moved",
     "NewJob",
     "Page",

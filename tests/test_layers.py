@@ -19,6 +19,7 @@ LAYERS = {
         "keys",
         "job",
         "scripts",
+        "meter",
         "redis",
         "shards",
         "pool",
