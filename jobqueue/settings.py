@@ -66,6 +66,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     default_priority: Priority = 4
     default_dead_age_s: DeadAgeS = 2_592_000.0
     idle_topic_s: Annotated[float, Meta(ge=0.1, le=315_360_000)] = 3600.0
+    metrics_topics: Annotated[int, Meta(ge=0, le=10_000)] = 100
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[TopicName, TopicSettings] = {}
@@ -120,6 +121,12 @@ def _check_virtual(settings: Settings) -> None:
         nested = next((target for target in targets if target in virtual), None)
         if nested:
             raise SettingsError(f"virtual_topics.{name} names {nested}, which is virtual itself")
+
+
+def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Where processes share their metrics, if they do. The variable is prometheus_client's, which reads it too."""
+    path = (os.environ if environment is None else environment).get("PROMETHEUS_MULTIPROC_DIR")
+    return Path(path) if path else None
 
 
 def _read(path: str) -> dict[str, Any]:

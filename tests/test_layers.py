@@ -37,6 +37,8 @@ LAYERS = {
             "policies",
             "logs",
             "params",
+            "tally",
+            "metrics",
             "cursors",
             "fitness",
             "redis_program",
@@ -45,7 +47,7 @@ LAYERS = {
             "answers",
             "commands",
         ),
-        *("protocols", "protocols.*", "web", "app", "cli"),
+        *("protocols", "protocols.*", "scrape", "web", "app", "cli"),
     ],
 }
 
