@@ -98,7 +98,7 @@ class Scrape:
     def _families(self, figures: Mapping[str, Stats] | None) -> Iterator[Metric]:
         yield InfoMetricFamily("jobqueue_build", "The version of the service.", value={"version": __version__})
         up = figures is not None
-        yield GaugeMetricFamily("jobqueue_redis_up", "Whether Redis answered this scrape.", value=float(up))
+        yield GaugeMetricFamily("jobqueue_redis_up", "Whether Redis answered this scrape within 3 s.", value=float(up))
         yield from self._by_topic(figures or {})
 
     def _by_topic(self, figures: Mapping[str, Stats]) -> Iterator[Metric]:
