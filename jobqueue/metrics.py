@@ -1,6 +1,6 @@
 """The metrics of a process: the meter of its machine, and what its commands were and how they ended.
 
-All is counted in tallies (jobqueue/tally.py), which `pour` empties into a registry of prometheus_client. The figures
+All is counted in series (jobqueue/series.py), which `pour` empties into a registry of prometheus_client. The figures
 that stand in Redis are not here: a scrape reads them (jobqueue/scrape.py).
 """
 
@@ -13,7 +13,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from buckets import Meter
-from jobqueue.tally import Count, Spread
+from jobqueue.series import Count, Spread
 
 UNREADABLE = "unreadable"
 OTHER = "other"
@@ -146,6 +146,6 @@ class Metrics(Meter):
         """Bring the registry up to date. `parked`: how many pops wait."""
         self._parked.set(parked)
         self._locks.set(self._held)
-        for tally in vars(self).values():
-            if isinstance(tally, Count | Spread):
-                tally.pour()
+        for series in vars(self).values():
+            if isinstance(series, Count | Spread):
+                series.pour()

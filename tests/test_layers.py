@@ -37,7 +37,7 @@ LAYERS = {
             "policies",
             "logs",
             "params",
-            "tally",
+            "series",
             "metrics",
             "cursors",
             "fitness",

@@ -1,4 +1,4 @@
-"""jobqueue.metrics, tally and scrape: what is counted comes out, exactly, and the documents name all of it."""
+"""jobqueue.metrics, series and scrape: what is counted comes out, exactly, and the documents name all of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from buckets import Bell, Pool, Redis, Topics
 from jobqueue.metrics import LATENESS_S, Metrics
 from jobqueue.scrape import Rising, Scrape
-from jobqueue.tally import Count, Spread
+from jobqueue.series import Count, Spread
 from tests.acceptance.service import ROOT
 from tests.buckets.jobs import add, pop
 from tests.redis_server import RedisServer
@@ -35,7 +35,7 @@ def own(metrics: Metrics) -> Values:
     return values(generate_latest(metrics.registry).decode())
 
 
-def test_a_tally_comes_out_as_if_each_value_had_been_observed_by_itself() -> None:
+def test_a_series_comes_out_as_if_each_value_had_been_observed_by_itself() -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     spread = Spread(ours, "late_seconds", "Late.", LATENESS_S, ["topic"])
     histogram = prometheus_client.Histogram("late_seconds", "Late.", ["topic"], buckets=LATENESS_S, registry=theirs)
@@ -185,8 +185,8 @@ async def test_the_operations_guide_names_every_metric_with_its_type_and_labels_
     documented = dict(re.findall(r"^\| `([a-z_]+)(?:\{.*\})?` \| (\w+) \|", section, re.M))
     assert documented == dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
     documented_labels = dict(re.findall(r"^\| `([a-z_]+)\{(.*)\}` \|", section, re.M))
-    tallies = [each for each in vars(metrics).values() if isinstance(each, Count | Spread)]
-    collectors = [each._counter if isinstance(each, Count) else each._histogram for each in tallies]
+    series = [each for each in vars(metrics).values() if isinstance(each, Count | Spread)]
+    collectors = [each._counter if isinstance(each, Count) else each._histogram for each in series]
     labels = {
         each._name + ("_total" if each._type == "counter" else ""): ",".join(each._labelnames)
         for each in collectors
