@@ -42,7 +42,9 @@ LAYERS = {
             "answers",
             "commands",
         ),
-        *("protocols", "protocols.*", "web", "app", "cli"),
+        *("protocols", "protocols.*", "web", "app"),
+        *("options", "words", "tables", "client", "output", "conversation", "sweep", "watch", "client_cli"),
+        *("check", "cli"),
     ],
 }
 
