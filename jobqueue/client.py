@@ -82,11 +82,12 @@ def _reason(error: Exception) -> str:
     """Why, without aiohttp's own words around it."""
     if isinstance(error, TimeoutError):
         return f"no connection within {_CONNECT_S:.0f} s"
-    if isinstance(error, aiohttp.InvalidURL):
-        return "that is no URL"
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return "that is no URL of a service"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(inner, OSError) and inner.errno and inner.errno > 0:  # negative: a name that nobody knows
-        return os.strerror(inner.errno).lower()
+    if isinstance(inner, OSError) and inner.errno:
+        # Below 0: a host name that cannot be found, which has words of its own.
+        return os.strerror(inner.errno).lower() if inner.errno > 0 else f"{inner.strerror}".lower()
     return str(inner) or type(inner).__name__
 
 

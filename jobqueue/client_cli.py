@@ -26,7 +26,7 @@ _OWN: dict[str, list[click.Option]] = {
     "stats": [
         click.Option(
             ["--watch"],
-            type=click.FloatRange(min=0.1),
+            type=options.Number(),
             is_flag=False,
             flag_value=2.0,
             metavar="[S]",
@@ -83,8 +83,7 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
     from jobqueue.output import Output  # noqa: PLC0415
 
     wishes = conversation.Wishes(*(given.pop(wish, None) for wish in conversation.Wishes._fields))
-    if wishes.all and given.get("count") is not None:
-        raise click.UsageError("--all and --count exclude each other")
+    _refuse_nonsense(given.get("count"), wishes.all)
     if name == "add" and given["body"] is None:
         given["body"] = _piped()
     fields = options.fields_of(given, text=text)
@@ -106,8 +105,16 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
     sys.exit(code)
 
 
+def _refuse_nonsense(count: int | None, everything: bool | None) -> None:
+    """What no single call would tell, as several calls share the count."""
+    if count is not None and everything:
+        raise click.UsageError("--all and --count exclude each other")
+    if count is not None and count < 1:
+        raise click.UsageError("--count must be at least 1")
+
+
 def _piped() -> str:
     """The body that is to be read. Raises UsageError where someone would have to type it without being asked."""
-    if sys.stdin.isatty():
+    if sys.stdin and sys.stdin.isatty():
         raise click.UsageError("BODY is missing: give JSON, or - to type it here")
     return "-"

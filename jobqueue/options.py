@@ -194,4 +194,7 @@ def _encoded(given: str) -> bytes:
 
 
 def _standard_input() -> bytes:
-    return sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read() if sys.stdin else b""  # None: the shell closed it (`<&-`)
+    if not data:
+        raise click.UsageError("BODY is missing: nothing came on standard input")
+    return data

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: the shell closed it (`<&-`)
+
+
 class Output:
     """Where answers go, and in which form."""
 
     def __init__(self, as_json: bool) -> None:
-        self._terminal = sys.stdout.isatty()
+        self._terminal = _is_terminal(sys.stdout)
         self.as_json = as_json or not self._terminal
 
     @property
@@ -72,7 +76,7 @@ def remark(sentence: str) -> None:
 
 def insist_on_terminal() -> None:
     """Raises UsageError where nobody can be asked."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         raise click.UsageError("this may touch many jobs, and there is no terminal to ask on: say --yes")
 
 
@@ -84,7 +88,7 @@ def confirm(question: str) -> None:
 @contextmanager
 def progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar while the block runs, on a terminal; the block is given a function that moves it on by some jobs."""
-    if not sys.stderr.isatty():
+    if not _is_terminal(sys.stderr):
         yield lambda some: None
         return
     from rich.console import Console  # noqa: PLC0415 - as above

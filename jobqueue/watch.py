@@ -9,6 +9,7 @@ from jobqueue.client import Answer, Client, Refusal, Unreachable
 from jobqueue.conversation import DONE, Fields, Wishes, once
 from jobqueue.output import Output
 
+_SHORTEST_S = 0.1  # between two looks
 _RATED = ("created", "delivered", "finished")
 
 
@@ -33,10 +34,9 @@ async def stats(client: Client, fields: Fields, wishes: Wishes, out: Output) -> 
     answer = await client.ask("stats", **fields)
     if wishes.watch is None:
         out.table("stats", answer.fields)
-    elif out.as_json:
-        await _stream(client, fields, wishes.watch, out, answer)
-    else:
-        await _draw(client, fields, wishes.watch, out, answer)
+        return DONE
+    look = _stream if out.as_json else _draw
+    await look(client, fields, max(wishes.watch, _SHORTEST_S), out, answer)
     return DONE
 
 
