@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from buckets.lock import Locks
     from buckets.pool import Added, Moved, Pool, Popped
     from buckets.redis import Redis
+    from buckets.sweep import Sweep
     from buckets.timer import Timer
     from buckets.topics import Bounds, Stats, Topic, Topics
     from buckets.walk import Page, Place, Purged, Walk
@@ -50,6 +51,7 @@ __all__ = [
     "Redis",
     "State",
     "Stats",
+    "Sweep",
     "Tag",
     "Timer",
     "Topic",
@@ -64,6 +66,7 @@ _HOMES = {
     "lock": "Locks",
     "pool": "Added Moved Pool Popped",
     "redis": "Redis",
+    "sweep": "Sweep",
     "timer": "Timer",
     "topics": "Bounds Stats Topic Topics",
     "walk": "Page Place Purged Walk",

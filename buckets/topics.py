@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from buckets.errors import JobQueueError, Refused
 from buckets.job import LIVE
 from buckets.pool import Pool
+from buckets.scripts import Value
 from buckets.shards import MOST
 
 _PAGE = 100  # topics, or dead letters, a step
@@ -50,10 +51,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long (ms) and how many dead letters of a topic are kept; None is no bound."""
+    """How long (ms) and how many dead letters of a topic are kept; `most` 0 is no bound."""
 
-    age_ms: int | None
-    most: int | None
+    age_ms: int
+    most: int = 0
 
 
 class Topics:
@@ -131,21 +132,28 @@ class Topics:
         until = int(raw) if raw is not None and raw.isdigit() else None
         return None if until and until <= await self._pool.now_ms() else until
 
-    async def bound(self, shard: int, topic: str, bounds: Bounds) -> int:
-        """Delete a topic's oldest dead letters that are beyond its bounds; entries dealt with, 0 when all is well."""
-        age, most = bounds.age_ms, bounds.most
-        if most is not None:
-            most = -(-most // len(self._pool.keys))  # ids are spread evenly
-        dealt: int = await self._pool.call(
-            "bound",
-            shard,
-            now=self._pool.clock.now(),
-            topic=topic,
-            age="" if age is None else age,
-            most="" if most is None else most,
-            page=_PAGE,
-        )
+    async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
+        """Delete the oldest dead letters of a shard that are beyond the bounds of their topics; entries dealt with."""
+        dealt = 0
+        async for names in self._names(shard):
+            bounds = [(name, bounds_of(name)) for name in names]
+            rest: list[Value] = [
+                value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self._pool.keys)))
+            ]
+            some = 1
+            while some > 0:
+                some = await self._pool.call("bound", shard, rest, now=self._pool.clock.now(), page=_PAGE)
+                dealt += some
         return dealt
+
+    async def _names(self, shard: int) -> AsyncIterator[list[str]]:
+        """The topics of a shard, some at a time."""
+        cursor = b"0"
+        while True:
+            cursor, flat = await self._pool.redis.read("ZSCAN", self._pool.keys[shard].topics, cursor, "COUNT", _PAGE)
+            yield [name.decode() for name in flat[::2]]
+            if cursor == b"0":
+                return
 
     async def forget(self, shard: int, idle_ms: int) -> int:
         """Forget the topics that have had no job for so long; how many."""

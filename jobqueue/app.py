@@ -14,13 +14,15 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from buckets import Bell, Locks, Pool, Redis, Timer, Topics, Walk
+from buckets import Bell, Locks, Pool, Redis, Sweep, Timer, Topics, Walk
 from buckets.errors import Unavailable, Unfit
 from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
+from jobqueue.errors import SettingsError
 from jobqueue.fitness import judge, without_secret
-from jobqueue.settings import Settings
+from jobqueue.policies import Policies
+from jobqueue.settings import RELOADED, Settings
 from jobqueue.web import Web
 
 log = structlog.get_logger()
@@ -36,6 +38,15 @@ class Service:
         self._stack = AsyncExitStack()
         self.url = ""
         """Where it listens, once it does."""
+
+    def reload(self, settings: Settings) -> None:
+        """Let the policies of other settings hold from now on; what else they change needs a new start."""
+        self._engine.policies = Policies(settings)
+        changed = [
+            name for name in Settings.__struct_fields__ if getattr(settings, name) != getattr(self._settings, name)
+        ]
+        waiting = [name for name in changed if name not in RELOADED]
+        log.info("settings.reloaded", changed=changed, **({"need_a_restart": waiting} if waiting else {}))
 
     async def __aenter__(self) -> Service:
         try:
@@ -61,7 +72,8 @@ class Service:
         pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)
         stack.push_async_callback(pool.close)
         bell = Bell(pool)
-        engine = Engine(pool, Topics(pool), Walk(pool), bell, settings)
+        topics = Topics(pool)
+        engine = Engine(pool, topics, Walk(pool), bell, Policies(settings))
         locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
         loops = [await stack.enter_async_context(_running("bell", bell.run()))]
         for lock in locks:
@@ -73,6 +85,10 @@ class Service:
             for lock in locks
             for bucket in range(pool.buckets)
         ]
+        for lock in locks:
+            sweep = Sweep(topics, lock, engine.bounds, settings.idle_topic_s)
+            loops.append(await stack.enter_async_context(_running(f"sweep {lock.shard}", sweep.run())))
+        self._engine = engine
         await self._subscribed(bell)
         await self._listen(engine, bell, lambda: _readiness(locks, loops, bell))
 
@@ -167,9 +183,14 @@ def _address(runner: web.AppRunner) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def serve(settings: Settings, started: Callable[[Service], None] | None = None) -> None:
+async def serve(
+    settings: Settings,
+    started: Callable[[Service], None] | None = None,
+    read_anew: Callable[[], Settings] | None = None,
+) -> None:
     """Run the service until SIGTERM or SIGINT; a second one ends the process at once. `started(service)` is called
-    when it listens."""
+    when it listens. SIGHUP lets the policies of `read_anew()` hold; where it is not given, SIGHUP (a terminal that was
+    closed) stops the service too."""
     stop = asyncio.Event()
 
     def told_to_stop() -> None:
@@ -178,9 +199,9 @@ async def serve(settings: Settings, started: Callable[[Service], None] | None = 
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop)
     service = Service(settings)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, told_to_stop)
     starting = asyncio.create_task(service.__aenter__())
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -189,9 +210,19 @@ async def serve(settings: Settings, started: Callable[[Service], None] | None = 
         await asyncio.gather(starting, return_exceptions=True)
         return
     await starting  # raises what went wrong
+    if read_anew:
+        loop.add_signal_handler(signal.SIGHUP, _reload, service, read_anew)
     try:
         if started:
             started(service)
         await waiting
     finally:
         await service.__aexit__()
+
+
+def _reload(service: Service, read_anew: Callable[[], Settings]) -> None:
+    """A bad file changes nothing, and the log says what is wrong with it."""
+    try:
+        service.reload(read_anew())
+    except SettingsError as error:
+        log.error("settings.refused", error=str(error))

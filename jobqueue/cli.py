@@ -77,7 +77,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     from jobqueue import app, logs  # noqa: PLC0415
 
     try:
-        chosen = settings.load(flags, config)
+        chosen, file = settings.load(flags, config), settings.file_of(config)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     logs.set_up(chosen.log_level, chosen.log_format)
@@ -88,7 +88,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(app.serve(chosen, started))
+            runner.run(app.serve(chosen, started, (lambda: settings.load(flags, config)) if file else None))
     except JobQueueError as error:
         raise click.ClickException(error.message) from None
     except OSError as error:

@@ -79,7 +79,7 @@ def _common() -> list[click.Option]:
 
 def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: Any) -> None:
     # aiohttp takes 0.25 s to load: `jobqueue --help` and a wrong option do not wait for it.
-    from jobqueue import conversation, sweep, watch  # noqa: PLC0415
+    from jobqueue import bulk, conversation, watch  # noqa: PLC0415
     from jobqueue.output import Output  # noqa: PLC0415
 
     wishes = conversation.Wishes(*(given.pop(wish, None) for wish in conversation.Wishes._fields))
@@ -91,8 +91,8 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
         "pop": conversation.pop,
         "peek": conversation.peek,
         "topics": conversation.topics,
-        "kick": sweep.kick,
-        "purge": sweep.purge,
+        "kick": bulk.kick,
+        "purge": bulk.purge,
         "stats": watch.stats,
     }
     talk = talks.get(name) or conversation.once(name)

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from buckets import Added, Job
+from buckets import Job
 from buckets.errors import JobQueueError, Unavailable
 from jobqueue import params
-from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, listed, success
-from jobqueue.engine import Engine
+from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, listed, success
+from jobqueue.engine import Adding, Engine
 from jobqueue.errors import BadRequest, TooLarge
 
 Many = Callable[[Engine, list[Any]], Awaitable[list[Answer]]]
@@ -48,16 +48,20 @@ def _durable(command: params.Add | params.Finish | params.Delete | params.Update
 
 
 async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
-    """Keep a job until it is due."""
+    """Keep a job until it is due. To a virtual topic: one job in each of its topics, all or none; the answer has them
+    in `jobs`, with ids `<id>@<topic>`."""
 
-    def told(command: params.Add, job_id: str, result: Added | JobQueueError) -> Answer:
+    def told(command: params.Add, result: Adding | JobQueueError) -> Answer:
         if isinstance(result, JobQueueError):
-            return failure(result, job_id)
-        parts = {"state": result.state, "due": in_seconds(result.due), "result": result.result}
-        return success(id=job_id, **parts, **_durable(command))
+            return failure(result, command.id)
+        copies = [kept(*each) for each in zip(result.jobs, result.added, strict=True)]
+        if result.jobs[0].topic == command.topic:
+            return success(**copies[0], **_durable(command))
+        jobs = [{"topic": job.topic, **copy} for job, copy in zip(result.jobs, copies, strict=True)]
+        return success(id=command.id, topic=command.topic, jobs=jobs, **_durable(command))
 
     results = await engine.add(commands)
-    return [told(command, *result) for command, result in zip(commands, results, strict=True)]
+    return [told(command, result) for command, result in zip(commands, results, strict=True)]
 
 
 def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:

@@ -1,6 +1,6 @@
 """What a command of the command line asks a service, and what it shows of the answers.
 
-Most ask once and show the answer. `peek` and `topics` follow cursors here; what works on many jobs is in `sweep`, and
+Most ask once and show the answer. `peek` and `topics` follow cursors here; what works on many jobs is in `bulk`, and
 what looks again and again in `watch`.
 """
 

@@ -27,11 +27,13 @@ LAYERS = {
         "bell",
         "lock",
         "timer",
+        "sweep",
     ],
     "jobqueue": [
         *(
             "errors",
             "settings",
+            "policies",
             "logs",
             "params",
             "cursors",
@@ -43,7 +45,7 @@ LAYERS = {
             "commands",
         ),
         *("protocols", "protocols.*", "web", "app"),
-        *("options", "words", "tables", "client", "output", "conversation", "sweep", "watch", "client_cli"),
+        *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
         *("check", "cli"),
     ],
 }

@@ -1,4 +1,4 @@
-"""The sweeps: `purge`, and `kick` of a topic. They ask first, and show how far they are while they go on.
+"""The commands on many jobs: `purge`, and `kick` of a topic. They ask first, and show how far they are meanwhile.
 
 The service works in bounded steps; here they are asked for until all is done. As JSON there is one answer in the end,
 with the sum of the steps.
@@ -35,7 +35,7 @@ async def kick(client: Client, fields: Fields, wishes: Wishes, out: Output) -> i
     total = dead if most is None else min(most, dead)
     if total and not wishes.yes:
         output.confirm(f"Kick {words.number(total)} of {words.number(dead)} dead letters of {fields['topic']}?")
-    return await _sweep("Kicking", "kicked", _kicks(client, fields["topic"], total), total, fields, out)
+    return await _work_through("Kicking", "kicked", _kicks(client, fields["topic"], total), total, fields, out)
 
 
 async def purge(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
@@ -47,7 +47,7 @@ async def purge(client: Client, fields: Fields, wishes: Wishes, out: Output) -> 
     if total and not wishes.yes:
         which = ", ".join(f"{words.number(count)} {state}" for state, count in counts.items() if count)
         output.confirm(f"Delete {words.jobs(total)} of {fields['topic']} ({which})?")
-    return await _sweep("Deleting", "deleted", _purges(client, fields), total, fields, out)
+    return await _work_through("Deleting", "deleted", _purges(client, fields), total, fields, out)
 
 
 async def _counts(client: Client, fields: Fields, wishes: Wishes) -> dict[str, int]:
@@ -77,7 +77,7 @@ async def _purges(client: Client, fields: Fields) -> Steps:
         fields = {**fields, "cursor": answer["cursor"]}
 
 
-async def _sweep(doing: str, done: str, steps: Steps, total: int, fields: Fields, out: Output) -> int:
+async def _work_through(doing: str, done: str, steps: Steps, total: int, fields: Fields, out: Output) -> int:
     """Go through the steps; when one fails, tell how many jobs those before it were."""
     count = 0
     try:
