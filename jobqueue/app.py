@@ -20,7 +20,7 @@ from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
 from jobqueue.errors import SettingsError
-from jobqueue.fitness import judge
+from jobqueue.fitness import judge, without_secret
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
 from jobqueue.scrape import Scrape, leave
@@ -117,7 +117,7 @@ class Service:
         try:
             warnings = await judge(redis, allow_eviction=self._settings.allow_eviction)
         except Unavailable as error:
-            where = _without_secret(self._settings.redis)
+            where = without_secret(self._settings.redis)
             raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
         for warning in warnings:
             log.warning("redis.judged", warning=warning)
@@ -160,7 +160,7 @@ class Service:
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, bell)
         self.url = _address(runner)
-        log.info("service.started", url=self.url, namespace=settings.namespace, redis=_without_secret(settings.redis))
+        log.info("service.started", url=self.url, namespace=settings.namespace, redis=without_secret(settings.redis))
 
 
 async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
@@ -200,12 +200,6 @@ def _readiness(locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) 
 def _address(runner: web.AppRunner) -> str:
     host, port = runner.addresses[0][:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _without_secret(url: str) -> str:
-    """A Redis URL without user and password."""
-    scheme, separator, rest = url.partition("?")[0].partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
 
 
 async def serve(

@@ -78,6 +78,7 @@ RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fie
 
 PREFIX = "JOBQUEUE_"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
+_NO_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL"}  # JOBQUEUE_URL tells the command line where a service listens
 
 
 def load(
@@ -144,7 +145,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in environment.items()
-        if name.startswith(PREFIX) and name != PREFIX + _CONFIG and not _is_service_link(name, value)
+        if name.startswith(PREFIX) and name not in _NO_SETTINGS and not _is_service_link(name, value)
     }
 
 

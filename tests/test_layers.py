@@ -29,6 +29,7 @@ LAYERS = {
         "lock",
         "timer",
         "sweep",
+        "public",
     ],
     "jobqueue": [
         *(
@@ -47,7 +48,9 @@ LAYERS = {
             "answers",
             "commands",
         ),
-        *("protocols", "protocols.*", "scrape", "web", "app", "cli"),
+        *("protocols", "protocols.*", "scrape", "web", "app"),
+        *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
+        *("check", "cli"),
     ],
 }
 
