@@ -15,42 +15,19 @@ Each arrow is one Lua script, so each happens whole or not at all. The pool's re
 ready lists are indexes, and an entry that the record does not bear out is dropped.
 """
 
-from buckets.bell import Bell
-from buckets.clock import Clock, HeldClock
-from buckets.fsck import Fsck
-from buckets.job import Cause, Job, NewJob, State, Tag
-from buckets.lock import Locks
-from buckets.pool import Added, Moved, Pool, Popped
-from buckets.redis import Redis
-from buckets.sweep import Sweep
-from buckets.timer import Timer
-from buckets.topics import Bounds, Stats, Topic, Topics
-from buckets.walk import Page, Place, Purged, Walk
+from __future__ import annotations
 
-__all__ = [
-    "Added",
-    "Bell",
-    "Bounds",
-    "Cause",
-    "Clock",
-    "Fsck",
-    "HeldClock",
-    "Job",
-    "Locks",
-    "Moved",
-    "NewJob",
-    "Page",
-    "Place",
-    "Pool",
-    "Popped",
-    "Purged",
-    "Redis",
-    "State",
-    "Stats",
-    "Sweep",
-    "Tag",
-    "Timer",
-    "Topic",
-    "Topics",
-    "Walk",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from buckets.public import *  # noqa: F403 - exactly its __all__
+else:
+
+    def __getattr__(name: str) -> object:
+        """A public name, loaded when it is first asked for: `buckets.errors`, all that the command line needs, does not
+        load redis-py and the scripts (half the time of `jobqueue --help`)."""
+        try:
+            return getattr(import_module("buckets.public"), name)
+        except AttributeError:
+            raise AttributeError(f"module 'buckets' has no attribute {name!r}") from None

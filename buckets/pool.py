@@ -109,10 +109,14 @@ class Pool(Shards):
         """
         task = asyncio.ensure_future(self._pop(topics, count, "" if ttr_ms is None else ttr_ms, worker, room))
         try:
-            return await asyncio.shield(task)
+            popped = await asyncio.shield(task)
         except asyncio.CancelledError:
             self._later(self._take_back(task))
             raise
+        for job in popped.jobs:
+            if job.deliveries == 1:
+                self.redis.meter.delivered(job.topic, max(job.lease - job.due * 1000, 0))
+        return popped
 
     async def _pop(self, topics: Sequence[str], count: int, ttr: Value, worker: str, room: int) -> Popped:
         popped = Popped()
@@ -266,7 +270,10 @@ class Pool(Shards):
     async def due(self, shard: int, bucket: int) -> tuple[int, int]:
         """Move a page of what is due out of a bucket: (entries moved, us until the next; 0: at once, -1: none)."""
         async with self._paging[shard]:
-            moved, wait = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+            moved, wait, *late = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+        self.redis.meter.paged(moved)
+        for topic, late_us, jobs in zip(late[::3], late[1::3], late[2::3], strict=True):
+            self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, jobs)
         return moved, wait
 
     async def get(self, job_id: str) -> Job | None:

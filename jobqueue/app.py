@@ -20,9 +20,11 @@ from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
 from jobqueue.errors import SettingsError
-from jobqueue.fitness import judge
+from jobqueue.fitness import judge, without_secret
+from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
-from jobqueue.settings import RELOADED, Settings
+from jobqueue.scrape import Scrape, leave
+from jobqueue.settings import RELOADED, Settings, shared_metrics_folder
 from jobqueue.web import Web
 
 log = structlog.get_logger()
@@ -62,9 +64,11 @@ class Service:
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
+        folder = shared_metrics_folder()
+        metrics = self._metrics(folder)
         url = settings.redis or await self._embedded()
         try:
-            redis = Redis(url, settings.redis_timeout_s)
+            redis = Redis(url, settings.redis_timeout_s, metrics)
         except (ValueError, TypeError) as error:
             raise Unfit(f"the setting redis is no URL of a Redis: {error}") from None
         stack.push_async_callback(redis.close)
@@ -74,6 +78,9 @@ class Service:
         bell = Bell(pool)
         topics = Topics(pool)
         engine = Engine(pool, topics, Walk(pool), bell, Policies(settings))
+        scrape = Scrape(metrics, topics, bell, folder)
+        if folder:
+            await stack.enter_async_context(_running("metrics", scrape.run()))
         locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
         loops = [await stack.enter_async_context(_running("bell", bell.run()))]
         for lock in locks:
@@ -90,14 +97,27 @@ class Service:
             loops.append(await stack.enter_async_context(_running(f"sweep {lock.shard}", sweep.run())))
         self._engine = engine
         await self._subscribed(bell)
-        await self._listen(engine, bell, lambda: _readiness(locks, loops, bell))
+        site_web = Web(engine, settings, lambda: _readiness(locks, loops, bell), metrics, scrape)
+        await self._listen(site_web, bell)
+
+    def _metrics(self, folder: Path | None) -> Metrics:
+        """What counts the work of this process. Raises Unfit when the folder to share it in cannot be made."""
+        if folder is None:
+            return Metrics(self._settings.metrics_topics)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unfit(f"PROMETHEUS_MULTIPROC_DIR is no folder for metrics: {error}") from None
+        metrics = Metrics(self._settings.metrics_topics, shared=True)
+        self._stack.callback(leave, metrics, folder)
+        return metrics
 
     async def _judge(self, redis: Redis) -> None:
         """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
         try:
             warnings = await judge(redis, allow_eviction=self._settings.allow_eviction)
         except Unavailable as error:
-            where = _without_secret(self._settings.redis)
+            where = without_secret(self._settings.redis)
             raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
         for warning in warnings:
             log.warning("redis.judged", warning=warning)
@@ -126,9 +146,8 @@ class Service:
         except TimeoutError:
             log.error("redis.left_running", reason="it does not answer")
 
-    async def _listen(self, engine: Engine, bell: Bell, readiness: Callable[[], dict[str, bool]]) -> None:
+    async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
-        site_web = Web(engine, settings, readiness)
         runner = web.AppRunner(
             site_web.application(),
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
@@ -141,7 +160,7 @@ class Service:
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, bell)
         self.url = _address(runner)
-        log.info("service.started", url=self.url, namespace=settings.namespace, redis=_without_secret(settings.redis))
+        log.info("service.started", url=self.url, namespace=settings.namespace, redis=without_secret(settings.redis))
 
 
 async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
@@ -181,12 +200,6 @@ def _readiness(locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) 
 def _address(runner: web.AppRunner) -> str:
     host, port = runner.addresses[0][:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _without_secret(url: str) -> str:
-    """A Redis URL without user and password."""
-    scheme, separator, rest = url.partition("?")[0].partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
 
 
 async def serve(

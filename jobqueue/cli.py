@@ -1,18 +1,20 @@
-"""The command line."""
+"""The command line: the group, and `serve`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from buckets.errors import JobQueueError
-from jobqueue import __version__, logs, settings
-from jobqueue.app import Service, serve
+from jobqueue import __version__, client_cli, settings
 from jobqueue.errors import SettingsError
-from jobqueue.inspection import fsck_command
+
+if TYPE_CHECKING:
+    from jobqueue.app import Service
 
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
@@ -23,22 +25,57 @@ jobqueue serves on {url} - try, from another terminal:
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Sections(click.Group):
+    """The help lists the service's own commands first, then those that ask a running one, in the protocol's order."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.asking = client_cli.commands()
+        for command in self.asking:
+            self.add_command(command)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        asking = [str(command.name) for command in self.asking]
+        return [name for name in self.commands if name not in asking] + asking
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        first = len(names) - len(self.asking)
+        width = max(map(len, names))
+        for title, some in (("The service", names[:first]), ("Asking a running service", names[first:])):
+            with formatter.section(title):
+                rows = [(name.ljust(width), self.commands[name].get_short_help_str(70)) for name in some]
+                formatter.write_dl(rows)
+
+
+@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="jobqueue")
 def main() -> None:
     """A delay-queue service: jobs over HTTP, kept in Redis, handed to workers on time."""
 
 
+def _settings(command: Callable[..., None]) -> Callable[..., None]:
+    """The flags that stand for settings."""
+    for option in (
+        click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]"),
+        click.option("--redis", metavar="URL", help="use this Redis instead of one of our own"),
+        click.option("--port", type=int, help="port to listen on; 0: any free one [8000]"),
+        click.option("--host", help="address to listen on [127.0.0.1]"),
+        click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml"),
+    ):
+        command = option(command)
+    return command
+
+
 @main.command("serve")
-@click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml")
-@click.option("--host", help="address to listen on [127.0.0.1]")
-@click.option("--port", type=int, help="port to listen on; 0: any free one [8000]")
-@click.option("--redis", metavar="URL", help="use this Redis instead of one of our own")
-@click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]")
+@_settings
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="form of the logs [auto]")
 @click.option("--examples", is_flag=True, help="print three curl lines to try")
 def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
+    # The service takes 0.3 s to load: the commands that ask a running one do not wait for it.
+    from jobqueue import app, logs  # noqa: PLC0415
+
     try:
         chosen, file = settings.load(flags, config), settings.file_of(config)
     except SettingsError as error:
@@ -51,14 +88,43 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(chosen, started, (lambda: settings.load(flags, config)) if file else None))
+            runner.run(app.serve(chosen, started, (lambda: settings.load(flags, config)) if file else None))
     except JobQueueError as error:
         raise click.ClickException(error.message) from None
     except OSError as error:
         raise click.ClickException(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror or error}") from None
 
 
-main.add_command(fsck_command)
+@main.command("fsck")
+@click.option("--repair", is_flag=True, help="mend what is found; what cannot be read is set aside")
+@click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml")
+@click.option("--redis", metavar="URL", help="the Redis of the service, if it is not one of our own")
+@click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]")
+@click.option("--namespace", metavar="NS", help="which one [jq]")
+@click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
+def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) -> None:
+    """Check all that is in Redis, while the service runs. Exit code 1: faults are left; 2: it could not check."""
+    from jobqueue.inspection import inspect  # noqa: PLC0415 - as above
+
+    sys.exit(inspect(flags, config, repair=repair, as_json=as_json))
+
+
+@main.command("check")
+@_settings
+def check_command(config: str | None, **flags: Any) -> None:
+    """Look at the settings, Redis and the service, and say what is wrong. Exit code 1: something is bad."""
+    from jobqueue import logs  # noqa: PLC0415 - as above
+    from jobqueue.check import check  # noqa: PLC0415
+
+    async def tell() -> bool:
+        sound = True
+        async for finding in check(flags, config):
+            click.echo(str(finding))
+            sound = sound and finding.level != "bad"
+        return sound
+
+    logs.set_up("error", "auto")  # a Redis that is away is a finding, and no event
+    sys.exit(0 if asyncio.run(tell()) else 1)
 
 
 def _loop_factory() -> Any:

@@ -7,6 +7,7 @@ to the engine together; the others one after the other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -17,6 +18,7 @@ from jobqueue import params
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, listed, success
 from jobqueue.engine import Adding, Engine
 from jobqueue.errors import BadRequest, TooLarge
+from jobqueue.metrics import UNREADABLE, Metrics
 
 Many = Callable[[Engine, list[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -231,7 +233,21 @@ def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[typ
             yield from ((kind, [command]) for command in alike)
 
 
-async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> list[Answer]:
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
+
+
+def _count(metrics: Metrics, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
+    """Count the answers to commands of the kind of this one; `begun` when something was done for them."""
+    name = _NAMES.get(type(command))
+    if name is None or begun is None:
+        return metrics.answered(name or UNREADABLE, answers)
+    waiting = isinstance(command, params.Pop) and bool(command.wait)
+    return metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+async def answer(
+    engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job], metrics: Metrics
+) -> list[Answer]:
     """Carry out commands one after the other; an answer for each, in their order.
 
     What is wrong with a command stands in its place and is told there. `reserved` is filled with the jobs that the
@@ -240,17 +256,19 @@ async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest]
     answers: list[Answer] = []
     handover = Handover(reserved)
     for kind, run in _runs(commands):
+        begun = time.perf_counter()
         if kind in MANY:
             some = await _answer_many(engine, MANY[kind], run)
         else:
             some = [await _answer_one(engine, run[0], handover)]
+        _count(metrics, run[0], some, begun)
         answers.extend(some)
         if any(each.get("code") == Unavailable.code for each in some):
             break
     # Redis did not answer one: the deadline of the request is over, for those that follow too.
     left = commands[len(answers) :]
-    answers.extend(
-        failure(each) if isinstance(each, BadRequest) else failure(Unavailable(), getattr(each, "id", None))
-        for each in left
-    )
+    for each in left:
+        told = failure(each) if isinstance(each, BadRequest) else failure(Unavailable(), getattr(each, "id", None))
+        _count(metrics, each, [told], None)
+        answers.append(told)
     return answers

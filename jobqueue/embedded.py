@@ -127,6 +127,13 @@ class EmbeddedRedis:
                 raise
         return self.url
 
+    async def seen(self) -> bool:
+        """Whether a server listens for the data, which then is at `url`; looks, and changes nothing."""
+        with contextlib.suppress(OSError):
+            far = Path(self._far_note.read_text())
+            self._socket = far if _is_private(far.parent) else self._socket
+        return await self._look() is not _State.GONE
+
     async def watch(self) -> None:
         """Start the server again whenever it dies; for ever, or until `stop`."""
         pause = _PAUSE_S

@@ -14,20 +14,27 @@ _OLDEST = (7, 0)
 _PERSIST = "Set `appendonly yes` to keep them."
 
 
+def without_secret(url: str) -> str:
+    """A Redis URL without user and password; `embedded` for none."""
+    scheme, separator, rest = url.partition("?")[0].partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
+
+
 async def judge(redis: Redis, *, allow_eviction: bool) -> list[str]:
     """Check the Redis; the warnings, a sentence each.
 
     Raises Unfit when it cannot carry the queue, Unavailable when it does not answer.
     """
-    info = _fields(await redis.read("INFO"))
+    info = await facts_of(redis)
     refuse_old(info)
     _refuse_replica(info)
     config = await _config(redis, "save", "appendfsync")
     return [*_judge_eviction(info, allow_eviction), *_judge_persistence(info, config)]
 
 
-def _fields(reply: bytes) -> dict[str, str]:
+async def facts_of(redis: Redis) -> dict[str, str]:
     """INFO as a mapping. It is preferred to CONFIG because managed services leave it open."""
+    reply = await redis.read("INFO")
     pairs = (line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}
 

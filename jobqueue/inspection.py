@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,8 @@ class _CannotCheck(click.ClickException):
     exit_code = 2
 
 
-@click.command("fsck")
-@click.option("--repair", is_flag=True, help="mend what is found; what cannot be read is set aside")
-@click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml")
-@click.option("--redis", metavar="URL", help="the Redis of the service, if it is not one of our own")
-@click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]")
-@click.option("--namespace", metavar="NS", help="which one [jq]")
-@click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
-def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) -> None:
-    """Check all that is in Redis, while the service runs.
-
-    Ends with 0 when all is well or was repaired, 1 when faults are left, 2 when it could not check.
-    """
+def inspect(flags: Mapping[str, Any], config: str | None, *, repair: bool, as_json: bool) -> int:
+    """Check, and print what was found; the exit code: 0 when all is well or was repaired, 1 when faults are left."""
     try:
         chosen = settings.load(flags, config)
         logs.set_up("error", "text")
@@ -50,7 +41,7 @@ def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) 
         click.echo(json.dumps(_as_json(report)))
     else:
         _print(Console(highlight=False), report, repair)
-    raise SystemExit(1 if report.faults else 0)
+    return 1 if report.faults else 0
 
 
 async def _check(chosen: Settings, repair: bool) -> Report:

@@ -66,6 +66,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     default_priority: Priority = 4
     default_dead_age_s: DeadAgeS = 2_592_000.0
     idle_topic_s: Annotated[float, Meta(ge=0.1, le=315_360_000)] = 3600.0
+    metrics_topics: Annotated[int, Meta(ge=0, le=10_000)] = 100
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[TopicName, TopicSettings] = {}
@@ -77,6 +78,7 @@ RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fie
 
 PREFIX = "JOBQUEUE_"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
+_NO_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL"}  # JOBQUEUE_URL tells the command line where a service listens
 
 
 def load(
@@ -122,6 +124,12 @@ def _check_virtual(settings: Settings) -> None:
             raise SettingsError(f"virtual_topics.{name} names {nested}, which is virtual itself")
 
 
+def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Where processes share their metrics, if they do. The variable is prometheus_client's, which reads it too."""
+    path = (os.environ if environment is None else environment).get("PROMETHEUS_MULTIPROC_DIR")
+    return Path(path) if path else None
+
+
 def _read(path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text())
@@ -137,7 +145,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in environment.items()
-        if name.startswith(PREFIX) and name != PREFIX + _CONFIG and not _is_service_link(name, value)
+        if name.startswith(PREFIX) and name not in _NO_SETTINGS and not _is_service_link(name, value)
     }
 
 

@@ -19,6 +19,7 @@ LAYERS = {
         "keys",
         "job",
         "scripts",
+        "meter",
         "redis",
         "shards",
         "pool",
@@ -33,6 +34,7 @@ LAYERS = {
         "lock",
         "timer",
         "sweep",
+        "public",
     ],
     "jobqueue": [
         *(
@@ -41,6 +43,8 @@ LAYERS = {
             "policies",
             "logs",
             "params",
+            "series",
+            "metrics",
             "cursors",
             "fitness",
             "redis_program",
@@ -49,7 +53,9 @@ LAYERS = {
             "answers",
             "commands",
         ),
-        *("protocols", "protocols.*", "web", "app", "inspection", "cli"),
+        *("protocols", "protocols.*", "scrape", "web", "app"),
+        *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
+        *("check", "inspection", "cli"),
     ],
 }
 

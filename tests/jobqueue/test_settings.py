@@ -55,6 +55,10 @@ def test_the_links_that_kubernetes_sets_for_a_service_of_our_name_are_no_setting
     assert load({}, None, links) == Settings()
 
 
+def test_where_the_command_line_finds_a_service_is_no_setting() -> None:
+    assert load({}, None, {"JOBQUEUE_URL": "http://127.0.0.1:8000"}) == Settings()
+
+
 def test_a_default_ttr_that_no_job_may_have_is_refused() -> None:
     with pytest.raises(SettingsError, match="default_ttr_s must be 0"):
         load({}, None, {"JOBQUEUE_DEFAULT_TTR_S": "0.01"})

@@ -1,0 +1,45 @@
+"""The public names of the machine, as `buckets` gives them out."""
+
+from __future__ import annotations
+
+from buckets.bell import Bell
+from buckets.clock import Clock, HeldClock
+from buckets.fsck import Fsck
+from buckets.job import Cause, Job, NewJob, State, Tag
+from buckets.lock import Locks
+from buckets.meter import Meter
+from buckets.pool import Added, Moved, Pool, Popped
+from buckets.redis import Redis
+from buckets.sweep import Sweep
+from buckets.timer import Timer
+from buckets.topics import Bounds, Stats, Topic, Topics
+from buckets.walk import Page, Place, Purged, Walk
+
+__all__ = [
+    "Added",
+    "Bell",
+    "Bounds",
+    "Cause",
+    "Clock",
+    "Fsck",
+    "HeldClock",
+    "Job",
+    "Locks",
+    "Meter",
+    "Moved",
+    "NewJob",
+    "Page",
+    "Place",
+    "Pool",
+    "Popped",
+    "Purged",
+    "Redis",
+    "State",
+    "Stats",
+    "Sweep",
+    "Tag",
+    "Timer",
+    "Topic",
+    "Topics",
+    "Walk",
+]

@@ -1,0 +1,200 @@
+"""The options of the command line, made from the structs of `params`: one source for the wire and for the shell.
+
+A field is an option of its name (`if_exists` is `--if-exists`), or a positional argument where that is what one would
+type first. What is typed becomes the JSON value of the field here; whether it is allowed is for the service to say.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Raw, Struct, inspect
+
+from jobqueue.params import EXPECTED
+
+# What stands without a name. For the other commands: the fields that they cannot do without.
+_POSITIONAL = {
+    "add": ("topic", "body"),
+    "pop": ("topics",),
+    "kick": ("id",),
+    "stats": ("topic",),
+    "topics": ("pattern",),
+}
+_SPELLED = {"headers": "--header", "tags": "--tag"}  # what is given once for each member
+_METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "at": "TIME", "backoff": "S,S,..."}
+# Fields that the command line spreads over several calls.
+_OWN_WORDS = {
+    "peek count": "how many jobs to show, over as many pages as it takes",
+    "kick count": "how many dead letters of the topic, those first that died first [1]",
+}
+
+
+class Number(click.ParamType[Any]):
+    """A finite number; JSON has no other."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return int(number) if number.is_integer() else number
+
+
+class Numbers(click.ParamType[Any]):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float | int]:
+        return [Number().convert(part, param, ctx) for part in value.split(",")]
+
+
+class Time(click.ParamType[Any]):
+    """Unix seconds, or a time in RFC 3339, which the service reads."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | int | str:
+        try:
+            return Number().convert(value, param, ctx)
+        except click.BadParameter:
+            return str(value)
+
+
+class Pair(click.ParamType[Any]):
+    """`name=value`."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        name, equals, text = value.partition("=")
+        if not (name and equals):
+            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return name, text
+
+
+def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
+    """The parameters of a command: first what stands without a name, in its order, then an option a field."""
+    fields = {field.name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]  # of a struct
+    positional = _POSITIONAL.get(name, tuple(field.name for field in fields.values() if field.required))
+    options = [
+        field for field in fields.values() if field.name not in positional and not _is_said_otherwise(field, fields)
+    ]
+    return [
+        *(_argument(fields[each]) for each in positional),
+        *(_option(name, field) for field in options),
+    ]
+
+
+_HOW: dict[type[inspect.Type], dict[str, Any]] = {
+    inspect.IntType: {"type": click.INT, "metavar": "N"},
+    inspect.FloatType: {"type": Number(), "metavar": "S"},  # all decimals of the protocol are seconds
+    inspect.DateTimeType: {"type": Time()},
+    inspect.DictType: {"type": Pair(), "multiple": True, "metavar": "NAME=VALUE"},
+}
+
+
+def _is_said_otherwise(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
+    """`TTR` is another spelling of `ttr`; and a pop's `topic` is one of its `topics`."""
+    return (field.name != field.name.lower() and field.name.lower() in fields) or (
+        field.name == "topic" and "topics" in fields
+    )
+
+
+def _argument(field: inspect.Field) -> click.Argument:
+    kind, _ = _bare(field.type)
+    if isinstance(kind, inspect.ListType):
+        return click.Argument([field.name], nargs=-1, required=True, metavar=f"{field.name[:-1].upper()}...")
+    return click.Argument([field.name], required=field.required)
+
+
+def _option(command: str, field: inspect.Field) -> click.Option:
+    kind, description = _bare(field.type)
+    spelled = _SPELLED.get(field.name, "--" + field.name.replace("_", "-"))
+    words = _OWN_WORDS.get(f"{command} {field.name}") or description or _expected(command, field.name)
+    if isinstance(kind, inspect.BoolType):
+        return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=words)
+    how = _how(kind)
+    metavar = None if isinstance(kind, inspect.LiteralType) else _METAVARS.get(field.name, how.pop("metavar", "TEXT"))
+    return click.Option([spelled, field.name], metavar=metavar, help=words, **how)
+
+
+def _expected(command: str, field: str) -> str:
+    words = EXPECTED.get(f"{command} {field}") or EXPECTED[field]
+    return words.removeprefix("must be ")
+
+
+def _bare(kind: inspect.Type) -> tuple[inspect.Type, str]:
+    """A field's type without `None` and what else is around it, and its description if it has one."""
+    if isinstance(kind, inspect.Metadata):
+        inner, words = _bare(kind.type)
+        return inner, (kind.extra_json_schema or {}).get("description", "") or words
+    if isinstance(kind, inspect.UnionType):
+        some = [_bare(each) for each in kind.types if not isinstance(each, inspect.NoneType)]
+        words = next((words for _, words in some if words), "")
+        times = [each for each in some if isinstance(each[0], inspect.DateTimeType)]
+        return (times or some)[0][0], words
+    return kind, ""
+
+
+def _how(kind: inspect.Type) -> dict[str, Any]:
+    """How a value of a type is typed in a shell."""
+    if isinstance(kind, inspect.LiteralType):
+        return {"type": click.Choice([str(value) for value in kind.values])}
+    if isinstance(kind, inspect.ListType):
+        numbers = isinstance(_bare(kind.item_type)[0], inspect.FloatType)
+        return {"type": Numbers()} if numbers else {"multiple": True}
+    return next((dict(how) for each, how in _HOW.items() if isinstance(kind, each)), {})
+
+
+def fields_of(given: dict[str, Any], *, text: bool = False) -> dict[str, Any]:
+    """What was given, as the fields of the command. Raises UsageError for a body that is no JSON."""
+    fields = {name: value for name, value in given.items() if value is not None and value != ()}
+    if "headers" in fields:
+        fields["headers"] = dict(fields["headers"])
+    topics = fields.get("topics", ())
+    if len(topics) == 1:
+        fields["topic"] = fields.pop("topics")[0]
+    if "body" in fields:
+        fields["body"] = body(fields["body"], text=text)
+    return fields
+
+
+def body(given: str, *, text: bool) -> Raw:
+    """A body as it was typed, or as it comes from standard input for `-`. With `text` it becomes a JSON string."""
+    data = _standard_input() if given == "-" else _encoded(given)
+    if text:
+        try:
+            return Raw(msgspec.json.encode(data.decode()))
+        except UnicodeDecodeError:
+            raise click.UsageError("BODY is not UTF-8") from None
+    data = data.strip()
+    try:
+        return msgspec.json.decode(data, type=Raw).copy()
+    except (msgspec.DecodeError, RecursionError) as error:
+        hint = (
+            f"--text takes it as a string, or quote it: '\"{given}\"'" if given.isalnum() else "--text takes a string"
+        )
+        raise click.UsageError(f"BODY is not JSON ({error}); {hint}") from None
+
+
+def _encoded(given: str) -> bytes:
+    try:
+        return given.encode()
+    except UnicodeEncodeError:  # bytes of the shell that were no UTF-8
+        raise click.UsageError("BODY is not UTF-8") from None
+
+
+def _standard_input() -> bytes:
+    data = sys.stdin.buffer.read() if sys.stdin else b""  # None: the shell closed it (`<&-`)
+    if not data:
+        raise click.UsageError("BODY is missing: nothing came on standard input")
+    return data

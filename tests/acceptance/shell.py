@@ -1,0 +1,157 @@
+"""The command line as its users have it: a process of its own, piped or on a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import termios
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.acceptance.service import JOBQUEUE, ROOT
+
+_PATIENCE_S = 30.0
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_COLUMNS = 120
+
+
+class Ran(NamedTuple):
+    """What a process left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one line of standard output."""
+        assert self.out.count("\n") == 1, self
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(url: str) -> dict[str, str]:
+    """Of this process, without what is meant for it, and with the URL of a service."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+    return own | {"TERM": "xterm", "JOBQUEUE_URL": url, "PYTHONPATH": str(ROOT)}
+
+
+class Shell:
+    """Runs `jobqueue` against the service at a URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def run(self, *arguments: str, stdin: bytes | None = None) -> Ran:
+        """Piped, as in a script."""
+        return await self._ran([*JOBQUEUE, *arguments], stdin)
+
+    async def script(self, text: str) -> Ran:
+        """A script of `sh`, in which `jobqueue` is ours and `field NAME` takes a field out of JSON."""
+        python, *rest = JOBQUEUE
+        head = (
+            f'jobqueue() {{ {python} {" ".join(rest)} "$@"; }}\n'
+            f"field() {{ {python} -c \"import json, sys; print(json.load(sys.stdin)['$1'])\"; }}\n"
+        )
+        return await self._ran(["sh", "-c", head + text], None)
+
+    async def _ran(self, command: list[str], stdin: bytes | None) -> Ran:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(self.url),
+        )
+        async with asyncio.timeout(_PATIENCE_S):
+            out, err = await process.communicate(stdin)
+        assert process.returncode is not None
+        return Ran(process.returncode, out.decode(), err.decode())
+
+    def terminal(self, *arguments: str) -> Terminal:
+        return Terminal([*JOBQUEUE, *arguments], environment(self.url))
+
+    async def shown(self, *arguments: str) -> str:
+        """What a command that needs no typing shows on a terminal."""
+        async with self.terminal(*arguments) as terminal:
+            assert await terminal.end() == 0, terminal.text
+            return terminal.text
+
+
+class Terminal:
+    """A process on a pseudo terminal. `async with`; `see` what it shows, `type` to it, wait for its `end`."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._command = command
+        self._env = env
+        self.raw = b""
+
+    @property
+    def text(self) -> str:
+        """All that it showed so far, without colours and moves of the cursor."""
+        return _ESCAPES.sub("", self.raw.decode("utf-8", "replace")).replace("\r\n", "\n")
+
+    async def __aenter__(self) -> Self:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, _COLUMNS, 0, 0))
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=theirs, stdout=theirs, stderr=theirs, env=self._env
+        )
+        os.close(theirs)
+        self._more, self._over = asyncio.Event(), False
+        asyncio.get_running_loop().add_reader(self._ours, self._read)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        asyncio.get_running_loop().remove_reader(self._ours)
+        os.close(self._ours)
+
+    def _read(self) -> None:
+        try:
+            some = os.read(self._ours, 65536)
+        except OSError:  # Linux's way to say that nobody has the other end any more
+            some = b""
+        self.raw += some
+        if not some:
+            self._over = True
+            asyncio.get_running_loop().remove_reader(self._ours)
+        self._more.set()
+
+    async def see(self, pattern: str) -> None:
+        """Wait until it has shown something that fits."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while not re.search(pattern, self.text):
+                assert not self._over, self.text
+                self._more.clear()
+                await self._more.wait()
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    async def end(self) -> int:
+        """Wait for its end; the exit code."""
+        async with asyncio.timeout(_PATIENCE_S):
+            code = await self._process.wait()
+            while not self._over:
+                self._more.clear()
+                await self._more.wait()
+        return code

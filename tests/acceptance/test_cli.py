@@ -1,0 +1,263 @@
+"""The command line from outside: real processes, piped and on a terminal, against a real service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from jobqueue import params
+from tests.acceptance.service import Client, ServiceProcess, free_port
+from tests.acceptance.shell import Shell
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+
+@pytest.fixture
+async def service(redis_server: RedisServer, redis: Any) -> AsyncIterator[ServiceProcess]:
+    """A service on the tests' own Redis, which is empty."""
+    async with ServiceProcess("--redis", redis_server.url) as service:
+        yield service
+
+
+@pytest.fixture
+def shell(service: ServiceProcess) -> Shell:
+    return Shell(service.url)
+
+
+@pytest.fixture
+async def client(service: ServiceProcess) -> AsyncIterator[Client]:
+    async with Client(service.url) as client:
+        yield client
+
+
+async def test_a_worker_may_be_a_script_of_the_shell(shell: Shell) -> None:
+    worker = """
+        set -e
+        jobqueue add orders '{"order": 1}' --id o:1 --delay 0.5 > /dev/null
+        job=$(jobqueue pop orders --wait 20 --worker sh)
+        id=$(echo "$job" | field id)
+        jobqueue finish "$id" --lease "$(echo "$job" | field lease)"
+        jobqueue pop orders || echo "$?"
+    """
+    ran = await shell.script(worker)
+    finished, nothing, code = ran.out.splitlines()
+    assert json.loads(finished) == {"success": True, "id": "o:1", "state": "finished"}
+    assert json.loads(nothing) == {"success": True, "id": None, "value": None}
+    assert code == "4"
+
+
+async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: Shell) -> None:
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("add t 1 --id a --priority 9 --backoff 0,0.1,2 --header k=v --tag x --tag y", {"state": "ready"}),
+        ("add t 2 --id b --delay 60 --tries 3 --ttl 90 --retention 5 --if-exists reject --ttr 9", {"state": "delayed"}),
+        ("get a", {"value": 1, "backoff": [0.0, 0.1, 2.0], "headers": {"k": "v"}, "tags": ["x", "y"]}),
+        ("update b --at 2030-01-01T00:00:00Z --body [3]", {"due": 1893456000.0}),
+        ("run b", {"state": "ready"}),
+        ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
+        ("touch a --ttr 50", {"state": "reserved"}),
+        ("release a --no-attempt --reason later", {"state": "ready"}),
+        ("pop t --count 5", {}),
+        ("bury a --reason broken", {"state": "dead"}),
+        ("kick a", {"count": 1}),
+        ("finish b", {"state": "finished"}),
+        ("delete a", {"state": "ready"}),
+        ("pause t --seconds 9", {"topic": "t"}),
+        ("resume t", {"paused": True}),
+        ("stats t", {"counts": {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}}),
+        ("peek t --state dead", {"jobs": [], "cursor": None}),
+        ("topics t*", {"cursor": None}),
+        ("purge t --yes", {"count": 0}),
+    ]
+    assert {step.split()[0] for step, _ in steps} == set(params.BY_NAME)
+    for step, expected in steps:
+        ran = await shell.run(*step.split())
+        assert (ran.code, ran.err) == (0, ""), step
+        assert ran.json.items() >= ({"success": True} | expected).items(), step
+
+
+async def test_a_body_is_json_or_text_and_may_come_through_a_pipe(shell: Shell) -> None:
+    assert (await shell.run("add", "t", "--id", "a", stdin=b'{"a" :\n [1, 2.50]}\n')).code == 0
+    assert '"value":{"a" :  [1, 2.50]},' in (await shell.run("get", "a")).out
+    assert (await shell.run("add", "t", "-", "--text", "--id", "b", stdin="ü\n".encode())).code == 0
+    assert (await shell.run("get", "b")).json["value"] == "ü\n"
+    refused = await shell.run("add", "t", "hello")
+    assert (refused.code, refused.out) == (2, "")
+    assert "BODY is not JSON" in refused.err
+    assert "--text takes it as a string" in refused.err
+
+
+async def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(shell: Shell) -> None:
+    wrong = [
+        (["get", "nobody"], 1, "Error: no such job (NOT_FOUND)"),
+        (["get", "a b"], 1, "id must be a string of 1 to 255"),
+        (["add", "t", "1", "--delay", "-1"], 1, "delay must be a number of seconds"),
+        (["add", "t", "1", "--delay", "soon"], 2, "'soon' is not a number"),
+        (["add", "t", "1", "--header", "k"], 2, "'k' is not of the form name=value"),
+        (["add", "t", "1", "--dealy", "1"], 2, "No such option '--dealy'"),
+        (["add"], 2, "Missing argument 'TOPIC'"),
+        (["add", "t"], 2, "nothing came on standard input"),
+        (["peek", "t", "--count", "0"], 2, "--count must be at least 1"),
+        (["stats", "--watch", "t"], 2, "'t' is not a number"),
+        (["kick"], 2, "kick takes either ID or --topic"),
+        (["kick", "--topic", "t", "--all", "--count", "3"], 2, "--all and --count exclude each other"),
+        (["kick", "--topic", "t", "--all"], 2, "no terminal to ask on: say --yes"),
+        (["purge", "t"], 2, "no terminal to ask on: say --yes"),
+        (["stats", "--url", "http://127.0.0.1:1"], 3, "no service listens at http://127.0.0.1:1: connection refused"),
+        (["stats", "--url", "nonsense"], 3, "that is no URL"),
+    ]
+    for arguments, code, words in wrong:
+        ran = await shell.run(*arguments)
+        assert ran.code == code, arguments
+        assert words in ran.err, arguments
+        assert "Traceback" not in ran.err, arguments
+
+
+async def test_a_refusal_is_an_answer_in_a_pipe_too(shell: Shell) -> None:
+    assert (await shell.run("get", "nobody")).json["code"] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ('{"success":false,"error":"Redis did not answer in time","code":"UNAVAILABLE"}', 1, "in time (UNAVAILABLE)"),
+        ("<h1>Service Unavailable</h1>", 3, "is no job queue: status 503, text/html"),
+        ("[]", 3, "is no job queue"),
+    ],
+)
+async def test_a_service_that_cannot_is_told_from_what_is_none(body: str, code: int, words: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=503, text=body, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_post("/command", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    ran = await Shell(f"http://127.0.0.1:{port}").run("stats")
+    await runner.cleanup()
+    assert (ran.code, words in ran.err) == (code, True), ran
+
+
+async def test_a_terminal_shows_tables(shell: Shell, client: Client) -> None:
+    await client.ask("add", topic="orders", id="o:1", body={"order": 1}, delay=300)
+    await client.ask("add", topic="orders", id="o:2", body="x" * 500)
+    await client.ask("pause", topic="orders")
+    job = await shell.shown("get", "o:1")
+    assert [line.split() for line in job.splitlines()][:2] == [["id", "o:1"], ["state", "delayed"]]
+    assert "(in 5 min)" in job or "(in 4 min 5" in job
+    rows = (await shell.shown("peek", "orders")).splitlines()
+    assert [row.split()[:2] for row in rows if "o:" in row] == [["o:1", "delayed"], ["o:2", "ready"]]
+    assert all(len(row) <= 120 for row in rows)
+    stats = await shell.shown("stats")
+    assert "all topics" in stats
+    assert "the oldest ready job waits for" in stats
+    assert "█" in stats
+    assert "until it is resumed" in await shell.shown("topics")
+    async with shell.terminal("pop", "orders") as terminal:
+        assert (await terminal.end(), terminal.text) == (4, "nothing is ready\n")
+    assert json.loads(await shell.shown("get", "o:1", "--json"))["value"] == {"order": 1}
+
+
+async def test_no_character_that_a_terminal_obeys_reaches_it(shell: Shell, client: Client) -> None:
+    bad = "\x1b]0;owned\x07\x9b2J\u202e\r"
+    await client.ask("add", topic="t", id="a", body={bad: bad}, headers={"h": bad}, tags=[bad])
+    await client.ask("pop", topic="t", worker=bad)
+    await client.ask("bury", id="a", reason=bad)
+    for command in (("get", "a"), ("peek", "t"), ("get", "a", "--json")):
+        async with shell.terminal(*command) as terminal:
+            assert await terminal.end() == 0
+        shown = terminal.text
+        assert "owned" in shown
+        assert not set(shown) & (set(bad) - set("]0;owned2J")), command
+
+
+async def test_a_purge_asks_first_and_shows_how_far_it_is(shell: Shell, client: Client) -> None:
+    await client.batch([{"command": "add", "topic": "t", "body": 1, "delay": 60 * (n % 2)} for n in range(400)])
+    async with shell.terminal("purge", "t") as terminal:
+        await terminal.see(r"Delete 400 jobs of t \(200 delayed, 200 ready\)\? \[y/N\]")
+        terminal.type("n\n")
+        assert await terminal.end() == 1
+    async with shell.terminal("purge", "t", "--state", "ready") as terminal:
+        await terminal.see(r"Delete 200 jobs of t \(200 ready\)\?")
+        terminal.type("y\n")
+        assert await terminal.end() == 0
+    assert "200/200" in terminal.text
+    assert ["count", "200"] in [line.split() for line in terminal.text.splitlines()]
+    assert (await client.ask("stats", topic="t"))["counts"]["delayed"] == 200
+    assert (await shell.run("purge", "t", "--yes")).json == {"success": True, "topic": "t", "count": 200}
+
+
+async def test_the_dead_letters_of_a_topic_are_kicked_in_steps_until_done(shell: Shell, client: Client) -> None:
+    ids = [f"d:{n}" for n in range(1200)]
+    for at in range(0, len(ids), 400):
+        some = ids[at : at + 400]
+        await client.batch([{"command": "add", "topic": "t", "body": 1, "id": each} for each in some])
+        await client.ask("pop", topic="t", count=400)
+        await client.batch([{"command": "bury", "id": each} for each in some])
+    assert (await shell.run("kick", "--topic", "t")).json["count"] == 1
+    async with shell.terminal("kick", "--topic", "t", "--count", "1100") as terminal:
+        await terminal.see(r"Kick 1,100 of 1,199 dead letters of t\?")
+        terminal.type("y\n")
+        assert await terminal.end() == 0
+    assert "1100/1100" in terminal.text
+    assert (await shell.run("kick", "--topic", "t", "--all", "--yes")).json["count"] == 99
+
+
+async def test_peek_and_topics_follow_cursors(shell: Shell, client: Client) -> None:
+    await client.batch([{"command": "add", "topic": "t", "id": f"{n}", "body": n} for n in range(1000)])
+    await client.batch([{"command": "add", "topic": f"t{n}", "body": n} for n in range(250)])
+    await client.batch([{"command": "add", "topic": "t", "id": f"{n}", "body": n} for n in range(1000, 1250)])
+
+    async def peeked(*arguments: str) -> list[str]:
+        pages = (await shell.run("peek", "t", *arguments)).lines
+        return [job["id"] for page in pages for job in page["jobs"]]
+
+    assert await peeked() == [str(n) for n in range(20)]
+    assert sorted(await peeked("--all"), key=int) == [str(n) for n in range(1250)]
+    assert await peeked("--count", "1100") == [str(n) for n in range(1100)]
+    assert "there may be more; --all shows them" in await shell.shown("peek", "t")
+    pages = (await shell.run("topics")).lines
+    assert len(pages) > 1
+    assert len({topic["topic"] for page in pages for topic in page["topics"]}) == 251
+    shown = await shell.shown("topics", "t24*")
+    assert [row.split()[0] for row in shown.splitlines()[3:] if row.strip()] == ["t24", *(f"t24{n}" for n in range(10))]
+
+
+async def test_a_watch_shows_what_happens_a_second_until_ctrl_c(shell: Shell, client: Client) -> None:
+    async with shell.terminal("stats", "t", "--watch", "0.2") as terminal:
+        await terminal.see("Ctrl-C ends")
+        await client.ask("add", topic="t", body=1)
+        await terminal.see(r"created +1 +[1-9]\d*\.\d")
+        terminal.interrupt()
+        assert await terminal.end() == 0
+    assert "Traceback" not in terminal.text
+    assert "Aborted" not in terminal.text
+
+
+async def test_a_watch_goes_on_when_the_service_was_away(shell: Shell, service: ServiceProcess) -> None:
+    async with shell.terminal("stats", "--watch=0.2") as terminal:
+        await terminal.see("Ctrl-C ends")
+        await service.stop()
+        await terminal.see("no service listens at")
+        before = len(terminal.text)
+        await service.start()
+        await until(lambda: "Ctrl-C ends" in terminal.text[before:])
+        terminal.interrupt()
+        assert await terminal.end() == 0
+
+
+async def test_in_a_pipe_a_watch_is_a_line_a_look(shell: Shell) -> None:
+    ran = await shell.script("jobqueue stats --watch 0.1 | head -n 3")
+    assert [line["topic"] for line in ran.lines] == [None] * 3
+
+
+async def test_the_help_lists_the_service_first_and_has_help_for_each_command(shell: Shell) -> None:
+    ran = await shell.run("--help")
+    listed = [line.split()[0] for line in ran.out.partition("The service:")[2].splitlines() if line.startswith("  ")]
+    assert listed[:2] == ["serve", "check"]
+    assert listed[-len(params.BY_NAME) :] == list(params.BY_NAME)
