@@ -221,10 +221,7 @@ class Topics:
     async def _figures_of(self, shard: int, topic: str) -> tuple[dict[str, int], int | None]:
         """The counts and totals of a topic in a shard, and how long its oldest ready job has waited, in ms."""
         fields = await self._pool.redis.read("HGETALL", self._pool.keys[shard].counts(topic))
-        numbers = {
-            name.decode("utf-8", "replace"): _number(value)
-            for name, value in zip(fields[::2], fields[1::2], strict=True)
-        }
+        numbers = {name.decode(): int(value) for name, value in zip(fields[::2], fields[1::2], strict=True)}
         if not numbers.get(State.READY.word):
             return numbers, None
         now, since, *_ = await self._pool.call("stats", shard, now=self._pool.clock.now(), topic=topic)
