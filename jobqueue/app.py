@@ -20,6 +20,7 @@ from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
 from jobqueue.fitness import judge
+from jobqueue.refusals import Runner
 from jobqueue.settings import Settings
 from jobqueue.web import Web
 
@@ -113,7 +114,7 @@ class Service:
     async def _listen(self, engine: Engine, bell: Bell, readiness: Callable[[], dict[str, bool]]) -> None:
         settings = self._settings
         site_web = Web(engine, settings, readiness)
-        runner = web.AppRunner(
+        runner = Runner(
             site_web.application(),
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
             access_log=None,

@@ -1,0 +1,77 @@
+"""What is no request of ours is refused like everything else: in JSON, with a code.
+
+aiohttp answers a path or method that there is not, bytes that are no HTTP, and an exception of ours, with text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from jobqueue.answers import failure
+from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath
+
+
+def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+    told = failure(error)
+    return web.Response(
+        status=STATUS[told["code"]], body=orjson.dumps(told), content_type="application/json", headers=headers
+    )
+
+
+@web.middleware
+async def refuse_in_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A path or method that there is not."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        kind = {404: NoSuchPath, 405: MethodNotAllowed}.get(error.status, BadHttp)
+        return _response(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
+
+
+async def expect(request: web.Request) -> None:
+    """`Expect: 100-continue`; other expectations are passed over, as they may be, instead of refused with text."""
+    if request.headers["Expect"].lower() == "100-continue" and request.version >= (1, 1):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
+class _Connection(RequestHandler):
+    """A connection that tells in JSON what it could not read, and what failed."""
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Not a word of `message` is said or logged: it holds parts of the request."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun already")
+        error = exc if status >= 500 and isinstance(exc, Exception) else BadHttp()
+        response = _response(error)
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class Runner(web.AppRunner):
+    """Runs an application with connections of ours. aiohttp has no public way to choose their class."""
+
+    async def _make_server(self) -> web.Server:
+        made: Any = await super()._make_server()
+        return _Server(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            loop=asyncio.get_running_loop(),
+            **made._kwargs,
+        )
