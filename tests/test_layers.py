@@ -33,6 +33,7 @@ LAYERS = {
             "errors",
             "settings",
             "logs",
+            "fields",
             "params",
             "cursors",
             "fitness",
@@ -41,8 +42,12 @@ LAYERS = {
             "engine",
             "answers",
             "commands",
+            "shapes",
+            "entries",
+            "reference",
+            "openapi",
         ),
-        *("protocols", "protocols.*", "web", "app", "cli"),
+        *("protocols", "protocols.*", "refusals", "web", "app", "cli"),
     ],
 }
 
