@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import orjson
 import structlog
@@ -14,10 +14,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
+from jobqueue import openapi
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.protocols import command
 from jobqueue.protocols.command import Reply
+from jobqueue.refusals import expect, refuse_in_json
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()
@@ -34,14 +36,16 @@ class Web:
         self._readiness = readiness
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+        self._description = orjson.dumps(openapi.description())
         self.closing = False
 
     def application(self) -> web.Application:
         """The routes."""
-        application = web.Application(client_max_size=self._settings.max_request_bytes, middlewares=[_refuse_in_json])
-        application.router.add_post("/command", self._command)
+        application = web.Application(client_max_size=self._settings.max_request_bytes, middlewares=[refuse_in_json])
+        application.router.add_post("/command", self._command, expect_handler=expect)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/openapi.json", self._openapi)
         return application
 
     def _request_id(self, request: web.Request) -> str:
@@ -103,6 +107,9 @@ class Web:
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "up"})
 
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._description, content_type="application/json")
+
     async def _readyz(self, request: web.Request) -> web.Response:
         checks = self._readiness() | {"accepting": not self.closing}
         ready = all(checks.values())
@@ -110,20 +117,4 @@ class Web:
             status=200 if ready else 503,
             body=orjson.dumps({"ready": ready, "checks": checks}),
             content_type="application/json",
-        )
-
-
-@web.middleware
-async def _refuse_in_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """A path or method that there is not is told in JSON, like everything else."""
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        hint = "; commands go to POST /command" if error.status in (404, 405) else ""
-        told = {"success": False, "error": f"{error.reason.lower()}{hint}", "code": "NOT_FOUND"}
-        headers = {name: value for name, value in error.headers.items() if name == "Allow"}
-        return web.Response(
-            status=error.status, body=orjson.dumps(told), content_type="application/json", headers=headers
         )
