@@ -16,6 +16,8 @@ from aiohttp.web_protocol import RequestHandler
 from jobqueue.answers import failure
 from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath
 
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
 
 def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
     told = failure(error)
@@ -24,23 +26,17 @@ def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Re
     )
 
 
-@web.middleware
-async def refuse_in_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """A path or method that there is not."""
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        kind = {404: NoSuchPath, 405: MethodNotAllowed}.get(error.status, BadHttp)
-        return _response(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
+def _in_json(handler: Handler) -> Handler:
+    """A path, a method or an expectation that there is not, told in JSON."""
 
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            kind = {404: NoSuchPath, 405: MethodNotAllowed}.get(error.status, BadHttp)
+            return _response(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
 
-async def expect(request: web.Request) -> None:
-    """`Expect: 100-continue`; other expectations are passed over, as they may be, instead of refused with text."""
-    if request.headers["Expect"].lower() == "100-continue" and request.version >= (1, 1):
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the answer itself has not begun
+    return handle
 
 
 class _Connection(RequestHandler):
@@ -69,7 +65,7 @@ class Runner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         made: Any = await super()._make_server()
         return _Server(
-            made.request_handler,
+            _in_json(made.request_handler),
             request_factory=made.request_factory,
             handler_cancellation=made.handler_cancellation,
             loop=asyncio.get_running_loop(),

@@ -228,7 +228,9 @@ class Listing(Struct, forbid_unknown_fields=True):
     """The answer to topics."""
 
     success: _Yes
-    topics: Annotated[list[Listed], Meta(description="each `topic`, its `counts` by state, `paused`, and `paused_until` if so")]
+    topics: Annotated[
+        list[Listed], Meta(description="each `topic`, its `counts` by state, `paused`, and `paused_until` if so")
+    ]
     cursor: _Cursor
 
 

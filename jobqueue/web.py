@@ -19,7 +19,6 @@ from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.protocols import command
 from jobqueue.protocols.command import Reply
-from jobqueue.refusals import expect, refuse_in_json
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()
@@ -41,8 +40,8 @@ class Web:
 
     def application(self) -> web.Application:
         """The routes."""
-        application = web.Application(client_max_size=self._settings.max_request_bytes, middlewares=[refuse_in_json])
-        application.router.add_post("/command", self._command, expect_handler=expect)
+        application = web.Application(client_max_size=self._settings.max_request_bytes)
+        application.router.add_post("/command", self._command)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/openapi.json", self._openapi)

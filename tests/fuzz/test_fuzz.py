@@ -1,0 +1,128 @@
+"""The fuzzer: requests of all kinds against a real service.
+
+No answer may be a 500, or other than the OpenAPI description says; what is refused must change nothing in Redis. At the
+end the process lives, its log tells of no bug, and the books balance. JOBQUEUE_FUZZ sets how many requests there are,
+JOBQUEUE_FUZZ_SEED others than the same ones in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from buckets.pool import Pool
+from buckets.redis import Redis
+from jobqueue.params import BY_NAME
+from tests.acceptance.service import ServiceProcess
+from tests.buckets.books import check_books
+from tests.fuzz.judge import REDIS_OPTIONS, Judge
+from tests.fuzz.requests import MAX_BODY, MAX_REQUEST, Request, requests
+from tests.fuzz.wire import Wire
+from tests.redis_server import RedisServer
+
+REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "10000"))
+SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
+RUN = 1000  # requests for one seed
+
+# Jobs of the fuzzer say nothing of these mostly; with long spans no timer has anything to do meanwhile.
+SETTINGS = f"""
+default_ttr_s = 86400.0
+default_retention_s = 2592000.0
+max_request_bytes = {MAX_REQUEST}
+max_body_bytes = {MAX_BODY}
+"""
+
+
+@contextmanager
+def fuzzed(log: Path, *, quiet: bool) -> Iterator[tuple[Judge, dict[str, Any]]]:
+    """A judge of a service, and the service's description; afterwards the service is looked at."""
+    config = log.with_suffix(".toml")
+    config.write_text(SETTINGS)
+    with (
+        tempfile.TemporaryDirectory(prefix="jq-") as folder,
+        RedisServer(Path(folder), *REDIS_OPTIONS) as server,
+        asyncio.Runner() as runner,
+    ):
+        service = ServiceProcess("--redis", server.url, "--config", str(config), log=log)
+        runner.run(service.start())
+        try:
+            document = described(service.port)
+            judge = Judge(document, service.port, str(server.socket), quiet=quiet)
+            with closing(judge):
+                yield judge, document
+            assert service.process and service.process.returncode is None
+        finally:
+            code = runner.run(service.stop())
+        assert code == 0
+        runner.run(balanced(server.url))
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert not {"command.failed", "request.failed", "timer.failed", "task.ended", "job.set_aside"} & set(events), events
+
+
+def described(port: int) -> dict[str, Any]:
+    wire = Wire(port)
+    response = wire.exchange(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n")
+    wire.close()
+    assert response and response.status == 200
+    document: dict[str, Any] = response.json
+    return document
+
+
+async def balanced(url: str) -> None:
+    """The books of a namespace whose service has stopped."""
+    redis = Redis(url)
+    pool = await Pool.open(redis)
+    for topic in await redis.read("KEYS", "{jq:0}:p:*"):
+        await redis.read("DEL", topic)
+    await check_books(redis, pool)
+    await pool.close()
+    await redis.close()
+
+
+def fuzz(judge: Judge, document: dict[str, Any], number: int, *, quiet: bool) -> None:
+    """Send so many requests."""
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+    strategy = requests(document, quiet=quiet)
+    for turn in range(-(-number // RUN)):
+
+        @seed(SEED + turn)
+        @settings(
+            max_examples=min(RUN, number),
+            derandomize=False,  # the seed does it: each turn has requests of its own
+            database=None,
+            deadline=None,
+            suppress_health_check=checks,
+            phases=[Phase.generate, Phase.shrink],
+        )
+        @given(strategy)
+        def one_turn(request: Request) -> None:
+            judge.send(request)
+
+        one_turn()
+
+
+@pytest.mark.timeout(3600)
+def test_no_request_breaks_the_service_and_a_refused_one_changes_nothing(tmp_path: Path) -> None:
+    with fuzzed(tmp_path / "service.log", quiet=True) as (judge, document):
+        fuzz(judge, document, REQUESTS, quiet=True)
+        # That all this is not about refusals of one kind only.
+        assert judge.sent >= REQUESTS * 0.95
+        missing = {*BY_NAME, "BAD_JSON", "BAD_FIELD", "UNKNOWN_FIELD", "TOO_LARGE", "NOT_FOUND", "STALE_LEASE"} - {
+            *judge.seen
+        }
+        assert not missing, judge.seen
+        print(judge.sent, judge.seen)
+
+
+def test_short_spans_with_timers_at_work_break_nothing_either(tmp_path: Path) -> None:
+    with fuzzed(tmp_path / "service.log", quiet=False) as (judge, document):
+        fuzz(judge, document, REQUESTS // 10, quiet=False)
