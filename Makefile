@@ -26,7 +26,7 @@ test: setup  ## run all tests
 	$(BIN)/python -m pytest
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
-	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 $(BIN)/python -m pytest --timeout 7200
+	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_FUZZ=100000 $(BIN)/python -m pytest --timeout 7200
 
 lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff check .

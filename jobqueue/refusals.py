@@ -48,8 +48,8 @@ class _Connection(RequestHandler):
         """Not a word of `message` is said or logged: it holds parts of the request."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
-        error = exc if status >= 500 and isinstance(exc, Exception) else BadHttp()
-        response = _response(error)
+        ours = exc if isinstance(exc, Exception) else TimeoutError()  # without one, it says, a handler timed out
+        response = _response(ours if status >= 500 else BadHttp())
         response.force_close()
         return response
 

@@ -1,6 +1,6 @@
 """Requests of all kinds, made from the OpenAPI description: good ones, nearly good ones, and junk.
 
-Made with a plain random generator: hypothesis, which shrinks what fails, took 15 ms a request, fifty times as long.
+Made with a plain random generator: hypothesis, which shrinks what fails, took 15 ms a request to make them.
 """
 
 from __future__ import annotations
