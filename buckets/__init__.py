@@ -19,8 +19,10 @@ from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
+from buckets.meter import Meter
 from buckets.pool import Added, Moved, Pool, Popped
 from buckets.redis import Redis
+from buckets.sweep import Sweep
 from buckets.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
 from buckets.walk import Page, Place, Purged, Walk
@@ -34,6 +36,7 @@ __all__ = [
     "HeldClock",
     "Job",
     "Locks",
+    "Meter",
     "Moved",
     "NewJob",
     "Page",
@@ -44,6 +47,7 @@ __all__ = [
     "Redis",
     "State",
     "Stats",
+    "Sweep",
     "Tag",
     "Timer",
     "Topic",

@@ -43,6 +43,8 @@ class Bell:
         self._alarms: dict[tuple[int, int], asyncio.Event] = {}
         self._free = [asyncio.Event() for _ in pool.keys]
         self._closed = False
+        self.parked = 0
+        """How many pops wait."""
         self.connected = asyncio.Event()
         """Set while the subscription stands."""
 
@@ -53,11 +55,6 @@ class Bell:
     def free(self, shard: int) -> asyncio.Event:
         """Set when locks of the shard fell free."""
         return self._free[shard]
-
-    @property
-    def parked(self) -> int:
-        """How many pops wait, each counted once a topic."""
-        return sum(map(len, self._waiters.values()))
 
     async def run(self) -> None:
         """Hear the bells for ever; a lost subscription is taken up again."""
@@ -118,6 +115,7 @@ class Bell:
         waiter = _Waiter()
         for topic in topics:
             self._waiters.setdefault(topic, {})[waiter] = None
+        self.parked += 1
         gone = True  # until it has its answer: its caller may be cancelled, Redis away
         try:
             popped = await self._parked_pop(waiter, topics, count, wait_s, options)
@@ -163,6 +161,7 @@ class Bell:
                 return Popped()
 
     def _leave(self, waiter: _Waiter, topics: Sequence[str]) -> None:
+        self.parked -= 1
         for topic in topics:
             waiters = self._waiters.get(topic)
             if waiters is not None:

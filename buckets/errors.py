@@ -70,6 +70,12 @@ class TryLater(JobQueueError):
     retry_after = 1
 
 
+class TopicFull(TryLater):
+    """the topic has as many pending jobs as it may have."""
+
+    code = "TOPIC_FULL"
+
+
 class NoRoom(TryLater):
     """Redis is full: no job can be taken in until some are finished."""
 
@@ -100,7 +106,10 @@ class Unfit(JobQueueError):
 
 BY_WORD: dict[str, type[JobQueueError]] = {
     error.code: error
-    for error in (NotFound, AlreadyExists, Reserved, NotReserved, StaleLease, TooLate, WrongState, NoMeta)
+    for error in (
+        *(NotFound, AlreadyExists, Reserved, NotReserved, StaleLease, TooLate, WrongState),
+        *(TopicFull, NoMeta),
+    )
 }
 
 

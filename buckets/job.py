@@ -139,6 +139,7 @@ class NewJob:
     headers: bytes = b""
     tags: bytes = b""
     if_exists: str = "keep"  # keep, reject, replace
+    most_pending: int = 0  # jobs that the topic may have delayed and ready, for this one to be taken; 0 is no bound
 
     def pack(self) -> bytes:
         """The record, but for what the script knows: `next` holds the delay, `due` the absolute time or 0,

@@ -46,7 +46,12 @@ class Locks:
             return
         self.last_beat = begun
         for event, mine in zip(self.held, ours, strict=True):
-            (event.set if mine else event.clear)()
+            self._hold(event, mine)
+
+    def _hold(self, event: asyncio.Event, mine: bool) -> None:
+        if event.is_set() != mine:
+            self._pool.redis.meter.locked(mine)
+        (event.set if mine else event.clear)()
 
     async def run(self) -> None:
         """Beat for ever, or until cancelled; then the locks are given up."""
@@ -72,11 +77,11 @@ class Locks:
         if any(event.is_set() for event in self.held):
             log.warning("lock.lost", extra={"shard": self.shard, "error": str(error)})
         for event in self.held:
-            event.clear()
+            self._hold(event, False)
 
     async def _give_up(self) -> None:
         for event in self.held:
-            event.clear()
+            self._hold(event, False)
         with contextlib.suppress(JobQueueError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._pool.unlock(self.shard, self.token)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
@@ -20,7 +21,12 @@ from buckets.redis import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Shards
 
+log = logging.getLogger(__name__)
+
 PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +68,37 @@ class Pool(Shards):
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
-        results = await self.each(
+        results = await self._add(jobs, lambda job: (job,), lambda job: job.id)
+        return [result if isinstance(result, JobQueueError) else _added(result) for result in results]
+
+    async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
+        """Keep groups of jobs, one after the other; of each all jobs or none. The ids of a group are the same up to
+        their first `@`, and those of two topics differ."""
+        results = await self._add(groups, lambda group: group, lambda group: group[0].id.partition("@")[0])
+        return [
+            result
+            if isinstance(result, JobQueueError)
+            else [_added(each) for each in (result if len(group) > 1 else [result])]
+            for group, result in zip(groups, results, strict=True)
+        ]
+
+    async def _add(
+        self, items: Sequence[T], jobs_of: Callable[[T], Sequence[NewJob]], id_of: Callable[[T], str]
+    ) -> list[Any]:
+        bound = len(self.keys)
+        return await self.each(
             "add",
-            jobs,
-            lambda job: job.id,
-            lambda job: (job.id, job.if_exists, job.pack()),
-            lambda job: len(job.body),
+            items,
+            id_of,
+            lambda item: _packed(jobs_of(item), bound),
+            lambda item: sum(len(job.body) for job in jobs_of(item)),
             # Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would
             # any that leaves no tombstone.
-            repeat=all(job.if_exists == "keep" and job.retention_ms > 0 for job in jobs),
+            repeat=all(job.if_exists == "keep" and job.retention_ms > 0 for item in items for job in jobs_of(item)),
             now=self.clock.now(),
             fresh=lambda: {"bucket": next(self._turn)},
             buckets=self.buckets,
         )
-        return [
-            result if isinstance(result, JobQueueError) else Added(result[0].decode(), result[1].decode(), result[2])
-            for result in results
-        ]
 
     async def pop(
         self, topics: Sequence[str], count: int = 1, *, ttr_ms: int | None = None, worker: str = "", room: int = 8 << 20
@@ -89,10 +109,14 @@ class Pool(Shards):
         """
         task = asyncio.ensure_future(self._pop(topics, count, "" if ttr_ms is None else ttr_ms, worker, room))
         try:
-            return await asyncio.shield(task)
+            popped = await asyncio.shield(task)
         except asyncio.CancelledError:
             self._later(self._take_back(task))
             raise
+        for job in popped.jobs:
+            if job.deliveries == 1:
+                self.redis.meter.delivered(job.topic, max(job.lease - job.due * 1000, 0))
+        return popped
 
     async def _pop(self, topics: Sequence[str], count: int, ttr: Value, worker: str, room: int) -> Popped:
         popped = Popped()
@@ -131,8 +155,14 @@ class Pool(Shards):
 
     async def _take_back(self, popping: asyncio.Task[Popped]) -> None:
         await asyncio.wait([popping])
-        if not popping.cancelled() and not popping.exception() and popping.result().jobs:
-            await self.unpop(popping.result().jobs)
+        if not popping.cancelled() and not popping.exception():
+            await self._give_back(popping.result().jobs)
+
+    async def _give_back(self, jobs: Sequence[Job]) -> None:
+        results = await self.unpop(jobs)
+        kept = sum(isinstance(result, JobQueueError) for result in results)
+        if kept:  # their TTR brings them back
+            log.warning("jobs.kept", extra={"jobs": kept})
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it without keeping anybody waiting; `close` does."""
@@ -143,15 +173,18 @@ class Pool(Shards):
     def unpop_later(self, jobs: Sequence[Job]) -> None:
         """As `unpop`, without waiting for it."""
         if jobs:
-            self._later(self.unpop(jobs))
+            self._later(self._give_back(jobs))
 
-    async def unpop(self, jobs: Sequence[Job]) -> None:
-        """Give deliveries that reached nobody back to the front of their lists, their attempts as before.
+    async def unpop(self, jobs: Sequence[Job]) -> list[int | JobQueueError]:
+        """Give deliveries that reached nobody back to the front of their lists, attempts as before; for each, from
+        the last, 1 or 0 where it stays.
 
         A job whose lease is not the newest any more stays as it is. One popped at most once is gone.
         """
         last_first = jobs[::-1]  # each is put before those that came after it, over all scripts of a large batch
-        await self.each("unpop", last_first, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now())
+        return await self.each(
+            "unpop", last_first, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now()
+        )
 
     async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
@@ -238,7 +271,10 @@ class Pool(Shards):
     async def due(self, shard: int, bucket: int) -> tuple[int, int]:
         """Move a page of what is due out of a bucket: (entries moved, us until the next; 0: at once, -1: none)."""
         async with self._paging[shard]:
-            moved, wait = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+            moved, wait, *late = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+        self.redis.meter.paged(moved)
+        for topic, late_us, jobs in zip(late[::3], late[1::3], late[2::3], strict=True):
+            self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, jobs)
         return moved, wait
 
     async def get(self, job_id: str) -> Job | None:
@@ -257,3 +293,18 @@ class Pool(Shards):
 
 def _or_empty(value: int | None) -> Value:
     return "" if value is None else value
+
+
+def _added(reply: Any) -> Added:
+    return Added(reply[0].decode(), reply[1].decode(), reply[2])
+
+
+def _packed(group: Sequence[NewJob], shards: int) -> list[Value]:
+    """What the script takes for jobs of which all or none are added. Ids are spread evenly over the shards, and so is
+    the bound of a topic."""
+    values: list[Value] = []
+    for job in group:
+        most = -(-job.most_pending // shards) if job.most_pending else ""
+        more = "" if job is group[-1] else "+"
+        values += (job.id, f"{job.if_exists}{most}{more}", job.pack())
+    return values

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -31,7 +32,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from buckets.errors import JobQueueError, NoRoom, Unanswered, Unavailable, from_reply
+from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
+from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Script, Value
 
 log = logging.getLogger(__name__)
@@ -46,10 +48,12 @@ _LONGEST_PAUSE = 0.5  # s between two tries to connect
 class _Link:
     """One connection of redis-py (untyped there). `ask` writes and returns a future; a lost link fails them all."""
 
-    def __init__(self, connection: Any, timeout_s: float) -> None:
+    def __init__(self, connection: Any, timeout_s: float, meter: Meter) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
+        self._meter = meter
         self._out: list[bytes] = []
+        self._commands = 0  # in `_out`
         self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._filled = asyncio.Event()
@@ -59,6 +63,7 @@ class _Link:
     def ask(self, command: Sequence[Value]) -> asyncio.Future[Any]:
         future = self._loop.create_future()
         self._out.extend(self._connection.pack_command(*command))
+        self._commands += 1
         self._waiting.append((self._loop.time(), future))
         self._filled.set()
         return future
@@ -68,6 +73,8 @@ class _Link:
             await self._filled.wait()
             self._filled.clear()
             out, self._out = self._out, []
+            commands, self._commands = self._commands, 0
+            self._meter.wrote(commands)
             try:
                 await self._connection.send_packed_command(out, check_health=False)
             except (RedisError, OSError):
@@ -137,11 +144,12 @@ def judge_all(replies: list[Any]) -> list[Any]:
 class Redis:
     """A standalone Redis at a URL: `redis://`, `rediss://` or `unix://`.
 
-    `timeout_s` is the deadline of a call: no answer by then raises Unavailable.
+    `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` is told of what goes on.
     """
 
-    def __init__(self, url: str, timeout_s: float = 5.0) -> None:
+    def __init__(self, url: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
         self.timeout_s = timeout_s
+        self.meter = meter or Meter()
         self._pool: Any = ConnectionPool.from_url(
             url,
             protocol=2,
@@ -167,16 +175,23 @@ class Redis:
         script = SCRIPTS[name]
         tail = script.arguments(arguments, rest)
         repeat = script.repeatable if repeat is None else repeat
-        reply = await self._ask(("EVALSHA", script.sha, *tail), repeat, script)
-        if isinstance(reply, ResponseError):
-            raise _judge(reply)
-        return reply
+        return await self._metered(name, ("EVALSHA", script.sha, *tail), repeat, script)
 
     async def read(self, *command: Value) -> Any:
         """Run a plain command that changes nothing (or that may be repeated)."""
-        reply = await self._ask(command, True, None)
-        if isinstance(reply, ResponseError):
-            raise _judge(reply)
+        return await self._metered(str(command[0]).lower(), command, True, None)
+
+    async def _metered(self, name: str, command: Sequence[Value], repeat: bool, script: Script | None) -> Any:
+        begun = time.perf_counter()
+        try:
+            reply = await self._ask(command, repeat, script)
+            if isinstance(reply, ResponseError):
+                raise _judge(reply)
+        except JobQueueError as error:
+            code = None if isinstance(error, Refused) else error.code
+            self.meter.called(name, time.perf_counter() - begun, code)
+            raise
+        self.meter.called(name, time.perf_counter() - begun, None)
         return reply
 
     async def _ask(self, command: Sequence[Value], repeat: bool, script: Script | None) -> Any:
@@ -233,7 +248,7 @@ class Redis:
                 continue
             if pause > 0.02:
                 log.info("redis.found")
-            self._link = _Link(connection, self.timeout_s)
+            self._link = _Link(connection, self.timeout_s, self.meter)
             return self._link
 
     async def listen(

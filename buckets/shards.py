@@ -96,7 +96,7 @@ class Shards:
         script: str,
         items: Sequence[T],
         id_of: Callable[[T], str],
-        pack: Callable[[T], tuple[Value, ...]],
+        pack: Callable[[T], Sequence[Value]],
         size_of: Callable[[T], int] = lambda item: 0,
         fresh: Callable[[], dict[str, Value]] = dict,
         repeat: bool | None = None,

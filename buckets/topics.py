@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from buckets.errors import JobQueueError, Refused
-from buckets.job import LIVE
+from buckets.errors import JobQueueError, Refused, Unavailable
+from buckets.job import LIVE, State
 from buckets.pool import Pool
+from buckets.scripts import Value
 from buckets.shards import MOST
 
 _PAGE = 100  # topics, or dead letters, a step
@@ -50,10 +51,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long (ms) and how many dead letters of a topic are kept; None is no bound."""
+    """How long (ms) and how many dead letters of a topic are kept; `most` 0 is no bound."""
 
-    age_ms: int | None
-    most: int | None
+    age_ms: int
+    most: int = 0
 
 
 class Topics:
@@ -131,21 +132,28 @@ class Topics:
         until = int(raw) if raw is not None and raw.isdigit() else None
         return None if until and until <= await self._pool.now_ms() else until
 
-    async def bound(self, shard: int, topic: str, bounds: Bounds) -> int:
-        """Delete a topic's oldest dead letters that are beyond its bounds; entries dealt with, 0 when all is well."""
-        age, most = bounds.age_ms, bounds.most
-        if most is not None:
-            most = -(-most // len(self._pool.keys))  # ids are spread evenly
-        dealt: int = await self._pool.call(
-            "bound",
-            shard,
-            now=self._pool.clock.now(),
-            topic=topic,
-            age="" if age is None else age,
-            most="" if most is None else most,
-            page=_PAGE,
-        )
+    async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
+        """Delete the oldest dead letters of a shard that are beyond the bounds of their topics; entries dealt with."""
+        dealt = 0
+        async for names in self._names(shard):
+            bounds = [(name, bounds_of(name)) for name in names]
+            rest: list[Value] = [
+                value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self._pool.keys)))
+            ]
+            some = 1
+            while some > 0:
+                some = await self._pool.call("bound", shard, rest, now=self._pool.clock.now(), page=_PAGE)
+                dealt += some
         return dealt
+
+    async def _names(self, shard: int) -> AsyncIterator[list[str]]:
+        """The topics of a shard, some at a time."""
+        cursor = b"0"
+        while True:
+            cursor, flat = await self._pool.redis.read("ZSCAN", self._pool.keys[shard].topics, cursor, "COUNT", _PAGE)
+            yield [name.decode() for name in flat[::2]]
+            if cursor == b"0":
+                return
 
     async def forget(self, shard: int, idle_ms: int) -> int:
         """Forget the topics that have had no job for so long; how many."""
@@ -190,6 +198,44 @@ class Topics:
                 yield int(name[1:]) * (3_600_000 if name[:1] == b"h" else 60_000), int(value)
             if cursor == b"0":
                 return
+
+    async def figures(self, name_of: Callable[[str], str]) -> dict[str, Stats]:
+        """The figures by topic, but for the due times; a command a topic, and a script where jobs are ready.
+
+        Topics that get one name from `name_of`, which sees the last used first, are added up. One whose figures another
+        program spoilt is left out. Raises Unavailable.
+        """
+        figures: dict[str, Stats] = {}
+        for shard, keys in enumerate(self._pool.keys):
+            raw = await self._pool.redis.read("ZRANGE", keys.topics, 0, -1, "REV")
+            names = [name.decode("utf-8", "replace") for name in raw]
+            for at in range(0, len(names), _PAGE):
+                page = names[at : at + _PAGE]
+                found = await asyncio.gather(*(self._figures_of(shard, name) for name in page), return_exceptions=True)
+                for name, each in zip(page, found, strict=True):
+                    if isinstance(each, Unavailable):
+                        raise each
+                    if not isinstance(each, BaseException):
+                        _add_up(figures.setdefault(name_of(name), Stats({}, {}, None, {})), *each)
+        return figures
+
+    async def _figures_of(self, shard: int, topic: str) -> tuple[dict[str, int], int | None]:
+        """The counts and totals of a topic in a shard, and how long its oldest ready job has waited, in ms."""
+        fields = await self._pool.redis.read("HGETALL", self._pool.keys[shard].counts(topic))
+        numbers = {name.decode(): int(value) for name, value in zip(fields[::2], fields[1::2], strict=True)}
+        if not numbers.get(State.READY.word):
+            return numbers, None
+        now, since, *_ = await self._pool.call("stats", shard, now=self._pool.clock.now(), topic=topic)
+        return numbers, now - since if since else None
+
+
+def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) -> None:
+    live = [state.word for state in LIVE]
+    for name, number in numbers.items():
+        part = stats.counts if name in live else stats.totals
+        part[name] = part.get(name, 0) + number
+    if oldest_ready_ms is not None:
+        stats.oldest_ready_ms = max(oldest_ready_ms, stats.oldest_ready_ms or 0)
 
 
 def _range_of(ahead_ms: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Cause, Job, State, Tag, Topic
+from buckets import Added, Cause, Job, NewJob, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest
 
@@ -36,6 +36,11 @@ def failure(error: Exception, job_id: str | None = None) -> Answer:
     if isinstance(error, TryLater):
         answer["retry_after"] = error.retry_after
     return answer
+
+
+def kept(job: NewJob, added: Added) -> Answer:
+    """What became of a job handed in."""
+    return {"id": job.id, "state": added.state, "due": in_seconds(added.due), "result": added.result}
 
 
 def _body(job: Job) -> orjson.Fragment | None:

@@ -14,14 +14,18 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from buckets import Bell, Locks, Pool, Redis, Timer, Topics, Walk
+from buckets import Bell, Locks, Pool, Redis, Sweep, Timer, Topics, Walk
 from buckets.errors import Unavailable, Unfit
 from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
+from jobqueue.errors import SettingsError
 from jobqueue.fitness import judge
+from jobqueue.metrics import Metrics
+from jobqueue.policies import Policies
 from jobqueue.refusals import Runner
-from jobqueue.settings import Settings
+from jobqueue.scrape import Scrape, leave
+from jobqueue.settings import RELOADED, Settings, shared_metrics_folder
 from jobqueue.web import Web
 
 log = structlog.get_logger()
@@ -38,6 +42,15 @@ class Service:
         self.url = ""
         """Where it listens, once it does."""
 
+    def reload(self, settings: Settings) -> None:
+        """Let the policies of other settings hold from now on; what else they change needs a new start."""
+        self._engine.policies = Policies(settings)
+        changed = [
+            name for name in Settings.__struct_fields__ if getattr(settings, name) != getattr(self._settings, name)
+        ]
+        waiting = [name for name in changed if name not in RELOADED]
+        log.info("settings.reloaded", changed=changed, **({"need_a_restart": waiting} if waiting else {}))
+
     async def __aenter__(self) -> Service:
         try:
             await self._start()
@@ -52,9 +65,11 @@ class Service:
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
+        folder = shared_metrics_folder()
+        metrics = self._metrics(folder)
         url = settings.redis or await self._embedded()
         try:
-            redis = Redis(url, settings.redis_timeout_s)
+            redis = Redis(url, settings.redis_timeout_s, metrics)
         except (ValueError, TypeError) as error:
             raise Unfit(f"the setting redis is no URL of a Redis: {error}") from None
         stack.push_async_callback(redis.close)
@@ -62,7 +77,11 @@ class Service:
         pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)
         stack.push_async_callback(pool.close)
         bell = Bell(pool)
-        engine = Engine(pool, Topics(pool), Walk(pool), bell, settings)
+        topics = Topics(pool)
+        engine = Engine(pool, topics, Walk(pool), bell, Policies(settings))
+        scrape = Scrape(metrics, topics, bell, folder)
+        if folder:
+            await stack.enter_async_context(_running("metrics", scrape.run()))
         locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
         loops = [await stack.enter_async_context(_running("bell", bell.run()))]
         for lock in locks:
@@ -74,8 +93,25 @@ class Service:
             for lock in locks
             for bucket in range(pool.buckets)
         ]
+        for lock in locks:
+            sweep = Sweep(topics, lock, engine.bounds, settings.idle_topic_s)
+            loops.append(await stack.enter_async_context(_running(f"sweep {lock.shard}", sweep.run())))
+        self._engine = engine
         await self._subscribed(bell)
-        await self._listen(engine, bell, lambda: _readiness(locks, loops, bell))
+        site_web = Web(engine, settings, lambda: _readiness(locks, loops, bell), metrics, scrape)
+        await self._listen(site_web, bell)
+
+    def _metrics(self, folder: Path | None) -> Metrics:
+        """What counts the work of this process. Raises Unfit when the folder to share it in cannot be made."""
+        if folder is None:
+            return Metrics(self._settings.metrics_topics)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unfit(f"PROMETHEUS_MULTIPROC_DIR is no folder for metrics: {error}") from None
+        metrics = Metrics(self._settings.metrics_topics, shared=True)
+        self._stack.callback(leave, metrics, folder)
+        return metrics
 
     async def _judge(self, redis: Redis) -> None:
         """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
@@ -111,9 +147,8 @@ class Service:
         except TimeoutError:
             log.error("redis.left_running", reason="it does not answer")
 
-    async def _listen(self, engine: Engine, bell: Bell, readiness: Callable[[], dict[str, bool]]) -> None:
+    async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
-        site_web = Web(engine, settings, readiness)
         runner = Runner(
             site_web.application(),
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
@@ -174,9 +209,14 @@ def _without_secret(url: str) -> str:
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
 
 
-async def serve(settings: Settings, started: Callable[[Service], None] | None = None) -> None:
+async def serve(
+    settings: Settings,
+    started: Callable[[Service], None] | None = None,
+    read_anew: Callable[[], Settings] | None = None,
+) -> None:
     """Run the service until SIGTERM or SIGINT; a second one ends the process at once. `started(service)` is called
-    when it listens."""
+    when it listens. SIGHUP lets the policies of `read_anew()` hold; where it is not given, SIGHUP (a terminal that was
+    closed) stops the service too."""
     stop = asyncio.Event()
 
     def told_to_stop() -> None:
@@ -185,9 +225,9 @@ async def serve(settings: Settings, started: Callable[[Service], None] | None = 
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop)
     service = Service(settings)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, told_to_stop)
     starting = asyncio.create_task(service.__aenter__())
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -196,9 +236,19 @@ async def serve(settings: Settings, started: Callable[[Service], None] | None = 
         await asyncio.gather(starting, return_exceptions=True)
         return
     await starting  # raises what went wrong
+    if read_anew:
+        loop.add_signal_handler(signal.SIGHUP, _reload, service, read_anew)
     try:
         if started:
             started(service)
         await waiting
     finally:
         await service.__aexit__()
+
+
+def _reload(service: Service, read_anew: Callable[[], Settings]) -> None:
+    """A bad file changes nothing, and the log says what is wrong with it."""
+    try:
+        service.reload(read_anew())
+    except SettingsError as error:
+        log.error("settings.refused", error=str(error))

@@ -39,7 +39,7 @@ def main() -> None:
 def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     try:
-        chosen = settings.load(flags, config)
+        chosen, file = settings.load(flags, config), settings.file_of(config)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     logs.set_up(chosen.log_level, chosen.log_format)
@@ -50,7 +50,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(chosen, started))
+            runner.run(serve(chosen, started, (lambda: settings.load(flags, config)) if file else None))
     except JobQueueError as error:
         raise click.ClickException(error.message) from None
     except OSError as error:

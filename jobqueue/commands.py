@@ -7,16 +7,18 @@ to the engine together; the others one after the other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from buckets import Added, Job
+from buckets import Job
 from buckets.errors import JobQueueError, Unavailable
 from jobqueue import params
-from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, listed, success
-from jobqueue.engine import Engine
+from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, listed, success
+from jobqueue.engine import Adding, Engine
 from jobqueue.errors import BadRequest, TooLarge
+from jobqueue.metrics import UNREADABLE, Metrics
 
 Many = Callable[[Engine, list[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -49,16 +51,19 @@ def _durable(command: params.Add | params.Finish | params.Delete | params.Update
 
 async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
     """Keep a job until it is due. Repeated with the same `id` it finds the job that is there, as long as that lives or
-    is remembered."""
+    is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`."""
 
-    def told(command: params.Add, job_id: str, result: Added | JobQueueError) -> Answer:
+    def told(command: params.Add, result: Adding | JobQueueError) -> Answer:
         if isinstance(result, JobQueueError):
-            return failure(result, job_id)
-        parts = {"state": result.state, "due": in_seconds(result.due), "result": result.result}
-        return success(id=job_id, **parts, **_durable(command))
+            return failure(result, command.id)
+        copies = [kept(*each) for each in zip(result.jobs, result.added, strict=True)]
+        if result.jobs[0].topic == command.topic:
+            return success(**copies[0], **_durable(command))
+        jobs = [{"topic": job.topic, **copy} for job, copy in zip(result.jobs, copies, strict=True)]
+        return success(id=command.id, topic=command.topic, jobs=jobs, **_durable(command))
 
     results = await engine.add(commands)
-    return [told(command, *result) for command, result in zip(commands, results, strict=True)]
+    return [told(command, result) for command, result in zip(commands, results, strict=True)]
 
 
 def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
@@ -230,7 +235,21 @@ def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[typ
             yield from ((kind, [command]) for command in alike)
 
 
-async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> list[Answer]:
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
+
+
+def _count(metrics: Metrics, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
+    """Count the answers to commands of the kind of this one; `begun` when something was done for them."""
+    name = _NAMES.get(type(command))
+    if name is None or begun is None:
+        return metrics.answered(name or UNREADABLE, answers)
+    waiting = isinstance(command, params.Pop) and bool(command.wait)
+    return metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+async def answer(
+    engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job], metrics: Metrics
+) -> list[Answer]:
     """Carry out commands one after the other; an answer for each, in their order.
 
     What is wrong with a command stands in its place and is told there. `reserved` is filled with the jobs that the
@@ -239,17 +258,19 @@ async def answer(engine: Engine, commands: Sequence[params.Command | BadRequest]
     answers: list[Answer] = []
     handover = Handover(reserved)
     for kind, run in _runs(commands):
+        begun = time.perf_counter()
         if kind in MANY:
             some = await _answer_many(engine, MANY[kind], run)
         else:
             some = [await _answer_one(engine, run[0], handover)]
+        _count(metrics, run[0], some, begun)
         answers.extend(some)
         if any(each.get("code") == Unavailable.code for each in some):
             break
     # Redis did not answer one: the deadline of the request is over, for those that follow too.
     left = commands[len(answers) :]
-    answers.extend(
-        failure(each) if isinstance(each, BadRequest) else failure(Unavailable(), getattr(each, "id", None))
-        for each in left
-    )
+    for each in left:
+        told = failure(each) if isinstance(each, BadRequest) else failure(Unavailable(), getattr(each, "id", None))
+        _count(metrics, each, [told], None)
+        answers.append(told)
     return answers

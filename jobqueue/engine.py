@@ -5,16 +5,20 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
-from buckets import Added, Bell, Job, Moved, NewJob, Page, Place, Pool, Popped, State, Topic, Topics, Walk
+from buckets import Added, Bell, Bounds, Job, Moved, NewJob, Page, Place, Pool, Popped, State, Topic, Topics, Walk
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
 from jobqueue import cursors, params
+from jobqueue.errors import BadField
 from jobqueue.params import ms
-from jobqueue.settings import Settings
+from jobqueue.policies import Policies
+
+LONGEST_ID = 255
 
 
 def new_id() -> str:
@@ -37,41 +41,84 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
+@dataclass(slots=True)
+class Adding:
+    """The jobs of one add, and what became of each."""
+
+    jobs: list[NewJob]
+    added: list[Added]
+
+
+def _joined(jobs: list[NewJob], added: list[Added] | JobQueueError) -> Adding | JobQueueError:
+    return added if isinstance(added, JobQueueError) else Adding(jobs, added)
+
+
 class Engine:
     """What the service can do, whatever the protocol."""
 
-    def __init__(self, pool: Pool, topics: Topics, walk: Walk, bell: Bell, settings: Settings) -> None:
+    def __init__(self, pool: Pool, topics: Topics, walk: Walk, bell: Bell, policies: Policies) -> None:
         self._pool = pool
         self._topics = topics
         self._walk = walk
         self._bell = bell
-        self._settings = settings
+        self.policies = policies
+        """Replaced when the settings are read anew."""
 
-    def _new_job(self, command: params.Add) -> NewJob:
-        settings = self._settings
-        ttr = settings.default_ttr_s if command.ttr is None else command.ttr
-        retention = settings.default_retention_s if command.retention is None else command.retention
+    def _new_job(self, command: params.Add, job_id: str, topic: str) -> NewJob:
+        policy = self.policies.of(topic)
+        ttl = policy.ttl_s if command.ttl is None else command.ttl
         return NewJob(
-            id=command.id or new_id(),
-            topic=command.topic,
+            id=job_id,
+            topic=topic,
             body=bytes(command.body),
             delay_ms=ms(command.delay or 0),
             due_ms=0 if command.at is None else max(params.at_ms(command.at), 1),
-            ttr_ms=ms(ttr),
-            priority=settings.default_priority if command.priority is None else command.priority,
-            tries=settings.default_tries if command.tries is None else command.tries,
-            backoff_ms=tuple(map(ms, command.backoff or ())),
-            ttl_ms=_ms_or_none(command.ttl),
-            retention_ms=ms(retention),
+            ttr_ms=ms(policy.ttr_s if command.ttr is None else command.ttr),
+            priority=policy.priority if command.priority is None else command.priority,
+            tries=policy.tries if command.tries is None else command.tries,
+            backoff_ms=tuple(map(ms, policy.backoff_s if command.backoff is None else command.backoff)),
+            ttl_ms=_ms_or_none(ttl),
+            retention_ms=ms(policy.retention_s if command.retention is None else command.retention),
             headers=orjson.dumps(command.headers) if command.headers else b"",
             tags=orjson.dumps(command.tags) if command.tags else b"",
             if_exists=command.if_exists or "keep",
+            most_pending=policy.max_pending,
         )
 
-    async def add(self, commands: Sequence[params.Add]) -> list[tuple[str, Added | JobQueueError]]:
-        """Keep jobs; for each its id (made where it had none) and what became of it."""
-        jobs = [self._new_job(command) for command in commands]
-        return list(zip((job.id for job in jobs), await self._pool.add(jobs), strict=True))
+    def _new_jobs(self, command: params.Add, job_id: str) -> list[NewJob]:
+        """The jobs that an add stands for: one, or one in each topic of a virtual one. Raises BadField."""
+        targets = self.policies.targets(command.topic)
+        if not targets:
+            return [self._new_job(command, job_id, command.topic)]
+        jobs = [self._new_job(command, f"{job_id}@{topic}", topic) for topic in targets]
+        longest = max(len(job.id) for job in jobs)
+        if longest > LONGEST_ID:
+            message = f"id would have {longest} characters with `@` and its topic; at most {LONGEST_ID} are allowed"
+            raise BadField(message, field="id")
+        return jobs
+
+    async def add(self, commands: Sequence[params.Add]) -> list[Adding | JobQueueError]:
+        """Keep jobs; for each what became of it. One without an id is given one, in its command too. One that is added
+        to a virtual topic becomes a job in each of its topics, all or none."""
+        groups: list[list[NewJob] | JobQueueError] = []
+        for command in commands:
+            command.id = command.id or new_id()
+            try:
+                groups.append(self._new_jobs(command, command.id))
+            except JobQueueError as error:
+                groups.append(error)
+        outcome = iter(await self._keep([group for group in groups if not isinstance(group, JobQueueError)]))
+        return [group if isinstance(group, JobQueueError) else _joined(group, next(outcome)) for group in groups]
+
+    async def _keep(self, groups: list[list[NewJob]]) -> list[list[Added] | JobQueueError]:
+        if any(len(group) > 1 for group in groups):
+            return await self._pool.add_groups(groups)
+        results = await self._pool.add([job for group in groups for job in group])
+        return [each if isinstance(each, JobQueueError) else [each] for each in results]
+
+    def bounds(self, topic: str) -> Bounds:
+        """How many dead letters of a topic are kept, and how long, by the policies that hold now."""
+        return self.policies.bounds(topic)
 
     async def pop(self, command: params.Pop, room: int) -> Popped:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""

@@ -97,6 +97,7 @@ STATUS = {
     "STALE_LEASE": 409,
     "TOO_LATE": 409,
     "WRONG_STATE": 409,
+    "TOPIC_FULL": 429,
     "NO_ROOM": 503,
     "UNAVAILABLE": 503,
     "SHUTTING_DOWN": 503,

@@ -31,6 +31,9 @@ def description() -> Schema:
             "/command": {"post": _command()},
             "/healthz": {"get": _read("alive", "Whether the process lives", _json(_object(status={"const": "up"})))},
             "/readyz": {"get": _ready()},
+            "/metrics": {
+                "get": _read("metrics", "Figures for Prometheus", {"text/plain": {"schema": {"type": "string"}}})
+            },
             "/openapi.json": {"get": _read("describe", "This description", _json({"type": "object"}))},
         },
         "components": {"schemas": _schemas()},
@@ -81,7 +84,7 @@ def _refused(status: int) -> Schema:
     said = codes()
     words = "\n".join(f"- {code}: {said[code]}" for code in _refusals()[status])
     told: Schema = {"description": words, "content": _json(_ref(shapes.Refusal))}
-    if status == 503:
+    if status in (429, 503):
         told["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}}
     return told
 

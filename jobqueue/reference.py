@@ -25,6 +25,7 @@ _INTRODUCTION = """\
 ```
 
 - Times are seconds, integers or decimals; what is finer than a millisecond is rounded up. Redis's clock counts.
+- Defaults are those of the settings; the policy of a topic may have others for it.
 - `null` for an optional field is as if it were absent.
 - An unknown field or command is refused and the nearest known one named: a misspelt `dealy` does not become "no delay".
 
@@ -59,7 +60,8 @@ _SEMANTICS = """\
 - **A step of the back-off** is taken at each TTR that ends and each release without `delay`, whether or not that
   counted as a try. The payment ladder: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`.
 - **ttl** counts from the due time, and is over even when nobody pops.
-- **Dead letters** keep body and reason until they are kicked or deleted.
+- **Dead letters** keep body and reason until they are kicked or deleted, or as long as the topic's policy says (30 days
+  by default, `default_dead_age_s`).
 - **A body** is any JSON that a reader can decode: a lone surrogate or `1e999` is refused.
 - **A job whose record cannot be read** (another program wrote there) is set aside, told in the log, and blocks nobody.
 
@@ -80,8 +82,8 @@ _SEMANTICS = """\
 _CODES = """\
 ## Codes
 
-The list only grows. With a 409 comes the `state` that the job is in; with a 503 `Retry-After`, and `retry_after` in the
-answer: nothing was done (after UNAVAILABLE, perhaps it was: ask `get`), and the same request may succeed then.
+The list only grows. With a 409 comes the `state` that the job is in; with a 429 or 503 `Retry-After`, and `retry_after`
+in the answer: nothing was done (after UNAVAILABLE, perhaps it was: ask `get`), and the same request may succeed then.
 
 """
 _COMMANDS = """\

@@ -21,6 +21,30 @@ from jobqueue.errors import SettingsError
 Seconds = Annotated[float, Meta(ge=0)]
 
 
+# The fields of a job that a policy may set, with the ranges that `add` has (params.py).
+TtrS = Annotated[float, Meta(ge=0, le=86_400)]
+DelayS = Annotated[float, Meta(ge=0, le=315_360_000)]
+RetentionS = Annotated[float, Meta(ge=0, le=2_592_000)]
+Tries = Annotated[int, Meta(ge=0, le=65_535)]
+Priority = Annotated[int, Meta(ge=0, le=9)]
+DeadAgeS = Annotated[float, Meta(ge=1, le=315_360_000)]
+TopicName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z")]
+
+
+class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operator may set of a topic; what is not set is as the settings say for all."""
+
+    ttr_s: TtrS | None = None
+    tries: Tries | None = None
+    backoff_s: Annotated[tuple[DelayS, ...], Meta(min_length=1, max_length=32)] | None = None
+    ttl_s: Annotated[float, Meta(ge=0.001, le=315_360_000)] | None = None
+    retention_s: RetentionS | None = None
+    priority: Priority | None = None
+    max_pending: Annotated[int, Meta(ge=0)] = 0
+    max_dead: Annotated[int, Meta(ge=0)] = 0
+    dead_age_s: DeadAgeS | None = None
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """What an operator may set. Units stand in the names."""
 
@@ -36,13 +60,21 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
     max_request_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     max_body_bytes: Annotated[int, Meta(ge=1)] = 256 << 10
-    default_ttr_s: Annotated[float, Meta(ge=0, le=86_400)] = 60.0
-    default_tries: Annotated[int, Meta(ge=0, le=65_535)] = 16
-    default_retention_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 60.0
-    default_priority: Annotated[int, Meta(ge=0, le=9)] = 4
+    default_ttr_s: TtrS = 60.0
+    default_tries: Tries = 16
+    default_retention_s: RetentionS = 60.0
+    default_priority: Priority = 4
+    default_dead_age_s: DeadAgeS = 2_592_000.0
+    idle_topic_s: Annotated[float, Meta(ge=0.1, le=315_360_000)] = 3600.0
+    metrics_topics: Annotated[int, Meta(ge=0, le=10_000)] = 100
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
+    topics: dict[TopicName, TopicSettings] = {}
+    virtual_topics: dict[TopicName, Annotated[tuple[TopicName, ...], Meta(min_length=1, max_length=32)]] = {}
 
+
+# What SIGHUP changes in a running service.
+RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
 PREFIX = "JOBQUEUE_"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
@@ -53,15 +85,48 @@ def load(
 ) -> Settings:
     """The settings that hold. Raises SettingsError with a sentence that names the setting and its source."""
     environment = os.environ if environment is None else environment
-    path = file or environment.get(PREFIX + _CONFIG)
+    path = file_of(file, environment)
     values: dict[str, Any] = {}
     if path:
         values |= _checked(_read(path), f"the file {path}")
     values |= _checked(_from_environment(environment), "the environment")
     values |= _checked({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
-    if 0 < values.get("default_ttr_s", 60) < 0.1:
-        raise SettingsError("default_ttr_s must be 0 (at most once) or a number of seconds from 0.1 to 86400")
-    return msgspec.convert(values, Settings)
+    settings = msgspec.convert(values, Settings)
+    _check_ttrs(settings)
+    _check_virtual(settings)
+    return settings
+
+
+def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
+    """The file that the settings are read from, where there is one."""
+    return file or (os.environ if environment is None else environment).get(PREFIX + _CONFIG)
+
+
+def _check_ttrs(settings: Settings) -> None:
+    ttrs = {"default_ttr_s": settings.default_ttr_s} | {
+        f"topics.{name}.ttr_s": topic.ttr_s for name, topic in settings.topics.items() if topic.ttr_s is not None
+    }
+    for name, ttr_s in ttrs.items():
+        if 0 < ttr_s < 0.1:
+            raise SettingsError(f"{name} must be 0 (at most once) or a number of seconds from 0.1 to 86400")
+
+
+def _check_virtual(settings: Settings) -> None:
+    virtual = settings.virtual_topics
+    for name, targets in virtual.items():
+        if name in settings.topics:
+            raise SettingsError(f"the topic {name} is virtual, and so has no settings of its own")
+        if len(set(targets)) < len(targets):
+            raise SettingsError(f"virtual_topics.{name} names a topic twice")
+        nested = next((target for target in targets if target in virtual), None)
+        if nested:
+            raise SettingsError(f"virtual_topics.{name} names {nested}, which is virtual itself")
+
+
+def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Where processes share their metrics, if they do. The variable is prometheus_client's, which reads it too."""
+    path = (os.environ if environment is None else environment).get("PROMETHEUS_MULTIPROC_DIR")
+    return Path(path) if path else None
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -98,6 +163,8 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SettingsError(f"{source} has a setting {name} that there is not{hint}")
+        if source == "the environment" and name in ("topics", "virtual_topics"):
+            raise SettingsError(f"{name} can be set in a file only")
         try:
             checked[name] = msgspec.convert(value, fields[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:

@@ -50,6 +50,28 @@ class Added(Struct, forbid_unknown_fields=True):
     durability: _Durability | UnsetType = UNSET
 
 
+class Copy(Struct, forbid_unknown_fields=True):
+    """A job that an add to a virtual topic made."""
+
+    topic: _Topic
+    id: _Id
+    state: _NewState
+    due: _Due
+    result: Annotated[Literal["created", "existing", "replaced"], Meta(description="what became of the job")]
+
+
+class AddedCopies(Struct, forbid_unknown_fields=True):
+    """The answer to add to a virtual topic."""
+
+    success: _Yes
+    id: Annotated[str | None, Meta(description="the id that the command named")]
+    topic: Annotated[str, Meta(description="of a virtual topic: its name")]
+    jobs: Annotated[
+        list[Copy], Meta(description="of a virtual topic: `topic`, `id`, `state`, `due`, `result` of each job")
+    ]
+    durability: _Durability | UnsetType = UNSET
+
+
 class HandedOut(Struct, forbid_unknown_fields=True):
     """A job as a worker gets it."""
 
@@ -260,7 +282,7 @@ class Purged(Struct, forbid_unknown_fields=True):
 
 
 ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: one of these, where it is carried out
-    "add": (Added,),
+    "add": (Added, AddedCopies),
     "pop": (Popped, NothingPopped, PoppedJobs),
     "finish": (Finished,),
     "delete": (Deleted,),

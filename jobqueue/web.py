@@ -17,8 +17,10 @@ from buckets import Job
 from jobqueue import openapi
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
+from jobqueue.metrics import Metrics
 from jobqueue.protocols import command
 from jobqueue.protocols.command import Reply
+from jobqueue.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()
@@ -29,10 +31,19 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 class Web:
     """The HTTP side of one process."""
 
-    def __init__(self, engine: Engine, settings: Settings, readiness: Callable[[], dict[str, bool]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        readiness: Callable[[], dict[str, bool]],
+        metrics: Metrics,
+        scrape: Scrape,
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._readiness = readiness
+        self._metrics = metrics
+        self._scrape = scrape
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         self._description = orjson.dumps(openapi.description())
@@ -45,6 +56,7 @@ class Web:
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/openapi.json", self._openapi)
+        application.router.add_get("/metrics", self._scraped)
         return application
 
     def _request_id(self, request: web.Request) -> str:
@@ -65,15 +77,16 @@ class Web:
 
     async def _reply(self, request: web.Request, reserved: list[Job]) -> Reply:
         if self.closing:
-            return command.refuse(ShuttingDown())
+            return command.refuse(ShuttingDown(), self._metrics)
         try:
             data = await request.read()
         except web.HTTPRequestEntityTooLarge:
             limit = self._settings.max_request_bytes
-            return command.refuse(TooLarge(f"the request is larger than the {limit} bytes that are allowed"))
+            error = TooLarge(f"the request is larger than the {limit} bytes that are allowed")
+            return command.refuse(error, self._metrics)
         except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
-            return command.refuse(BadJson("the request's body is damaged"))
-        return await command.handle(self._engine, data, self._settings.max_body_bytes, reserved)
+            return command.refuse(BadJson("the request's body is damaged"), self._metrics)
+        return await command.handle(self._engine, data, self._settings.max_body_bytes, reserved, self._metrics)
 
     async def _send(
         self, request: web.Request, reply: Reply, request_id: str, reserved: list[Job]
@@ -108,6 +121,9 @@ class Web:
 
     async def _openapi(self, request: web.Request) -> web.Response:
         return web.Response(body=self._description, content_type="application/json")
+
+    async def _scraped(self, request: web.Request) -> web.Response:
+        return web.Response(body=await self._scrape.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _readyz(self, request: web.Request) -> web.Response:
         checks = self._readiness() | {"accepting": not self.closing}

@@ -19,6 +19,7 @@ LAYERS = {
         "keys",
         "job",
         "scripts",
+        "meter",
         "redis",
         "shards",
         "pool",
@@ -27,14 +28,18 @@ LAYERS = {
         "bell",
         "lock",
         "timer",
+        "sweep",
     ],
     "jobqueue": [
         *(
             "errors",
             "settings",
+            "policies",
             "logs",
             "fields",
             "params",
+            "series",
+            "metrics",
             "cursors",
             "fitness",
             "redis_program",
@@ -47,7 +52,7 @@ LAYERS = {
             "reference",
             "openapi",
         ),
-        *("protocols", "protocols.*", "refusals", "web", "app", "cli"),
+        *("protocols", "protocols.*", "scrape", "refusals", "web", "app", "cli"),
     ],
 }
 

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Move what is due out of one bucket, a page of it.
 -- arrows: delayed -> ready, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead, ready -> dead
--- returns: {moved, wait}: entries dealt with; us until the next is due, 0 when some are due now, -1 for an empty bucket
+-- returns: {moved, wait, topic, late, jobs, topic, late, jobs, …}: entries dealt with; us until the next is due, 0 when
+--   some are due now, -1 for an empty bucket; how late (us) how many jobs of a topic became ready
 -- fails: never
 -- repeat: yes
 -- include: time record moves return
@@ -10,6 +11,13 @@ local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: which one
 local page = ARGV[3]  -- integer: entries at most
+
+-- How many jobs became ready that had the same topic and time: what falls due together is told together.
+local promoted = {}
+local function tell(topic, at)
+  local times = under(promoted, topic)
+  times[at] = (times[at] or 0) + 1
+end
 
 -- When the record wants to be looked at in this bucket; nil when it does not belong here.
 local function time_of(job)
@@ -27,10 +35,9 @@ local function meet(id)
     schedule(job)
   elseif time_over(job) then
     die(job, 2, 'ttl')
-  elseif job.state == reserved then
-    give_back(job)
   else
-    move(job, ready)
+    if job.state == reserved then give_back(job) else move(job, ready) end
+    if job.state == ready then tell(job.topic, at) end
   end
 end
 
@@ -55,6 +62,7 @@ local function promote(id)
   append(plan.headers, id, string.sub(raw, 1, 2) .. string.char(ready) .. string.sub(raw, 4, 18)
     .. struct.pack('>I6', now_ms) .. string.sub(raw, 25, 30) .. struct.pack('>I4', number))
   under(plan.unbucket, bucket)[id] = true
+  tell(topic, at)
   return true
 end
 
@@ -64,5 +72,8 @@ for _, id in ipairs(ids) do
 end
 commit()
 local head = index('ZRANGE', BUCKET .. bucket, 0, 0, 'WITHSCORES')
-if not head[2] then return {#ids, -1} end
-return {#ids, math.max(0, tonumber(head[2]) * 1000 - now_us)}
+local answer = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1}
+for topic, times in pairs(promoted) do
+  for at, jobs in pairs(times) do append(answer, topic, now_us - at * 1000, jobs) end
+end
+return answer

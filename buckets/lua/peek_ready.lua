@@ -15,8 +15,9 @@ local place = tonumber(ARGV[4])  -- integer: begin behind the entry that stood h
 local entry = ARGV[5]  -- string: that entry, or empty for the front
 local want = tonumber(ARGV[6])  -- integer: jobs at most
 local room = tonumber(ARGV[7])  -- integer: bytes of records at most, one always
-local WINDOW, SEARCHED = 250, 4000  -- entries looked into, and searched for the one to begin behind: 1 to 2 ms
+local WINDOW, SEARCHED = 150, 3000  -- entries looked into, and searched for the one to begin behind: 1 to 2 ms
 local list = READY .. priority .. ':' .. topic
+if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- empty, or another program's
 
 -- Pops have moved the entry towards the front since, or taken it, and then all that stood before it. (Jobs given back to
 -- the front may have moved it the other way: then some are seen again.) Second value: it must be searched further.
@@ -34,8 +35,8 @@ end
 -- The record of the job that an entry stands for, or nil for a stale entry.
 local function record_of(found)
   local number, id = string.match(found, '^(%d+):(.+)$')
-  local job = id and look(id)
-  if not job or job.state ~= ready or job.number ~= tonumber(number) then return nil end
+  local job = id and look(id, ready, topic)
+  if not job or job.number ~= tonumber(number) then return nil end
   return id, redis.call('GET', JOB .. id)
 end
 

@@ -4,7 +4,7 @@
 -- returns: {now in ms, since when the oldest ready job is ready or 0, field, count, field, count, …}
 -- fails: never
 -- repeat: yes
--- include: time
+-- include: time record look
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -13,10 +13,8 @@ local topic = ARGV[2]  -- string: which
 -- Since when the job of a ready entry is ready, or nil for a stale entry.
 local function since(entry)
   local number, id = string.match(entry, '^(%d+):(.+)$')
-  local raw = id and redis.pcall('GETRANGE', JOB .. id, 0, 33)
-  if type(raw) ~= 'string' or #raw < 34 or string.byte(raw, 3) % 8 ~= 2 then return nil end
-  if struct.unpack('>I4', raw, 31) ~= tonumber(number) then return nil end
-  return (struct.unpack('>I6', raw, 19))
+  local job = id and look(id, ready, topic)
+  return job and job.number == tonumber(number) and job.next or nil
 end
 
 local oldest = 0

@@ -15,6 +15,7 @@ from jobqueue.answers import Answer, failure
 from jobqueue.commands import answer
 from jobqueue.engine import Engine
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest
+from jobqueue.metrics import UNREADABLE, Metrics
 
 
 @dataclass(slots=True)
@@ -49,16 +50,18 @@ def _single(told: Answer) -> Reply:
     return Reply(STATUS[told["code"]], orjson.dumps(told), told.get("retry_after"))
 
 
-def refuse(error: Exception) -> Reply:
+def refuse(error: Exception, metrics: Metrics) -> Reply:
     """The answer to a request that is not looked into."""
-    return _single(failure(error))
+    told = failure(error)
+    metrics.answered(UNREADABLE, [told])
+    return _single(told)
 
 
-async def handle(engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job]) -> Reply:
+async def handle(engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job], metrics: Metrics) -> Reply:
     """Answer a request. `reserved`: see `commands.answer`."""
     try:
         commands, many = _read(data, max_body_bytes)
     except Exception as error:
-        return refuse(error)
-    answers = await answer(engine, commands, reserved)
+        return refuse(error, metrics)
+    answers = await answer(engine, commands, reserved, metrics)
     return Reply(200, orjson.dumps(answers)) if many else _single(answers[0])

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobqueue.shapes import ANSWERS, Described, HandedOut, Listed, Refusal
+from jobqueue.shapes import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 
@@ -101,17 +101,23 @@ async def pages(seen: Seen) -> None:
     await seen.ask("purge", topic="t")
     await seen.ask("finish", id="b5")
     await seen.ask("pop", topic="t", worker=7)
+    await seen.ask("add", topic="both", id="v", body=1, durability="local")
 
 
-async def test_what_answers_have_is_declared_and_what_is_declared_they_have() -> None:
+async def test_what_answers_have_is_declared_and_what_is_declared_they_have(tmp_path: Path) -> None:
+    config = tmp_path / "jobqueue.toml"
+    config.write_text('[virtual_topics]\nboth = ["t", "u"]\n')
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
-        async with ServiceProcess("--redis", redis.url) as service, Client(service.url) as client:
+        async with (
+            ServiceProcess("--redis", redis.url, "--config", str(config)) as service,
+            Client(service.url) as client,
+        ):
             seen = Seen(client)
             await live(seen)
             await pages(seen)
             redis.kill()
             await seen.ask("stats")  # UNAVAILABLE
     declared = {shape for shapes in ANSWERS.values() for shape in shapes}
-    assert declared | {HandedOut, Described, Listed, Refusal} <= seen.keys.keys()
+    assert declared | {Copy, HandedOut, Described, Listed, Refusal} <= seen.keys.keys()
     for shape, keys in seen.keys.items():
         assert keys == set(shape.__struct_fields__), shape

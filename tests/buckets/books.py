@@ -43,7 +43,7 @@ class Books:
                 flat = await redis.read("HGETALL", name)
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
-            else:
+            elif family != "p":
                 raise AssertionError(f"what is {name}?")
 
     def _record(self, job_id: str, raw: bytes) -> None:
@@ -89,7 +89,7 @@ class Books:
         live = Counter((job.topic, job.state) for job in self.jobs.values() if job.state in LIVE)
         topics = {job.topic for job in self.jobs.values()} | {n[2:] for n in self.hashes if n[0] == "c"}
         for topic in topics:
-            counts = Counter({field.decode(): n for field, n in self.hashes[f"c:{topic}"].items()})
+            counts = Counter({field.decode(): n for field, n in self.hashes.get(f"c:{topic}", {}).items()})
             for state in LIVE:
                 assert counts[state.word] == live[topic, state], f"{topic}: {state.word}"
             alive = sum(counts[state.word] for state in LIVE)

@@ -121,3 +121,44 @@ async def test_topics_are_listed_by_their_last_use(pool: Pool, clock: HeldClock)
         await add(pool, f"{topic}{clock.now_us}", topic)
         clock.advance(10_001)
     assert await Topics(pool).names(0) == ["a", "c", "b"]
+
+
+async def test_the_figures_of_many_topics_are_those_that_stats_gives_of_each(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, "many", shards=3, clock=clock)
+    topics = [f"t{n}" for n in range(250)]
+    await pool.add([NewJob(str(n), topics[n % 250], b"", delay_ms=n % 3 * 1_000) for n in range(1_000)])
+    clock.advance(1_500)
+    await tick_all(pool)
+    await pop(pool, *topics[:20], count=50)
+    clock.advance(777)
+    figures = await Topics(pool).figures(str)
+    assert figures.keys() == set(topics)
+    for topic in topics:
+        stats = await Topics(pool).stats(topic)
+        assert {word: figures[topic].counts.get(word, 0) for word in stats.counts} == stats.counts
+        assert figures[topic].totals == stats.totals
+        assert figures[topic].oldest_ready_ms == stats.oldest_ready_ms
+
+
+async def test_figures_of_topics_with_one_name_are_added_up_the_last_used_first(pool: Pool, clock: HeldClock) -> None:
+    for topic in ("a", "b", "c"):
+        await add(pool, topic, topic)
+        clock.advance(20_000)
+    asked: list[str] = []
+
+    def name_of(topic: str) -> str:
+        asked.append(topic)
+        return "c" if topic == "c" else "other"
+
+    figures = await Topics(pool).figures(name_of)
+    assert asked == ["c", "b", "a"]
+    assert (figures["other"].counts["ready"], figures["other"].totals["created"]) == (2, 2)
+    assert (figures["other"].oldest_ready_ms, figures["c"].oldest_ready_ms) == (60_000, 20_000)
+
+
+async def test_a_topic_whose_counts_another_program_spoilt_does_not_hide_the_others(pool: Pool, redis: Redis) -> None:
+    for topic in ("a", "b", "c"):
+        await add(pool, topic, topic)
+    await redis.read("SET", pool.keys[0].counts("a"), "spoilt")
+    await redis.read("HSET", pool.keys[0].counts("b"), "ready", "many")
+    assert (await Topics(pool).figures(str)).keys() == {"c"}

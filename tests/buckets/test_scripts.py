@@ -126,7 +126,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
     called = re.findall(r"(?:redis\.p?call|index)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED) \.\. "
-    whole = r"(TOPICS|ASIDE|BELL|meta|list|set|unpack\(lists|unpack\(locks|locks\[number\])$"
+    whole = r"(TOPICS|ASIDE|BELL|meta|list|set|source\.set|unpack\(lists|unpack\(locks|locks\[number\])$"
     allowed = re.compile(f"{prefixed}|{whole}")
     assert all(allowed.match(key) for key in called), called
 

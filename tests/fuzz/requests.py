@@ -49,15 +49,18 @@ def damaged(data: bytes, damage: tuple[str, int]) -> bytes:
     """What is done to the bytes of a request."""
     kind, number = damage
     place = number % (len(data) + 1)
+    byte = bytes([number % 256])
+    if byte in b"0123456789.eE":  # could make a long time a short one, and a timer's work would look like the request's
+        byte = b"!"
     ways: dict[str, Callable[[], bytes]] = {
         "none": lambda: data,
         "cut": lambda: data[:place],
-        "flip": lambda: data[:place] + bytes([number % 256]) + data[place + 1 :],
-        "insert": lambda: data[:place] + bytes([number % 256, number // 256 % 256]) + data[place:],
+        "flip": lambda: data[:place] + byte + data[place + 1 :],
+        "insert": lambda: data[:place] + byte + bytes([number // 256]) + data[place:],
         "utf-16": lambda: data.decode().encode("utf-16"),
         "latin-1": lambda: data.replace(b"a", b"\xfc"),
         "bom": lambda: b"\xef\xbb\xbf" + data,
-        "twice": lambda: data.replace(b"{", b'{"id":"a","command":"delete","delay":7,', 1),
+        "twice": lambda: data.replace(b"{", b'{"id":"a","command":"delete","delay":7000000,', 1),
         "deep": lambda: data.replace(b"}", b',"body":' + b"[" * number + b"]" * number + b"}", 1),
         "spaces": lambda: b" \n\t" * (number % 9) + data + b"\r\n" * (number % 9),
         "tail": lambda: data + data[: number % 9 + 1],
@@ -110,6 +113,7 @@ ODD: list[Any] = [
     *(math.nan, math.inf, -math.inf, "", "3", "null", "\ud800", "\x00", "{jq:0}:meta", "*", "../..", "a" * 256),
     *("ü" * 255, "٣", "\u202e", "a\n", "2030-01-01T00:00:00", [], {}, [[]], {"": None}, ["a"] * 101, {"a": 1}),
 ]
+_TIMES = ("delay", "at", "ttr", "TTR", "ttl", "retention", "backoff", "seconds")
 _EITHER = {"add": ("delay", "at"), "update": ("delay", "at"), "pop": ("topic", "topics"), "kick": ("id", "topic")}
 # Without jobs, and workers who have some, most commands would meet nothing.
 _OFTEN = {"add": 12, "pop": 8, "finish": 2, "release": 3, "touch": 2, "bury": 2, "kick": 2}
@@ -188,8 +192,17 @@ class Maker:
         elif change == "unknown":
             command[self.random.choice([*self._fields, "dealy", "Id", "", "__class__", "id ", "ü", "x" * 300])] = 1
         else:
-            command["command" if change == "command" else own] = self.junk()
+            own = "command" if change == "command" else own
+            command[own] = self._at_rest(own, self.junk())
         return command
+
+    def _at_rest(self, field: str, value: Any) -> Any:
+        """A value for a field; in a quiet run no time that is soon, or was long ago."""
+        if not self._quiet or field not in _TIMES:
+            return value
+        if isinstance(value, list):
+            return [*value, "x"]
+        return -abs(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
     def junk(self, depth: int = 3) -> Any:
         """Any JSON, and what Python's writer takes for JSON."""

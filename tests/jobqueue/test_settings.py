@@ -65,3 +65,50 @@ def test_a_file_that_is_not_toml_is_told_with_its_place(tmp_path: Path) -> None:
     file.write_text("port = \n")
     with pytest.raises(SettingsError, match=r"bad\.toml is not TOML.*line 1"):
         load({}, str(file), {})
+
+
+def load_file(tmp_path: Path, text: str) -> Settings:
+    file = tmp_path / "jobqueue.toml"
+    file.write_text(text)
+    return load({}, str(file), {})
+
+
+def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_away(tmp_path: Path) -> None:
+    text = (ROOT / "conf/jobqueue.toml").read_text()
+    plain, example = text.split("\n#\n", 1)
+    plain = "\n".join(line for line in plain.splitlines() if not line.startswith(("topics =", "virtual_topics =")))
+    settings = load_file(
+        tmp_path, plain + "\n" + example.replace("\n# ", "\n").replace("# [", "[").replace("\n#\n", "\n")
+    )
+    assert settings.topics["payment-poll"].backoff_s == (15, 15, 30, 180)
+    assert all(
+        getattr(settings.topics["payment-poll"], name) is not None
+        for name in settings.topics["payment-poll"].__struct_fields__
+    )
+    assert settings.virtual_topics == {"paid": ("invoice", "mail")}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[topics.a]\nttr = 3\n", "unknown field `ttr`"),
+        ("[topics.a]\ntries = 70000\n", "<= 65535"),
+        ('[topics."a b"]\ntries = 7\n', "topics in the file"),
+        ("[topics.a]\nttr_s = 0.05\n", "topics.a.ttr_s must be 0 (at most once) or"),
+        ("[topics.a]\nbackoff_s = []\n", "topics in the file"),
+        ("[virtual_topics]\na = []\n", "virtual_topics in the file"),
+        ('[virtual_topics]\na = ["b", "b"]\n', "virtual_topics.a names a topic twice"),
+        ('[virtual_topics]\na = ["b"]\nb = ["c"]\n', "virtual_topics.a names b, which is virtual itself"),
+        ('[virtual_topics]\na = ["a"]\n', "virtual_topics.a names a, which is virtual itself"),
+        ('[virtual_topics]\na = ["b"]\n[topics.a]\ntries = 3\n', "the topic a is virtual"),
+    ],
+)
+def test_a_wrong_policy_is_told_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SettingsError) as told:
+        load_file(tmp_path, text)
+    assert words in str(told.value)
+
+
+def test_policies_come_from_a_file_only() -> None:
+    with pytest.raises(SettingsError, match="topics can be set in a file only"):
+        load({}, None, {"JOBQUEUE_TOPICS": "{}"})

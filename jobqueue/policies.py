@@ -1,0 +1,56 @@
+"""The policies of topics: the defaults of their jobs, their bounds, and the virtual ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from buckets import Bounds
+from jobqueue.settings import Settings, TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for the jobs of a topic that say nothing else; times in s. `max_pending` 0 is no bound."""
+
+    ttr_s: float
+    tries: int
+    backoff_s: tuple[float, ...]
+    ttl_s: float | None
+    retention_s: float
+    priority: int
+    max_pending: int
+
+
+class Policies:
+    """The policies that the settings give. Replaced as a whole when they are read anew."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._by_topic = {name: self._policy(topic) for name, topic in settings.topics.items()}
+        self._other = self._policy(TopicSettings())
+
+    def _policy(self, topic: TopicSettings) -> Policy:
+        settings = self._settings
+        return Policy(
+            ttr_s=settings.default_ttr_s if topic.ttr_s is None else topic.ttr_s,
+            tries=settings.default_tries if topic.tries is None else topic.tries,
+            backoff_s=topic.backoff_s or (),
+            ttl_s=topic.ttl_s,
+            retention_s=settings.default_retention_s if topic.retention_s is None else topic.retention_s,
+            priority=settings.default_priority if topic.priority is None else topic.priority,
+            max_pending=topic.max_pending,
+        )
+
+    def of(self, topic: str) -> Policy:
+        """The policy of a topic."""
+        return self._by_topic.get(topic, self._other)
+
+    def targets(self, topic: str) -> tuple[str, ...]:
+        """The topics that get a job each for one that is added to a virtual topic; none for any other."""
+        return self._settings.virtual_topics.get(topic, ())
+
+    def bounds(self, topic: str) -> Bounds:
+        """How many dead letters of a topic are kept, and how long."""
+        chosen = self._settings.topics.get(topic, TopicSettings())
+        age_s = self._settings.default_dead_age_s if chosen.dead_age_s is None else chosen.dead_age_s
+        return Bounds(int(age_s * 1000), chosen.max_dead)

@@ -1,0 +1,169 @@
+"""Policies, virtual topics and their reload, from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.acceptance.service import Client, ServiceProcess
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+POLICIES = """
+idle_topic_s = 0.2
+[topics.poll]
+ttr_s = 30
+tries = 2
+backoff_s = [15, 30]
+ttl_s = 900
+retention_s = 5
+priority = 7
+max_pending = 2
+[virtual_topics]
+paid = ["invoice", "poll"]
+"""
+
+
+class Running:
+    """A service with a file of policies, and what is needed to change it."""
+
+    def __init__(self, service: ServiceProcess, client: Client, file: Path, log: Path) -> None:
+        self.service, self.client, self.file, self.log = service, client, file, log
+
+    async def reload(self, text: str, event: str) -> dict[str, Any]:
+        """Write the file, tell the service, and wait for what it logs."""
+        before = len(self.events(event))
+        self.file.write_text(text)
+        self.service.signal(signal.SIGHUP)
+        await until(lambda: len(self.events(event)) > before)
+        return self.events(event)[-1]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = map(json.loads, self.log.read_text().splitlines())
+        return [line for line in lines if line["event"] == name]
+
+
+@pytest.fixture
+async def running(redis_server: RedisServer, redis: Any, tmp_path: Path) -> AsyncIterator[Running]:
+    file, log = tmp_path / "jobqueue.toml", tmp_path / "service.log"
+    file.write_text(POLICIES)
+    flags = ("--redis", redis_server.url, "--config", str(file))
+    async with ServiceProcess(*flags, log=log) as service, Client(service.url) as client:
+        yield Running(service, client, file, log)
+
+
+async def test_a_policy_fills_in_what_an_add_leaves_out(running: Running) -> None:
+    await running.client.ask("add", topic="poll", id="a", body=1)
+    await running.client.ask("add", topic="poll", id="b", body=1, ttr=5, tries=9, backoff=[1], priority=0, retention=1)
+    await running.client.ask("add", topic="other", id="c", body=1)
+    fields = ("ttr", "tries", "backoff", "ttl", "retention", "priority")
+    a, b, c = [await running.client.ask("get", id=job_id) for job_id in "abc"]
+    assert [a[field] for field in fields] == [30, 2, [15, 30], 900, 5, 7]
+    assert [b[field] for field in fields] == [5, 9, [1], 900, 1, 0]
+    assert [c[field] for field in fields] == [60, 16, [], None, 60, 4]
+
+
+async def test_a_full_topic_answers_429_and_when_to_ask_again(running: Running) -> None:
+    told = await running.client.batch([{"command": "add", "topic": "poll", "body": number} for number in range(3)])
+    assert [each["success"] for each in told] == [True, True, False]
+    assert (told[2]["code"], told[2]["retry_after"]) == ("TOPIC_FULL", 1)
+    data = json.dumps({"command": "add", "topic": "poll", "body": 1})
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(running.service.url + "/command", data=data) as response,
+    ):
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+    await running.client.ask("pop", topic="poll")
+    assert (await running.client.ask("add", topic="poll", body=1))["success"]
+
+
+async def test_an_add_to_a_virtual_topic_becomes_a_job_in_each_of_its_topics(running: Running) -> None:
+    added = await running.client.ask("add", topic="paid", id="paid:1", body={"n": 1}, delay=0)
+    assert (added["success"], added["id"], added["topic"]) == (True, "paid:1", "paid")
+    assert [(job["id"], job["topic"], job["state"], job["result"]) for job in added["jobs"]] == [
+        ("paid:1@invoice", "invoice", "ready", "created"),
+        ("paid:1@poll", "poll", "ready", "created"),
+    ]
+    again = await running.client.ask("add", topic="paid", id="paid:1", body={"n": 1})
+    assert [job["result"] for job in again["jobs"]] == ["existing", "existing"]
+    for topic, ttr in (("invoice", 60), ("poll", 30)):  # each with the policy of its own topic
+        popped = await running.client.ask("pop", topic=topic)
+        assert (popped["id"], popped["value"], popped["ttr"]) == (f"paid:1@{topic}", {"n": 1}, ttr)
+    assert (await running.client.ask("pop", topic="paid"))["id"] is None
+
+
+async def test_a_virtual_add_without_an_id_gets_one_for_all_its_jobs(running: Running) -> None:
+    added = await running.client.ask("add", topic="paid", body=1)
+    assert [job["id"] for job in added["jobs"]] == [f"{added['id']}@invoice", f"{added['id']}@poll"]
+
+
+async def test_a_virtual_add_is_refused_whole(running: Running) -> None:
+    for number in range(2):
+        await running.client.ask("add", topic="poll", id=f"p{number}", body=1)
+    full = await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    assert (full["success"], full["code"], full["id"]) == (False, "TOPIC_FULL", "paid:1")
+    assert (await running.client.ask("get", id="paid:1@invoice"))["code"] == "NOT_FOUND"
+    long = await running.client.ask("add", topic="paid", id="x" * 250, body=1)
+    assert (long["code"], long["field"]) == ("BAD_FIELD", "id")
+
+
+async def test_single_and_virtual_adds_stand_in_one_array_in_their_order(running: Running) -> None:
+    commands = [
+        {"command": "add", "topic": "other", "id": "x", "body": 1},
+        {"command": "add", "topic": "paid", "id": "y", "body": 2},
+        {"command": "add", "topic": "paid", "id": "z" * 255, "body": 3},
+        {"command": "add", "topic": "other", "id": "x", "body": 4, "if_exists": "reject"},
+    ]
+    told = await running.client.batch(commands)
+    assert [each.get("code") for each in told] == [None, None, "BAD_FIELD", "ALREADY_EXISTS"]
+    assert [each["id"] for each in told] == ["x", "y", "z" * 255, "x"]
+
+
+async def test_sighup_lets_other_policies_hold_at_once(running: Running) -> None:
+    event = await running.reload(
+        'port = 1\n[topics.poll]\ntries = 5\n[virtual_topics]\nall = ["x", "y"]\n', "settings.reloaded"
+    )
+    assert event["need_a_restart"] == ["idle_topic_s"]  # the port is a flag here, which wins
+    await running.client.ask("add", topic="poll", id="a", body=1)
+    assert (await running.client.ask("get", id="a"))["tries"] == 5
+    assert "jobs" not in await running.client.ask("add", topic="paid", id="b", body=1)
+    assert len((await running.client.ask("add", topic="all", id="c", body=1))["jobs"]) == 2
+
+
+async def test_a_bad_file_keeps_the_old_policy_and_says_what_is_wrong(running: Running) -> None:
+    for text, words in (
+        ("[topics.poll]\ntries = -1\n", "topics in the file"),
+        ("[topics\n", "is not TOML"),
+        ("topcis = {}\n", "did you mean topics?"),
+    ):
+        event = await running.reload(text, "settings.refused")
+        assert words in event["error"]
+    await running.client.ask("add", topic="poll", id="a", body=1)
+    assert (await running.client.ask("get", id="a"))["tries"] == 2
+
+
+async def test_without_a_file_a_closed_terminal_stops_the_service_in_order(
+    redis_server: RedisServer, redis: Any
+) -> None:
+    async with ServiceProcess("--redis", redis_server.url) as service:
+        service.signal(signal.SIGHUP)
+        assert service.process
+        assert await service.process.wait() == 0
+
+
+async def test_a_drained_namespace_leaves_nothing_behind(running: Running, redis: Any) -> None:
+    for number in range(20):
+        await running.client.ask("add", topic=f"t{number}", id=f"j{number}", body=1, delay=number % 2, retention=0)
+        await running.client.ask("delete", id=f"j{number}")
+
+    async def drained() -> bool:
+        names = [name for name in await redis.read("KEYS", "*") if b":lock:" not in name]
+        return names == [b"{jq:0}:meta"]
+
+    await until(drained)

@@ -1,0 +1,236 @@
+"""buckets.meter: what the machine tells of its work."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from buckets.bell import Bell
+from buckets.clock import HeldClock
+from buckets.errors import NotFound, Unavailable
+from buckets.job import NewJob
+from buckets.lock import Locks
+from buckets.meter import Meter
+from buckets.pool import PAGE, Pool
+from buckets.redis import Redis
+from tests.buckets.jobs import add, pop, pop_one, state
+from tests.redis_server import RedisServer
+from tests.waiting import tick_all
+
+
+class Notes(Meter):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str | None]] = []
+        self.seconds: list[float] = []
+        self.writes: list[int] = []
+        self.pages: list[int] = []
+        self.ready: list[tuple[str, int, int]] = []
+        self.deliveries: list[tuple[str, int]] = []
+        self.locks: list[bool] = []
+
+    def called(self, name: str, seconds: float, error: str | None) -> None:
+        self.calls.append((name, error))
+        self.seconds.append(seconds)
+
+    def wrote(self, commands: int) -> None:
+        self.writes.append(commands)
+
+    def paged(self, entries: int) -> None:
+        self.pages.append(entries)
+
+    def promoted(self, topic: str, late_us: int, jobs: int) -> None:
+        self.ready.append((topic, late_us, jobs))
+
+    def delivered(self, topic: str, late_us: int) -> None:
+        self.deliveries.append((topic, late_us))
+
+    def locked(self, taken: bool) -> None:
+        self.locks.append(taken)
+
+
+@pytest.fixture
+def notes(redis: Redis) -> Notes:
+    """Those of the connection that the pool is on."""
+    redis.meter = Notes()
+    return redis.meter
+
+
+async def one_bucket(redis: Redis, clock: HeldClock) -> Pool:
+    return await Pool.open(redis, "one", buckets=1, clock=clock)
+
+
+async def test_jobs_that_a_timer_makes_ready_are_told_with_how_late_it_is_to_the_microsecond(
+    pool: Pool, clock: HeldClock, notes: Notes
+) -> None:
+    await add(pool, "a", delay_ms=1_000)
+    await add(pool, "b", delay_ms=1_003)
+    clock.now_us += 999_999
+    await tick_all(pool)
+    assert not notes.ready
+    clock.now_us += 5_001
+    await tick_all(pool)
+    assert sorted(notes.ready) == [("t", 2_000, 1), ("t", 5_000, 1)]
+
+
+async def test_a_job_that_is_ready_on_the_dot_is_not_late_at_all(pool: Pool, clock: HeldClock, notes: Notes) -> None:
+    await add(pool, "a", delay_ms=1_000)
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert notes.ready == [("t", 0, 1)]
+
+
+async def test_what_falls_due_together_is_told_together_by_topic(redis: Redis, clock: HeldClock, notes: Notes) -> None:
+    pool = await one_bucket(redis, clock)
+    await pool.add([NewJob(str(n), "tu"[n % 2], b"", delay_ms=1_000) for n in range(100)])
+    clock.now_us += 1_000_250
+    await tick_all(pool)
+    assert sorted(notes.ready) == [("t", 250, 50), ("u", 250, 50)]
+    assert notes.pages == [100]
+
+
+async def test_every_job_of_a_burst_of_many_pages_is_told_once(redis: Redis, clock: HeldClock, notes: Notes) -> None:
+    pool = await one_bucket(redis, clock)
+    number = 2 * PAGE + 1
+    await pool.add([NewJob(str(n), "t", b"", delay_ms=1_000) for n in range(number)])
+    clock.now_us += 1_000_007
+    await tick_all(pool)
+    assert notes.ready == [("t", 7, PAGE), ("t", 7, PAGE), ("t", 7, 1)]
+    assert notes.pages == [PAGE, PAGE, 1]
+
+
+async def test_a_job_with_optional_fields_is_told_as_one_without(pool: Pool, clock: HeldClock, notes: Notes) -> None:
+    await add(pool, "a", delay_ms=1_000, ttl_ms=60_000)
+    clock.now_us += 1_000_042
+    await tick_all(pool)
+    assert notes.ready == [("t", 42, 1)]
+
+
+async def test_a_lease_that_ended_counts_from_its_end_and_a_back_off_from_its_own(
+    pool: Pool, clock: HeldClock, notes: Notes
+) -> None:
+    await add(pool, "a", ttr_ms=1_000)
+    await add(pool, "b", "u", ttr_ms=1_000, backoff_ms=(5_000,))
+    await pop_one(pool)
+    await pop(pool, "u")
+    clock.now_us += 1_000_300
+    await tick_all(pool)
+    assert notes.ready == [("t", 300, 1)]
+    clock.now_us += 5_001_000
+    await tick_all(pool)
+    assert notes.ready == [("t", 300, 1), ("u", 300, 1)]  # its step began with the move, its time rounded up
+
+
+async def test_what_does_not_become_ready_is_not_told(pool: Pool, clock: HeldClock, notes: Notes) -> None:
+    await add(pool, "over", delay_ms=1_000, ttl_ms=5)
+    await add(pool, "tried", "u", tries=1, ttr_ms=1_000)
+    await add(pool, "unpopped", "v", ttl_ms=1_000)
+    await pop(pool, "u")
+    clock.advance(2_000)
+    assert await tick_all(pool) == 3
+    assert [await state(pool, each) for each in ("over", "tried", "unpopped")] == ["dead"] * 3
+    assert not notes.ready
+    assert sum(notes.pages) == 3
+
+
+async def test_only_the_first_delivery_of_a_job_is_told_with_its_time_since_it_was_due(
+    pool: Pool, clock: HeldClock, notes: Notes
+) -> None:
+    await add(pool, "a", delay_ms=1_000, ttr_ms=1_000)
+    clock.advance(1_000)
+    await tick_all(pool)
+    clock.now_us += 70_001
+    await pop_one(pool)
+    assert notes.deliveries == [("t", 70_001)]
+    clock.advance(2_000)
+    await tick_all(pool)
+    await pop_one(pool)
+    assert notes.deliveries == [("t", 70_001)]
+
+
+async def test_a_lease_that_lies_before_the_due_time_is_no_lateness_below_zero(
+    pool: Pool, clock: HeldClock, notes: Notes
+) -> None:
+    await add(pool, "a")
+    clock.now_us -= 10_000_000  # Redis's host set its clock right
+    await pop_one(pool)
+    assert notes.deliveries == [("t", 0)]
+
+
+async def test_a_pop_whose_caller_is_gone_has_delivered_nothing(own_server: RedisServer) -> None:
+    notes = Notes()
+    redis = Redis(own_server.url, meter=notes)
+    pool = await Pool.open(redis)
+    await add(pool, "a")
+    popping = asyncio.create_task(pool.pop(["t"]))
+    await asyncio.sleep(0)
+    popping.cancel()
+    await asyncio.gather(popping, return_exceptions=True)
+    await pool.close()
+    assert notes.deliveries == []
+    await pop_one(pool)
+    assert len(notes.deliveries) == 1
+    await redis.close()
+
+
+async def test_each_call_is_told_by_the_name_of_its_script_or_command(pool: Pool, notes: Notes) -> None:
+    await add(pool, "a")
+    await pool.redis.read("ZRANGE", pool.keys[0].topics, 0, -1)
+    assert notes.calls == [("add", None), ("zrange", None)]
+    assert all(0 < each < 5 for each in notes.seconds)
+
+
+async def test_a_refusal_is_no_error_but_a_command_that_redis_does_not_know_is(pool: Pool, notes: Notes) -> None:
+    with pytest.raises(NotFound):
+        await pool.touch("nobody")
+    with pytest.raises(Exception, match="unknown command"):
+        await pool.redis.read("NONSENSE")
+    assert notes.calls == [("touch", None), ("nonsense", "INTERNAL")]
+
+
+async def test_a_call_that_redis_does_not_answer_is_an_error_that_took_its_time(own_server: RedisServer) -> None:
+    notes = Notes()
+    redis = Redis(own_server.url, 0.2, notes)
+    await redis.read("PING")
+    own_server.freeze()
+    with pytest.raises(Unavailable):
+        await redis.read("PING")
+    own_server.thaw()
+    assert notes.calls == [("ping", None), ("ping", "UNAVAILABLE")]
+    assert notes.seconds[1] > 0.1
+    await redis.close()
+
+
+async def test_what_is_asked_in_one_turn_is_one_write(redis_server: RedisServer) -> None:
+    notes = Notes()
+    own = Redis(redis_server.url, meter=notes)
+    await own.read("PING")
+    await asyncio.gather(*(own.read("PING") for _ in range(50)))
+    assert notes.writes == [1, 50]
+    await own.close()
+
+
+async def test_a_lock_is_told_when_it_is_taken_and_when_it_is_lost_and_not_in_between(
+    live_pool: Pool, notes: Notes
+) -> None:
+    locks = Locks(live_pool, Bell(live_pool), 0)
+    await locks.tick()
+    await locks.tick()
+    assert notes.locks == [True] * live_pool.buckets
+    await live_pool.unlock(0, locks.token)
+    await live_pool.beat(0, "another process", 60_000)
+    await locks.tick()
+    assert notes.locks == [True] * live_pool.buckets + [False] * live_pool.buckets
+
+
+async def test_locks_that_are_given_up_in_order_are_lost(live_pool: Pool, notes: Notes) -> None:
+    locks = Locks(live_pool, Bell(live_pool), 0)
+    running = asyncio.create_task(locks.run())
+    async with asyncio.timeout(5):
+        for held in locks.held:
+            await held.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert notes.locks == [True] * live_pool.buckets + [False] * live_pool.buckets
