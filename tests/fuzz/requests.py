@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 IDS = ["a", "b", "c", "d", "e", "order:1", "e@1", "e@2"]
-TOPICS = ["t", "u", "v:1"]
+TOPICS = ["t", "both", "u", "v:1"]  # `both` is a virtual one, `u` has room for three jobs
 MAX_REQUEST, MAX_BODY = 65_536, 16_384  # bytes; the fuzzed service has small limits, so that they are met often
 HOUR = 3600
 
@@ -190,7 +190,8 @@ class Maker:
         if change == "drop":
             del command[own]
         elif change == "unknown":
-            command[self.random.choice([*self._fields, "dealy", "Id", "", "__class__", "id ", "ü", "x" * 300])] = 1
+            field = self.random.choice([*self._fields, "dealy", "Id", "", "__class__", "id ", "ü", "x" * 300])
+            command[field] = self._at_rest(field, 1)
         else:
             own = "command" if change == "command" else own
             command[own] = self._at_rest(own, self.junk())

@@ -37,6 +37,10 @@ default_ttr_s = 86400.0
 default_retention_s = 2592000.0
 max_request_bytes = {MAX_REQUEST}
 max_body_bytes = {MAX_BODY}
+[topics.u]
+max_pending = 3
+[virtual_topics]
+both = ["t", "u"]
 """
 
 
@@ -102,9 +106,16 @@ def test_no_request_breaks_the_service_and_a_refused_one_changes_nothing(tmp_pat
     with fuzzed(tmp_path / "service.log", quiet=True) as (judge, document):
         fuzz(judge, Maker(document, SEED, quiet=True), REQUESTS)
         # That all this is not about refusals of one kind only.
-        missing = {*BY_NAME, "BAD_JSON", "BAD_FIELD", "UNKNOWN_FIELD", "TOO_LARGE", "NOT_FOUND", "STALE_LEASE"} - {
-            *judge.seen
-        }
+        missing = {
+            *BY_NAME,
+            "BAD_JSON",
+            "BAD_FIELD",
+            "UNKNOWN_FIELD",
+            "TOO_LARGE",
+            "NOT_FOUND",
+            "STALE_LEASE",
+            "TOPIC_FULL",
+        } - {*judge.seen}
         assert not missing, judge.seen
         print(judge.sent, judge.seen)
 
