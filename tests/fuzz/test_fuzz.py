@@ -2,7 +2,7 @@
 
 No answer may be a 500, or other than the OpenAPI description says; what is refused must change nothing in Redis. At the
 end the process lives, its log tells of no bug, and the books balance. JOBQUEUE_FUZZ sets how many requests there are,
-JOBQUEUE_FUZZ_SEED others than the same ones in every run.
+JOBQUEUE_FUZZ_SEED makes others than the same ones in every run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,14 @@ def described(port: int) -> dict[str, Any]:
 
 async def balanced(url: str) -> None:
     """The books of a namespace whose service has stopped."""
-    redis = Redis(url)
-    pool = await Pool.open(redis)
-    for topic in await redis.read("KEYS", "{jq:0}:p:*"):
-        await redis.read("DEL", topic)
-    await check_books(redis, pool)
-    await pool.close()
-    await redis.close()
+    async with AsyncExitStack() as stack:
+        redis = Redis(url)
+        stack.push_async_callback(redis.close)
+        pool = await Pool.open(redis)
+        stack.push_async_callback(pool.close)
+        for pause in await redis.read("KEYS", "{jq:0}:p:*"):
+            await redis.read("DEL", pause)
+        await check_books(redis, pool)
 
 
 def fuzz(judge: Judge, maker: Maker, number: int) -> None:
