@@ -6,7 +6,8 @@ PORT ?= 8000
 DATA ?= jobqueue-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long lint format demo bench-memory bench-punctual bench-burst bench-growth bench-walk clean
+.PHONY: help setup run test test-long fuzz lint format docs demo clean
+.PHONY: bench-memory bench-punctual bench-burst bench-growth bench-walk
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +27,8 @@ test: setup  ## run all tests
 	$(BIN)/python -m pytest
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
-	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 $(BIN)/python -m pytest --timeout 7200
+	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
+		$(BIN)/python -m pytest --timeout 7200
 
 lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -36,6 +38,12 @@ lint: setup  ## ruff and mypy --strict
 format: setup  ## put the code into form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup  ## write docs/protocol.md anew from the docstrings and types
+	$(BIN)/python -m jobqueue.reference > docs/protocol.md
+
+fuzz: setup  ## 100,000 requests of all kinds, good and bad; REQUESTS=n for another number
+	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz --timeout 7200
 
 demo: setup  ## the main job on real orders; fails when a job is lost, early or doubled
 	$(BIN)/python -m tests.acceptance.demo

@@ -9,7 +9,7 @@ import structlog
 
 from buckets import Added, Cause, Job, NewJob, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
-from jobqueue.errors import BadRequest
+from jobqueue.errors import STATUS, BadRequest
 
 log = structlog.get_logger()
 
@@ -23,7 +23,7 @@ def success(**parts: Any) -> Answer:
 
 def failure(error: Exception, job_id: str | None = None) -> Answer:
     """The answer that an error becomes. An exception that is not ours is logged and told as INTERNAL."""
-    if not isinstance(error, JobQueueError) or error.code == "INTERNAL":
+    if not isinstance(error, JobQueueError) or error.code == "INTERNAL" or error.code not in STATUS:
         log.error("command.failed", exc_info=error)
         return {"success": False, "id": job_id, "error": "something went wrong here; it was logged", "code": "INTERNAL"}
     answer: Answer = {"success": False, "id": job_id, "error": error.message, "code": error.code}

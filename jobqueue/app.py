@@ -23,6 +23,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.fitness import judge, without_secret
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
+from jobqueue.refusals import Runner
 from jobqueue.scrape import Scrape, leave
 from jobqueue.settings import RELOADED, Settings, shared_metrics_folder
 from jobqueue.web import Web
@@ -148,7 +149,7 @@ class Service:
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
-        runner = web.AppRunner(
+        runner = Runner(
             site_web.application(),
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
             access_log=None,

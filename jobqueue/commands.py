@@ -50,8 +50,8 @@ def _durable(command: params.Add | params.Finish | params.Delete | params.Update
 
 
 async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
-    """Keep a job until it is due. To a virtual topic: one job in each of its topics, all or none; the answer has them
-    in `jobs`, with ids `<id>@<topic>`."""
+    """Keep a job until it is due. Repeated with the same `id` it finds the job that is there, as long as that lives or
+    is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`."""
 
     def told(command: params.Add, result: Adding | JobQueueError) -> Answer:
         if isinstance(result, JobQueueError):
@@ -76,17 +76,20 @@ def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence
 
 
 async def finish(engine: Engine, commands: list[params.Finish]) -> list[Answer]:
-    """The job is done."""
+    """The job is done. With `lease`, only by its newest delivery; without, a late worker's word counts too. A job that
+    nobody ever had is NOT_RESERVED: delete cancels it. Again, while it is remembered: success."""
     return _states(commands, await engine.finish(commands))
 
 
 async def delete(engine: Engine, commands: list[params.Delete]) -> list[Answer]:
-    """Cancel a job in any live state; `state` is what it was."""
+    """Cancel a job in any live state, with a worker or not. A finished one is WRONG_STATE; one that was deleted before
+    is a success, while it is remembered."""
     return _states(commands, await engine.delete(commands))
 
 
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
-    """Reserve the next ready job, or up to `count` of them."""
+    """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
+    `count`, up to so many. A client that hangs up while its pop waits gets none and burns no try."""
     handover.check()
     popped = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
@@ -97,25 +100,25 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
 
 
 async def touch(engine: Engine, command: params.Touch, handover: Handover) -> Answer:
-    """The lease runs anew from now, for `ttr` or as long as before."""
+    """The lease of a reserved job runs anew from now, for `ttr` or as long as before."""
     return success(id=command.id, state="reserved", until=in_seconds(await engine.touch(command)))
 
 
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a job back: to the back of the ready list, or due after `delay`, or after the next step of its back-off. It
-    is dead when its tries are used up; with `attempt` false this delivery was none."""
+    """Give a reserved job back: to the back of the ready list, or due after `delay`; without one after the next step of
+    its back-off. It is dead when its tries are used up; with `attempt` false this delivery was none."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
 
 async def bury(engine: Engine, command: params.Bury, handover: Handover) -> Answer:
-    """To the dead letters now."""
+    """A reserved job goes to the dead letters now, and stays there until it is kicked or deleted."""
     return success(id=command.id, state=await engine.bury(command))
 
 
 async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answer:
-    """Dead letters are ready again, their tries and ladder anew, due now: the job `id`, or up to `count` (1 by
-    default) of a `topic`, those first that died first."""
+    """Dead letters are ready again, their tries and back-off anew, due now: the job `id`, or up to `count` of a
+    `topic`."""
     if command.topic is not None:
         return success(topic=command.topic, count=await engine.kick_topic(command.topic, command.count or 1))
     assert command.id is not None  # either is given
@@ -123,18 +126,20 @@ async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answ
 
 
 async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer:
-    """A delayed job is due now."""
+    """A delayed job is due now. A ready one is TOO_LATE, a reserved one RESERVED, any other WRONG_STATE."""
     return success(id=command.id, state="ready", due=in_seconds(await engine.run(command.id)))
 
 
 async def update(engine: Engine, command: params.Update, handover: Handover) -> Answer:
-    """Change a job that is delayed or ready. A ready one fired already: its time cannot be changed any more."""
+    """Change a job that is delayed or ready; what is not given stays. A time given to a ready one is TOO_LATE: it fired
+    already. A ready one keeps its place, but for a new priority. A reserved one is RESERVED, any other WRONG_STATE, and
+    nothing changes. When Redis is full, only an update with a body needs room."""
     moved = await engine.update(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
 
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
-    """Look a job up, its state, counts and times; a tombstone too, as long as it stays."""
+    """All of a job: body, times, counts, options; what is remembered of an ended one too, without its body."""
     handover.check()
     job = await engine.get(command.id)
     handover.take([job])
@@ -142,8 +147,7 @@ async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer
 
 
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
-    """The figures of a topic, or of all: counts by state, totals ever, the age of the oldest ready job, and pending
-    jobs by the range of their due time."""
+    """The figures of a topic, or of all. Counts by state and totals ever are exact."""
     figures = await engine.stats(command.topic)
     return success(
         topic=command.topic,
@@ -155,9 +159,8 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
 
 
 async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answer:
-    """Look at the jobs of a topic without reserving them, in one `state` or in all live ones: delayed and reserved ones
-    by their time, dead ones by that of their death, ready ones as a pop gets them. Up to `count` (100 by default) a
-    page; a page may be short or empty while there is a `cursor`, which the next call takes."""
+    """Look at the jobs of a topic without reserving them: delayed and reserved ones by their time, dead ones by that of
+    their death, ready ones as a pop gets them. A page may be short or empty while there is a `cursor`."""
     handover.check()
     page, cursor = await engine.peek(command, handover.room)
     handover.take(page.jobs)
@@ -165,26 +168,25 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
 
 
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """Names and counts of the topics, or of those that fit a `pattern` of `*` and `?`, in no order. A page may be empty
-    while there is a `cursor`."""
+    """Names and counts of the topics, in no order. A page may be empty while there is a `cursor`."""
     found, cursor = await engine.topics(command)
     return success(topics=[listed(topic) for topic in found], cursor=cursor)
 
 
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Pops of a topic find nothing, for so many `seconds` or until it is resumed; due jobs still become ready."""
+    """Pops of a topic find nothing. Its due jobs still become ready, and what is reserved may be finished."""
     until = await engine.pause(command)
     return success(topic=command.topic, until=in_seconds(until or None))
 
 
 async def resume(engine: Engine, command: params.Resume, handover: Handover) -> Answer:
-    """End the pause of a topic; `paused` is whether there was one."""
+    """End the pause of a topic."""
     return success(topic=command.topic, paused=await engine.resume(command.topic))
 
 
 async def purge(engine: Engine, command: params.Purge, handover: Handover) -> Answer:
-    """Delete the jobs of a topic that were there when the purge began, in one `state` or in all live ones. It works for
-    about a second; where there is a `cursor`, there is more to do, and the next call takes it."""
+    """Delete the jobs of a topic that were there when the purge began. It works for about a second; while there is a
+    `cursor`, there is more to do."""
     count, cursor = await engine.purge(command)
     return success(topic=command.topic, count=count, cursor=cursor)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from jobqueue.errors import BadField
-from jobqueue.params import EXPECTED
+from jobqueue.fields import must_be
 
 Place = TypeVar("Place", bound=tuple[Any, ...])
 
@@ -33,4 +33,4 @@ def read(cursor: str | None, kind: type[Place]) -> Place | None:
 
 def refusal() -> BadField:
     """What a cursor that is none is told."""
-    return BadField(f"cursor {EXPECTED['cursor']}", field="cursor")
+    return BadField(f"cursor {must_be('cursor')}", field="cursor")

@@ -10,7 +10,7 @@ class BadRequest(JobQueueError):
 
     code = "BAD_FIELD"
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
+    def __init__(self, message: str = "", *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
         self.job_id: str | None = None  # that the refused command named
@@ -52,6 +52,24 @@ class TooLarge(BadRequest):
     code = "TOO_LARGE"
 
 
+class BadHttp(BadRequest):
+    """the request is not HTTP as this server takes it."""
+
+    code = "BAD_HTTP"
+
+
+class NoSuchPath(BadRequest):
+    """there is no such path; commands go to POST /command."""
+
+    code = "NO_SUCH_PATH"
+
+
+class MethodNotAllowed(BadRequest):
+    """the path does not take this method; commands go to POST /command."""
+
+    code = "METHOD_NOT_ALLOWED"
+
+
 class ShuttingDown(TryLater):
     """this instance stops; ask again, another one will answer."""
 
@@ -68,8 +86,11 @@ STATUS = {
     "UNKNOWN_FIELD": 400,
     "UNKNOWN_COMMAND": 400,
     "TOO_MANY": 400,
+    "BAD_HTTP": 400,
     "TOO_LARGE": 413,
     "NOT_FOUND": 404,
+    "NO_SUCH_PATH": 404,
+    "METHOD_NOT_ALLOWED": 405,
     "ALREADY_EXISTS": 409,
     "RESERVED": 409,
     "NOT_RESERVED": 409,

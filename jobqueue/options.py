@@ -14,8 +14,6 @@ import click
 import msgspec
 from msgspec import Raw, Struct, inspect
 
-from jobqueue.params import EXPECTED
-
 # What stands without a name. For the other commands: the fields that they cannot do without.
 _POSITIONAL = {
     "add": ("topic", "body"),
@@ -119,17 +117,12 @@ def _argument(field: inspect.Field) -> click.Argument:
 def _option(command: str, field: inspect.Field) -> click.Option:
     kind, description = _bare(field.type)
     spelled = _SPELLED.get(field.name, "--" + field.name.replace("_", "-"))
-    words = _OWN_WORDS.get(f"{command} {field.name}") or description or _expected(command, field.name)
+    words = _OWN_WORDS.get(f"{command} {field.name}") or description
     if isinstance(kind, inspect.BoolType):
         return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=words)
     how = _how(kind)
     metavar = None if isinstance(kind, inspect.LiteralType) else _METAVARS.get(field.name, how.pop("metavar", "TEXT"))
     return click.Option([spelled, field.name], metavar=metavar, help=words, **how)
-
-
-def _expected(command: str, field: str) -> str:
-    words = EXPECTED.get(f"{command} {field}") or EXPECTED[field]
-    return words.removeprefix("must be ")
 
 
 def _bare(kind: inspect.Type) -> tuple[inspect.Type, str]:

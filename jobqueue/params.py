@@ -1,6 +1,6 @@
 """The commands as they come in: one typed struct each, read by msgspec with the body left as it travelled.
 
-What msgspec refuses is told in our words: `EXPECTED` says for each field what is allowed.
+What msgspec refuses is told in our words, from `jobqueue.fields`.
 """
 
 from __future__ import annotations
@@ -11,217 +11,170 @@ import math
 import re
 import time
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 import orjson
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
+from jobqueue import fields
 from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, TooMany, UnknownCommand, UnknownField
+from jobqueue.fields import EXPECTED, TEN_YEARS_S, must_be
 
-TEN_YEARS_S = 315_360_000
 MOST = 1000  # commands in a request
 _MS = 1000
 _LONGEST_NAME = 64  # of an unknown name that is said again
 _MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
-_PATTERN = r"^[A-Za-z0-9._\-:/@#+=*?]{1,255}\Z"
-_NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
-
-Name = Annotated[str, Meta(pattern=_NAME)]
-Short = Annotated[str, Meta(max_length=128)]
-Delay = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
-Ttr = Annotated[float, Meta(ge=0, le=86_400)]
-Lasting = Annotated[float, Meta(ge=0.1, le=86_400)]
-Priority = Annotated[int, Meta(ge=0, le=9)]
-Ttl = Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)]
-Reason = Annotated[str, Meta(max_length=1000)]
-Count = Annotated[int, Meta(ge=1, le=1000)]
-LiveState = Literal["delayed", "ready", "reserved", "dead"]
-Cursor = Annotated[str, Meta(min_length=1, max_length=1000)]
-Lease = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
-
-_NAMED = "must be a string of 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
-EXPECTED = {  # by field, or by command and field where one command allows something else
-    "command": "must be a string",
-    "id": _NAMED,
-    "topic": _NAMED,
-    "topics": f"must be a list of 1 to 100 topics; a topic {_NAMED}",
-    "delay": "must be a number of seconds from 0 to 315360000 (10 years)",
-    "at": "must be unix seconds or an RFC 3339 time with its offset, at most 10 years ahead",
-    "touch ttr": "must be a number of seconds from 0.1 to 86400 (24 h)",
-    "ttr": "must be 0 (at most once) or a number of seconds from 0.1 to 86400 (24 h)",
-    "body": "must be JSON",
-    "priority": "must be an integer from 0 to 9",
-    "tries": "must be an integer from 0 (no limit) to 65535",
-    "backoff": "must be a list of 1 to 32 delays, each from 0 to 315360000 seconds",
-    "ttl": "must be a number of seconds from 0.001 to 315360000 (10 years)",
-    "retention": "must be a number of seconds from 0 to 2592000 (30 days)",
-    "if_exists": "must be keep, reject or replace",
-    "headers": "must be an object of up to 16 strings, names and values of at most 128 characters",
-    "tags": "must be a list of up to 16 strings of at most 128 characters",
-    "durability": "must be local",
-    "lease": "must be an integer from 0 to 9007199254740991, as the pop gave it",
-    "count": "must be an integer from 1 to 1000",
-    "attempt": "must be true, or false: this delivery does not count as a try",
-    "reason": "must be a string of at most 1000 characters",
-    "state": "must be delayed, ready, reserved or dead",
-    "cursor": "must be one that an earlier answer to this command gave",
-    "pattern": "must be 1 to 255 characters of a topic, with * for any and ? for one",
-    "seconds": "must be a number of seconds from 0.001 to 315360000 (10 years)",
-    "wait": "must be a number of seconds from 0 to 60",
-    "worker": "must be a string of at most 128 characters",
-}
 
 
 class Add(Struct, tag="add", tag_field="command", forbid_unknown_fields=True):
     """Keep a job until it is due."""
 
-    topic: Name
-    body: Raw = Raw(b"")
-    id: Name | None = None
-    delay: Delay | None = None
-    at: When | None = None
-    ttr: Ttr | None = None
-    TTR: Ttr | None = None
-    priority: Priority | None = None
-    tries: Annotated[int, Meta(ge=0, le=65_535)] | None = None
-    backoff: Annotated[list[Delay], Meta(min_length=1, max_length=32)] | None = None
-    ttl: Ttl | None = None
-    retention: Annotated[float, Meta(ge=0, le=2_592_000)] | None = None
-    if_exists: Literal["keep", "reject", "replace"] | None = None
-    headers: Annotated[dict[Short, Short], Meta(max_length=16)] | None = None
-    tags: Annotated[list[Short], Meta(max_length=16)] | None = None
-    durability: Literal["local"] | None = None
+    topic: fields.NewTopic
+    body: fields.Body
+    id: fields.NewId | None = None
+    delay: fields.Delay | None = None
+    at: fields.At | None = None
+    ttr: fields.Ttr | None = None
+    TTR: fields.UpperTtr | None = None
+    priority: fields.Priority | None = None
+    tries: fields.Tries | None = None
+    backoff: fields.Backoff | None = None
+    ttl: fields.Ttl | None = None
+    retention: fields.Retention | None = None
+    if_exists: fields.IfExists | None = None
+    headers: fields.Headers | None = None
+    tags: fields.Tags | None = None
+    durability: fields.Durability | None = None
 
 
 class Pop(Struct, tag="pop", tag_field="command", forbid_unknown_fields=True):
     """Reserve the next ready jobs."""
 
-    topic: Name | None = None
-    topics: Annotated[list[Name], Meta(min_length=1, max_length=100)] | None = None
-    count: Count | None = None
-    wait: Annotated[float, Meta(ge=0, le=60)] | None = None
-    ttr: Ttr | None = None
-    TTR: Ttr | None = None
-    worker: Short | None = None
+    topic: fields.PoppedTopic | None = None
+    topics: fields.PoppedTopics | None = None
+    count: fields.Count | None = None
+    wait: fields.Wait | None = None
+    ttr: fields.PopTtr | None = None
+    TTR: fields.UpperTtr | None = None
+    worker: fields.Worker | None = None
 
 
 class Finish(Struct, tag="finish", tag_field="command", forbid_unknown_fields=True):
     """The job is done."""
 
-    id: Name
-    lease: Lease | None = None
-    durability: Literal["local"] | None = None
+    id: fields.Id
+    lease: fields.Lease | None = None
+    durability: fields.Durability | None = None
 
 
 class Delete(Struct, tag="delete", tag_field="command", forbid_unknown_fields=True):
     """Cancel a job in any live state."""
 
-    id: Name
-    durability: Literal["local"] | None = None
+    id: fields.Id
+    durability: fields.Durability | None = None
 
 
 class Touch(Struct, tag="touch", tag_field="command", forbid_unknown_fields=True):
     """The lease runs anew from now."""
 
-    id: Name
-    lease: Lease | None = None
-    ttr: Lasting | None = None
-    TTR: Lasting | None = None
+    id: fields.Id
+    lease: fields.Lease | None = None
+    ttr: fields.TouchTtr | None = None
+    TTR: fields.UpperTouchTtr | None = None
 
 
 class Release(Struct, tag="release", tag_field="command", forbid_unknown_fields=True):
     """Give a job back."""
 
-    id: Name
-    lease: Lease | None = None
-    delay: Delay | None = None
-    attempt: bool | None = None
-    reason: Reason | None = None
+    id: fields.Id
+    lease: fields.Lease | None = None
+    delay: fields.ReleaseDelay | None = None
+    attempt: fields.Attempt | None = None
+    reason: fields.Reason | None = None
 
 
 class Bury(Struct, tag="bury", tag_field="command", forbid_unknown_fields=True):
     """To the dead letters now."""
 
-    id: Name
-    lease: Lease | None = None
-    reason: Reason | None = None
+    id: fields.Id
+    lease: fields.Lease | None = None
+    reason: fields.Reason | None = None
 
 
 class Kick(Struct, tag="kick", tag_field="command", forbid_unknown_fields=True):
     """Dead letters are ready again."""
 
-    id: Name | None = None
-    topic: Name | None = None
-    count: Count | None = None
+    id: fields.KickedId | None = None
+    topic: fields.KickedTopic | None = None
+    count: fields.KickCount | None = None
 
 
 class Run(Struct, tag="run", tag_field="command", forbid_unknown_fields=True):
     """A delayed job is due now."""
 
-    id: Name
+    id: fields.Id
 
 
 class Update(Struct, tag="update", tag_field="command", forbid_unknown_fields=True):
     """Change a job that is delayed or ready."""
 
-    id: Name
-    delay: Delay | None = None
-    at: When | None = None
-    body: Raw = Raw(b"")
-    priority: Priority | None = None
-    ttl: Ttl | None = None
-    durability: Literal["local"] | None = None
+    id: fields.Id
+    delay: fields.Delay | None = None
+    at: fields.At | None = None
+    body: fields.NewBody = msgspec.field(default_factory=Raw)  # empty: none was given
+    priority: fields.Priority | None = None
+    ttl: fields.Ttl | None = None
+    durability: fields.Durability | None = None
 
 
 class Get(Struct, tag="get", tag_field="command", forbid_unknown_fields=True):
     """Look a job up."""
 
-    id: Name
+    id: fields.Id
 
 
 class Stats(Struct, tag="stats", tag_field="command", forbid_unknown_fields=True):
     """The figures of a topic, or of all."""
 
-    topic: Name | None = None
+    topic: fields.StatsTopic | None = None
 
 
 class Peek(Struct, tag="peek", tag_field="command", forbid_unknown_fields=True):
     """Look at jobs without reserving them."""
 
-    topic: Name
-    state: LiveState | None = None
-    cursor: Cursor | None = None
-    count: Count | None = None
+    topic: fields.Topic
+    state: fields.State | None = None
+    cursor: fields.Cursor | None = None
+    count: fields.PeekCount | None = None
 
 
 class Topics(Struct, tag="topics", tag_field="command", forbid_unknown_fields=True):
     """Names and counts of topics."""
 
-    pattern: Annotated[str, Meta(pattern=_PATTERN)] | None = None
-    cursor: Cursor | None = None
+    pattern: fields.Pattern | None = None
+    cursor: fields.Cursor | None = None
 
 
 class Pause(Struct, tag="pause", tag_field="command", forbid_unknown_fields=True):
     """Pops of a topic find nothing."""
 
-    topic: Name
-    seconds: Ttl | None = None
+    topic: fields.Topic
+    seconds: fields.Seconds | None = None
 
 
 class Resume(Struct, tag="resume", tag_field="command", forbid_unknown_fields=True):
     """End the pause of a topic."""
 
-    topic: Name
+    topic: fields.Topic
 
 
 class Purge(Struct, tag="purge", tag_field="command", forbid_unknown_fields=True):
     """Delete the jobs of a topic."""
 
-    topic: Name
-    state: LiveState | None = None
-    cursor: Cursor | None = None
+    topic: fields.Topic
+    state: fields.State | None = None
+    cursor: fields.Cursor | None = None
 
 
 Command = (
@@ -354,18 +307,17 @@ def _endless_field(data: bytes) -> str | None:
     if not re.search(rb"NaN|Infinity", data) or len(data) > _MOST_TO_EXPLAIN:
         return None
     try:
-        fields = json.loads(data)
+        read = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(fields, dict):
+    if not isinstance(read, dict):
         return None
-    found = (name for name, value in fields.items() if isinstance(value, float) and not math.isfinite(value))
+    found = (name for name, value in read.items() if isinstance(value, float) and not math.isfinite(value))
     return next((name for name in found if name.lower() in EXPECTED), None)
 
 
 def _bad(field: str, command: object = None) -> BadField:
-    words = EXPECTED.get(f"{command} {field.lower()}") or EXPECTED[field.lower()]
-    return BadField(f"{field} {words}", field=field)
+    return BadField(f"{field} {must_be(field, command)}", field=field)
 
 
 def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
@@ -375,10 +327,10 @@ def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
 
 def _fields_of(data: bytes) -> dict[str, Any]:
     try:
-        fields = orjson.loads(data)
+        read = orjson.loads(data)
     except orjson.JSONDecodeError:
         return {}
-    return fields if isinstance(fields, dict) else {}
+    return read if isinstance(read, dict) else {}
 
 
 def _check(command: Command, max_body_bytes: int) -> None:
@@ -388,8 +340,6 @@ def _check(command: Command, max_body_bytes: int) -> None:
     if isinstance(command, Add | Update):
         _check_time(command)
         _check_body(bytes(command.body), max_body_bytes)
-    if isinstance(command, Add) and not bytes(command.body):
-        raise BadField("body is missing", field="body")
     if isinstance(command, Pop) and (command.topic is None) == (command.topics is None):
         raise BadField("pop takes either topic or topics", field="topic")
     if isinstance(command, Kick) and (command.topic is None) == (command.id is None):

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import orjson
 import structlog
@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
+from jobqueue import openapi
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.metrics import Metrics
@@ -45,14 +46,16 @@ class Web:
         self._scrape = scrape
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+        self._description = orjson.dumps(openapi.description())
         self.closing = False
 
     def application(self) -> web.Application:
         """The routes."""
-        application = web.Application(client_max_size=self._settings.max_request_bytes, middlewares=[_refuse_in_json])
+        application = web.Application(client_max_size=self._settings.max_request_bytes)
         application.router.add_post("/command", self._command)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/openapi.json", self._openapi)
         application.router.add_get("/metrics", self._scraped)
         return application
 
@@ -116,6 +119,9 @@ class Web:
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "up"})
 
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._description, content_type="application/json")
+
     async def _scraped(self, request: web.Request) -> web.Response:
         return web.Response(body=await self._scrape.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -126,20 +132,4 @@ class Web:
             status=200 if ready else 503,
             body=orjson.dumps({"ready": ready, "checks": checks}),
             content_type="application/json",
-        )
-
-
-@web.middleware
-async def _refuse_in_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """A path or method that there is not is told in JSON, like everything else."""
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        hint = "; commands go to POST /command" if error.status in (404, 405) else ""
-        told = {"success": False, "error": f"{error.reason.lower()}{hint}", "code": "NOT_FOUND"}
-        headers = {name: value for name, value in error.headers.items() if name == "Allow"}
-        return web.Response(
-            status=error.status, body=orjson.dumps(told), content_type="application/json", headers=headers
         )

@@ -487,10 +487,40 @@ async def test_null_is_as_if_the_field_were_absent(client: Client) -> None:
 async def test_a_path_that_there_is_not_is_told_in_json(client: Client) -> None:
     session = client._session
     assert session
-    for method, path, status in (("GET", "/command", 405), ("POST", "/nowhere", 404)):
+    for method, path, status, code in (
+        ("GET", "/command", 405, "METHOD_NOT_ALLOWED"),
+        ("POST", "/nowhere", 404, "NO_SUCH_PATH"),  # not NOT_FOUND: with a wrong URL no job would seem to exist
+    ):
         async with session.request(method, client.url + path) as response:
-            assert response.status == status
-            assert (await response.json())["success"] is False
+            answer = await response.json()
+            assert (response.status, answer["success"], answer["code"]) == (status, False, code)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"add a job please\r\n\r\n",
+        b"POST /command HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_told_in_json(client: Client, junk: bytes) -> None:
+    host, port = client.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(junk)
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 400 ") or head.startswith(b"HTTP/1.0 400 ")
+    assert json.loads(body)["code"] == "BAD_HTTP"
+
+
+async def test_an_expectation_that_nobody_knows_is_told_in_json(client: Client) -> None:
+    session = client._session
+    assert session
+    for expectation, status, code in (("100-continue", 200, None), ("a miracle", 400, "BAD_HTTP")):
+        headers = {"Expect": expectation}
+        async with session.post(client.url + "/command", data=b'{"command":"stats"}', headers=headers) as response:
+            assert (response.status, (await response.json()).get("code")) == (status, code)
 
 
 async def test_the_request_id_comes_back(client: Client) -> None:

@@ -37,12 +37,13 @@ def test_each_command_of_the_protocol_is_there_with_help_for_each_option() -> No
 
 def test_the_description_of_a_field_is_the_help_of_its_option() -> None:
     class Told(Struct, tag="told", tag_field="command"):
-        delay: Annotated[params.Delay, Meta(description="inside")] | None = None
-        at: Annotated[params.When | None, Meta(description="outside")] = None
-        ttr: params.Ttr | None = None
+        delay: Annotated[float, Meta(ge=0, description="inside")] | None = None
+        at: Annotated[float | None, Meta(description="outside")] = None
 
-    helps = {option.name: getattr(option, "help", "") for option in parameters("told", Told)}
-    assert helps == {"delay": "inside", "at": "outside", "ttr": params.EXPECTED["ttr"].removeprefix("must be ")}
+    assert {option.name: getattr(option, "help", "") for option in parameters("told", Told)} == {
+        "delay": "inside",
+        "at": "outside",
+    }
 
 
 def read(name: str, *arguments: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobqueue import params
+from jobqueue import fields, params
 from jobqueue.errors import BadJson, BadRequest
 
 
@@ -58,8 +58,19 @@ def test_ttr_is_taken_in_upper_case_too() -> None:
 
 
 def test_every_field_has_words_for_what_is_allowed() -> None:
-    fields = {name.lower() for kind in params.BY_NAME.values() for name in kind.__struct_fields__}
-    assert fields <= params.EXPECTED.keys()
+    for command, kind in params.BY_NAME.items():
+        for field in fields.fields_of(kind):
+            assert fields.must_be(field.name, command) and field.meaning, (command, field.name)
+
+
+def test_defaults_are_told_of_fields_that_there_are() -> None:
+    optional = {
+        f"{command} {field.name}"
+        for command, kind in params.BY_NAME.items()
+        for field in fields.fields_of(kind)
+        if not field.required
+    }
+    assert fields.DEFAULTS.keys() <= optional
 
 
 @pytest.mark.parametrize("field", ["ttr", "TTR"])
@@ -88,7 +99,7 @@ def test_bytes_of_any_kind_are_a_command_or_refused(data: bytes) -> None:
 _JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), st.lists, max_leaves=5)
 
 
-@given(st.dictionaries(st.sampled_from([*params.EXPECTED, "TTR", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
+@given(st.dictionaries(st.sampled_from([*fields.EXPECTED, "TTR", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
 def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, Any], name: str) -> None:
     try:
         params.parse(json.dumps({**fields, "command": name}).encode(), 1000)

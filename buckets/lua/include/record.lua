@@ -59,7 +59,7 @@ local function parse(id, raw)
     tries = tries, attempts = attempts, deliveries = deliveries, step = step, number = number, lease = lease,
     topic = string.sub(raw, length + 1, topic_end), body_at = topic_end + 1, retention = DEFAULT_RETENTION}
   if flags % 32 >= OPTIONAL then
-    if #raw < topic_end + 2 or #raw < topic_end + 1 + struct.unpack('>H', raw, topic_end + 1) then return nil, 'short' end
+    if #raw < topic_end + 2 or #raw < topic_end + 2 + struct.unpack('>H', raw, topic_end + 1) then return nil, 'short' end
     if not pcall(apply_optional, job, raw, topic_end + 1) then return nil end
     job.retention = job.retention or DEFAULT_RETENTION
   end

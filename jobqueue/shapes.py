@@ -1,0 +1,302 @@
+"""The shapes of answers: what each command's answer has, and what that means.
+
+Nothing here runs when a command is answered. The reference and the OpenAPI description are made from it, and tests
+hold real answers against it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from jobqueue.errors import STATUS
+
+_Yes = Annotated[bool, Meta(description="true", extra_json_schema={"const": True})]
+_No = Annotated[bool, Meta(description="false", extra_json_schema={"const": False})]
+_Id = Annotated[str, Meta(description="the job's id")]
+_PoppedId = Annotated[str, Meta(description="the job's id; null where there is none")]
+_Topic = Annotated[str, Meta(description="the topic")]
+_State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
+_NewState = Annotated[_State, Meta(description="the state that it is in now")]
+_Due = Annotated[float, Meta(description="when it is due, in unix seconds")]
+_Durability = Annotated[Literal["local"], Meta(description="where it was asked for: how safe the change is")]
+_Headers = Annotated[dict[str, str] | None, Meta(description="as the add gave them")]
+_Cursor = Annotated[str | None, Meta(description="for the next call; null: that was all")]
+_Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed, ready, reserved and dead")]
+_Lease = Annotated[int, Meta(description="the number of its newest delivery")]
+
+
+class Refusal(Struct, forbid_unknown_fields=True):
+    """A command that was not carried out; nothing has changed."""
+
+    success: _No
+    error: Annotated[str, Meta(description="what is wrong, a sentence for people")]
+    code: Annotated[str, Meta(description="what is wrong, a word for programs", extra_json_schema={"enum": [*STATUS]})]
+    id: Annotated[str | None, Meta(description="the id that the command named")] | UnsetType = UNSET
+    field: Annotated[str, Meta(description="the field that is to blame")] | UnsetType = UNSET
+    state: Annotated[_State, Meta(description="the state that the job is in")] | UnsetType = UNSET
+    retry_after: Annotated[int, Meta(description="seconds after which to ask again")] | UnsetType = UNSET
+
+
+class Added(Struct, forbid_unknown_fields=True):
+    """The answer to add."""
+
+    success: _Yes
+    id: Annotated[str, Meta(description="the job's id: the given or the made one")]
+    state: _NewState
+    due: _Due
+    result: Annotated[Literal["created", "existing", "replaced"], Meta(description="what became of the job")]
+    durability: _Durability | UnsetType = UNSET
+
+
+class Copy(Struct, forbid_unknown_fields=True):
+    """A job that an add to a virtual topic made."""
+
+    topic: _Topic
+    id: _Id
+    state: _NewState
+    due: _Due
+    result: Annotated[Literal["created", "existing", "replaced"], Meta(description="what became of the job")]
+
+
+class AddedCopies(Struct, forbid_unknown_fields=True):
+    """The answer to add to a virtual topic."""
+
+    success: _Yes
+    id: Annotated[str | None, Meta(description="the id that the command named")]
+    topic: Annotated[str, Meta(description="of a virtual topic: its name")]
+    jobs: Annotated[
+        list[Copy], Meta(description="of a virtual topic: `topic`, `id`, `state`, `due`, `result` of each job")
+    ]
+    durability: _Durability | UnsetType = UNSET
+
+
+class HandedOut(Struct, forbid_unknown_fields=True):
+    """A job as a worker gets it."""
+
+    id: _PoppedId
+    value: Annotated[Any, Meta(description="the body, as it travelled")]
+    state: Annotated[Literal["reserved", "finished"], Meta(description="reserved; finished where its ttr is 0")]
+    topic: _Topic
+    lease: Annotated[int, Meta(description="the number of this delivery; finish, touch, release and bury may show it")]
+    attempt: Annotated[int, Meta(description="the deliveries that count, with this one")]
+    tries: Annotated[int, Meta(description="how many of them there may be; 0: no limit")]
+    due: Annotated[float, Meta(description="when it was due, in unix seconds")]
+    ttr: Annotated[float, Meta(description="seconds until it is handed out again")]
+    headers: _Headers
+
+
+class Popped(HandedOut, forbid_unknown_fields=True, kw_only=True):
+    """The answer to a pop that got a job."""
+
+    success: _Yes
+
+
+class NothingPopped(Struct, forbid_unknown_fields=True):
+    """The answer to a pop that found no job."""
+
+    success: _Yes
+    id: Annotated[None, Meta(description="null: there is no job")]
+    value: None
+
+
+class PoppedJobs(Struct, forbid_unknown_fields=True):
+    """The answer to a pop with `count`."""
+
+    success: _Yes
+    jobs: Annotated[list[HandedOut], Meta(description="with `count`: the jobs, each as above; there may be none")]
+
+
+class Finished(Struct, forbid_unknown_fields=True):
+    """The answer to finish."""
+
+    success: _Yes
+    id: _Id
+    state: Annotated[Literal["finished"], Meta(description="finished")]
+    durability: _Durability | UnsetType = UNSET
+
+
+class Deleted(Struct, forbid_unknown_fields=True):
+    """The answer to delete."""
+
+    success: _Yes
+    id: _Id
+    state: Annotated[_State, Meta(description="what it was before")]
+    durability: _Durability | UnsetType = UNSET
+
+
+class Touched(Struct, forbid_unknown_fields=True):
+    """The answer to touch."""
+
+    success: _Yes
+    id: _Id
+    state: Annotated[Literal["reserved"], Meta(description="reserved")]
+    until: Annotated[float, Meta(description="the end of the lease, in unix seconds")]
+
+
+class Moved(Struct, forbid_unknown_fields=True):
+    """The answer to release and run."""
+
+    success: _Yes
+    id: _Id
+    state: _NewState
+    due: _Due
+
+
+class Updated(Moved, forbid_unknown_fields=True):
+    """The answer to update."""
+
+    durability: _Durability | UnsetType = UNSET
+
+
+class Buried(Struct, forbid_unknown_fields=True):
+    """The answer to bury."""
+
+    success: _Yes
+    id: _Id
+    state: Annotated[Literal["dead"], Meta(description="dead")]
+
+
+class KickedJob(Struct, forbid_unknown_fields=True):
+    """The answer to kick of a job."""
+
+    success: _Yes
+    id: _Id
+    state: Annotated[Literal["ready"], Meta(description="ready")]
+    count: Annotated[int, Meta(description="how many jobs are ready again")]
+
+
+class KickedTopic(Struct, forbid_unknown_fields=True):
+    """The answer to kick of a topic."""
+
+    success: _Yes
+    topic: _Topic
+    count: Annotated[int, Meta(description="how many jobs are ready again")]
+
+
+class Described(Struct, forbid_unknown_fields=True, kw_only=True):
+    """All of a job; the fields as add has them, times in unix seconds."""
+
+    id: _Id
+    state: Annotated[_State, Meta(description="the state that it is in")]
+    topic: _Topic
+    value: Annotated[Any, Meta(description="the body, as it travelled; null for a job that ended")]
+    created: Annotated[float, Meta(description="when it was added, in unix seconds")]
+    due: _Due
+    priority: Annotated[int, Meta(description="as in add")]
+    ttr: Annotated[float, Meta(description="as in add")]
+    ttl: Annotated[float | None, Meta(description="as in add")]
+    retention: Annotated[float, Meta(description="as in add")]
+    tries: Annotated[int, Meta(description="as in add")]
+    attempt: Annotated[int, Meta(description="the deliveries so far that count")]
+    deliveries: Annotated[int, Meta(description="all deliveries so far")]
+    backoff: Annotated[list[float], Meta(description="as in add")]
+    headers: _Headers
+    tags: Annotated[list[str] | None, Meta(description="as the add gave them")]
+    lease: _Lease | UnsetType = UNSET
+    worker: Annotated[str | None, Meta(description="who had it last")] | UnsetType = UNSET
+    reason: Annotated[str | None, Meta(description="that the last release or bury gave")] | UnsetType = UNSET
+    cause: Annotated[Literal["tries", "ttl", "buried"], Meta(description="why it died")] | UnsetType = UNSET
+    until: Annotated[float, Meta(description="delayed: due next then; ended: remembered until then")] | UnsetType = (
+        UNSET
+    )
+    ready_since: Annotated[float, Meta(description="since when it is ready")] | UnsetType = UNSET
+    reserved_until: Annotated[float, Meta(description="when its lease ends")] | UnsetType = UNSET
+    dead_since: Annotated[float, Meta(description="since when it is dead")] | UnsetType = UNSET
+
+
+class Known(Described, forbid_unknown_fields=True, kw_only=True):
+    """The answer to get."""
+
+    success: _Yes
+
+
+class Figures(Struct, forbid_unknown_fields=True):
+    """The answer to stats."""
+
+    success: _Yes
+    topic: Annotated[str | None, Meta(description="the topic; null for all together")]
+    counts: _Counts
+    totals: Annotated[dict[str, int], Meta(description="how many there were ever: created, delivered, finished, …")]
+    oldest_ready: Annotated[float | None, Meta(description="for how many seconds the oldest ready job is ready")]
+    due: Annotated[
+        dict[str, int],
+        Meta(description="pending jobs by range of due time, to the minute (to the hour when added over a day ahead)"),
+    ]
+
+
+class Page(Struct, forbid_unknown_fields=True):
+    """The answer to peek."""
+
+    success: _Yes
+    topic: _Topic
+    jobs: Annotated[list[Described], Meta(description="each as `get` tells it")]
+    cursor: _Cursor
+
+
+class Listed(Struct, forbid_unknown_fields=True):
+    """A topic in a listing."""
+
+    topic: _Topic
+    counts: _Counts
+    paused: Annotated[bool, Meta(description="whether its pops find nothing")]
+    paused_until: (
+        Annotated[float | None, Meta(description="of a paused one: until when; null: until it is resumed")] | UnsetType
+    ) = UNSET
+
+
+class Listing(Struct, forbid_unknown_fields=True):
+    """The answer to topics."""
+
+    success: _Yes
+    topics: Annotated[
+        list[Listed], Meta(description="each `topic`, its `counts` by state, `paused`, and `paused_until` if so")
+    ]
+    cursor: _Cursor
+
+
+class Paused(Struct, forbid_unknown_fields=True):
+    """The answer to pause."""
+
+    success: _Yes
+    topic: _Topic
+    until: Annotated[float | None, Meta(description="until when, in unix seconds; null: until it is resumed")]
+
+
+class Resumed(Struct, forbid_unknown_fields=True):
+    """The answer to resume."""
+
+    success: _Yes
+    topic: _Topic
+    paused: Annotated[bool, Meta(description="whether it was paused")]
+
+
+class Purged(Struct, forbid_unknown_fields=True):
+    """The answer to purge."""
+
+    success: _Yes
+    topic: _Topic
+    count: Annotated[int, Meta(description="how many jobs were deleted")]
+    cursor: _Cursor
+
+
+ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: one of these, where it is carried out
+    "add": (Added, AddedCopies),
+    "pop": (Popped, NothingPopped, PoppedJobs),
+    "finish": (Finished,),
+    "delete": (Deleted,),
+    "touch": (Touched,),
+    "release": (Moved,),
+    "bury": (Buried,),
+    "kick": (KickedJob, KickedTopic),
+    "run": (Moved,),
+    "update": (Updated,),
+    "get": (Known,),
+    "stats": (Figures,),
+    "peek": (Page,),
+    "topics": (Listing,),
+    "pause": (Paused,),
+    "resume": (Resumed,),
+    "purge": (Purged,),
+}

@@ -1,0 +1,123 @@
+"""Real answers against their declared shapes: what an answer has is declared, and what is declared some answer has."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from jobqueue.shapes import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
+from tests.acceptance.service import Client, ServiceProcess
+from tests.redis_server import RedisServer
+
+
+class Seen:
+    """Asks, holds each answer against the shapes of its command, and remembers the keys that were there."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.keys: defaultdict[type[Struct], set[str]] = defaultdict(set)
+
+    async def ask(self, command: str, **fields: Any) -> Any:
+        answer = await self._client.ask(command, **fields)
+        shapes: Sequence[type[Struct]] = ANSWERS[command] if answer["success"] else (Refusal,)
+        fitting = [shape for shape in shapes if _fits(answer, shape)]
+        assert len(fitting) == 1, (command, answer)
+        self._remember(answer, fitting[0])
+        return answer
+
+    def _remember(self, answer: dict[str, Any], shape: type[Struct]) -> None:
+        self.keys[shape] |= answer.keys()
+        for field in msgspec.structs.fields(shape):
+            inner = [part for part in getattr(field.type, "__args__", ()) if hasattr(part, "__args__")]
+            kinds = [kind for part in inner for kind in part.__args__ if _is_struct(kind)]
+            for each in answer[field.name] if kinds else ():
+                self._remember(each, kinds[0])
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _fits(answer: Any, shape: type[Struct]) -> bool:
+    try:
+        msgspec.json.decode(json.dumps(answer), type=shape)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+async def live(seen: Seen) -> None:
+    """The lives that show each part of an answer."""
+    options = {"headers": {"a": "b"}, "tags": ["x"], "ttl": 5000, "backoff": [9], "durability": "local"}
+    await seen.ask("add", topic="t", id="a", body={"x": 1}, **options)
+    await seen.ask("pop", topic="t", worker="w")
+    await seen.ask("touch", id="a")
+    await seen.ask("get", id="a")
+    await seen.ask("release", id="a", reason="later")
+    await seen.ask("update", id="a", delay=30, durability="local")
+    await seen.ask("get", id="a")
+    await seen.ask("run", id="a")
+    await seen.ask("get", id="a")
+    await seen.ask("pop", topics=["u", "t"], count=3)
+    await seen.ask("bury", id="a", reason="poison")
+    await seen.ask("get", id="a")
+    await seen.ask("peek", topic="t", state="dead")
+    await seen.ask("kick", id="a")
+    await seen.ask("kick", topic="t")
+    await seen.ask("pop", topic="t")
+    await seen.ask("finish", id="a", durability="local")
+    await seen.ask("delete", id="a")
+    await seen.ask("get", id="a")
+
+
+async def pages(seen: Seen) -> None:
+    """Listings with jobs of all states, and topics with and without a pause."""
+    for number in range(8):
+        await seen.ask("add", topic="t", id=f"b{number}", body=1, delay=3600 * (number % 2))
+    await seen.ask("pop", topic="t")
+    await seen.ask("pop", topic="t")
+    await seen.ask("bury", id="b0")
+    await seen.ask("delete", id="b1", durability="local")
+    answer = await seen.ask("peek", topic="t", count=1)
+    while answer["cursor"]:
+        answer = await seen.ask("peek", topic="t", count=1, cursor=answer["cursor"])
+    await seen.ask("pop", topic="nothing")
+    await seen.ask("add", topic="once", body=1, ttr=0)
+    assert (await seen.ask("pop", topic="once"))["ttr"] == 0
+    await seen.ask("add", topic="u", body=1)
+    await seen.ask("pause", topic="t")
+    await seen.ask("pause", topic="u", seconds=60)
+    await seen.ask("topics")
+    await seen.ask("stats", topic="t")
+    await seen.ask("stats")
+    await seen.ask("resume", topic="t")
+    await seen.ask("purge", topic="t")
+    await seen.ask("finish", id="b5")
+    await seen.ask("pop", topic="t", worker=7)
+    await seen.ask("add", topic="both", id="v", body=1, durability="local")
+
+
+async def test_what_answers_have_is_declared_and_what_is_declared_they_have(tmp_path: Path) -> None:
+    config = tmp_path / "jobqueue.toml"
+    config.write_text('[virtual_topics]\nboth = ["t", "u"]\n')
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
+        async with (
+            ServiceProcess("--redis", redis.url, "--config", str(config)) as service,
+            Client(service.url) as client,
+        ):
+            seen = Seen(client)
+            await live(seen)
+            await pages(seen)
+            redis.kill()
+            await seen.ask("stats")  # UNAVAILABLE
+    declared = {shape for shapes in ANSWERS.values() for shape in shapes}
+    assert declared | {Copy, HandedOut, Described, Listed, Refusal} <= seen.keys.keys()
+    for shape, keys in seen.keys.items():
+        assert keys == set(shape.__struct_fields__), shape

@@ -1,0 +1,24 @@
+"""Records as long as what a move reads of them, give or take a few bytes."""
+
+from __future__ import annotations
+
+from buckets.job import NewJob, Tag
+from buckets.pool import Pool
+from tests.buckets.books import check_books
+
+
+async def test_a_record_that_ends_just_where_a_move_stops_reading_is_read_whole(pool: Pool) -> None:
+    """A move reads 128 bytes first. Each length of the optional fields around that, through moves that rewrite them."""
+    for size in range(40, 100):
+        headers = b"h" * size
+        await pool.add(
+            [NewJob("a", "t", b"1", ttr_ms=60_000, retention_ms=5_000, headers=headers, if_exists="replace")]
+        )
+        popped = await pool.pop("t", ttr_ms=30_000)
+        assert [job.id for job in popped.jobs] == ["a"], size
+        await pool.touch("a", None, 20_000)
+        await pool.bury("a", None, "why")
+        assert await pool.kick(["a"]) == ["ready"], size
+        job = await pool.get("a")
+        assert job and (job.optional[Tag.HEADERS], job.own_ttr, job.retention) == (headers, 60_000, 5_000), size
+        await check_books(pool.redis, pool)
