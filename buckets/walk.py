@@ -69,6 +69,7 @@ class Walk:
             and place.number in numbers
             and at.fullmatch(place.at) is not None
             and _ENTRY.fullmatch(place.entry) is not None
+            and place.begun in range(1 << 53)
         )
 
     async def peek(

@@ -18,11 +18,12 @@ local after_id = ARGV[7]  -- string: and in that behind this id
 local want = tonumber(ARGV[8])  -- integer: jobs at most
 local room = tonumber(ARGV[9])  -- integer: bytes of records at most, one always; empty for the ids alone
 -- The order is that of (time, bucket, id), so that a page can begin behind any place, its job still there or not.
-local WINDOW = 40  -- entries of each bucket: 320 of eight are 1 to 2 ms
+local ENTRIES = 320  -- of all buckets together: 1 to 2 ms
 
 local sets = {}
-for number = 0, state == dead and 0 or buckets - 1 do sets[number] = BUCKET .. number end
-if state == dead then sets[0] = DEAD .. topic end
+if state == dead then buckets = 1 end
+for number = 0, buckets - 1 do sets[number] = state == dead and DEAD .. topic or BUCKET .. number end
+local WINDOW = math.ceil(ENTRIES / buckets)
 
 -- Redis orders members by their bytes; Lua's own comparison would ask the locale.
 local function behind(first, second)

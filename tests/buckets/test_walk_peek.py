@@ -225,6 +225,25 @@ async def test_a_page_holds_as_many_bytes_as_it_has_room_for_and_one_job_always(
             assert [job.id for job in (await walk.peek("t", state, room=room)).jobs] == [f"{first}0"]
 
 
+@pytest.mark.parametrize(
+    ("buckets", "state", "scripts"), [(1, State.DELAYED, 4), (8, State.DEAD, 4), (64, State.DELAYED, 30)]
+)
+async def test_a_script_looks_at_some_300_entries_however_many_buckets_there_are(
+    redis: Redis, clock: HeldClock, buckets: int, state: State, scripts: int
+) -> None:
+    pool = await Pool.open(redis, buckets=buckets, clock=clock)
+    ttl_ms = 1 if state is State.DEAD else None
+    await pool.add([NewJob(f"{n}", "t", b"", delay_ms=0 if ttl_ms else n, ttl_ms=ttl_ms) for n in range(1, 1_201)])
+    clock.advance(1 if ttl_ms else 0)
+    await tick_all(pool)
+    await redis.read("CONFIG", "RESETSTAT")
+    assert len(await peeked(pool, state, "u")) == 0
+    said = (await redis.read("INFO", "commandstats")).decode()
+    calls = int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
+    assert (1 if state is State.DEAD else scripts) <= calls <= scripts
+    assert len(await peeked(pool, state, count=1_000)) == 1_200
+
+
 async def test_a_page_of_large_jobs_is_several_short_scripts(redis: Redis, pool: Pool) -> None:
     await pool.add([NewJob(f"{n:02}", "t", b"x" * 250_000, delay_ms=1_000 + n) for n in range(20)])
     assert len((await Walk(pool).peek("t", State.DELAYED)).jobs) == 20
@@ -386,6 +405,8 @@ async def test_a_ready_job_that_is_not_popped_is_seen_once_between_pops_from_the
         Place(2, 0, 4, "9" * 16),
         *(Place(1, 0, 0, at) for at in ("nan", "x", ".", "1.2.3", "-", "1e", "1\n", "٣", "(1", "1 ")),
         Place(1, 0, 0, "1", "ü€"),
+        Place(1, 0, begun=-1),
+        Place(1, 0, begun=2**53),
     ],
 )
 async def test_a_place_that_there_is_not_is_known_as_such(pool: Pool, place: Place) -> None:
