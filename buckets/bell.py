@@ -122,7 +122,9 @@ class Bell:
             gone = False
         finally:
             self._leave(waiter, topics)
-            if gone or waiter.rung.is_set() or popped.left or (popped.jobs and self._in_many_places(topics)):
+            paused = popped.opens_us is not None  # the next may not know when that ends
+            found_elsewhere = bool(popped.jobs) and self._in_many_places(topics)
+            if gone or paused or waiter.rung.is_set() or popped.left or found_elsewhere:
                 self._pass_on(popped, topics)
         return popped
 

@@ -126,8 +126,8 @@ class Topics:
         return Topic(name, counts, await self._paused_until(name))
 
     async def _paused_until(self, name: str) -> int | None:
-        raw = await self._pool.redis.read("GET", self._pool.keys[0].paused(name))
-        until = int(raw) if raw is not None and raw.isdigit() else None
+        (raw,) = await self._pool.redis.read("MGET", self._pool.keys[0].paused(name))  # nothing where it is no string
+        until = int(raw) if raw is not None and raw.isdigit() and len(raw) < 16 else None
         return None if until and until <= await self._pool.now_ms() else until
 
     async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
@@ -155,10 +155,13 @@ class Topics:
 
     async def forget(self, shard: int, idle_ms: int) -> int:
         """Forget the topics that have had no job for so long; how many."""
-        forgotten, looked = 0, _PAGE
-        while looked == _PAGE:
+        forgotten = 0
+        known: int = await self._pool.redis.read("ZCARD", self._pool.keys[shard].topics)
+        for _ in range(0, known, _PAGE):  # each once: those in use go to the end
             looked, gone = await self._pool.call("forget", shard, now=self._pool.clock.now(), idle=idle_ms, page=_PAGE)
             forgotten += gone
+            if looked < _PAGE:
+                break
         return forgotten
 
     async def stats(self, topic: str | None = None) -> Stats:

@@ -21,7 +21,8 @@ _SCRIPTS_A_PAGE = 30
 _READY_ENTRIES = 150  # that a script takes off a list
 _BYTES_A_SCRIPT = 1 << 20
 _INDEX = re.compile(r"[0-9]{0,15}")
-_TIME = re.compile(r"(-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?|-?inf)?")
+_TIME = re.compile(r"(-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-][0-9]{1,3})?|-?inf)?")
+_ENTRY = re.compile(r"[\x00-\xff]*", re.S)  # its bytes, each as the character of that number: it may be no text
 
 
 class Place(NamedTuple):
@@ -67,6 +68,8 @@ class Walk:
             and place.shard in range(len(self._pool.keys))
             and place.number in numbers
             and at.fullmatch(place.at) is not None
+            and _ENTRY.fullmatch(place.entry) is not None
+            and place.begun in range(1 << 53)
         )
 
     async def peek(
@@ -133,17 +136,18 @@ class Walk:
         )
         if place.state == State.READY:
             at, entry, *flat = rest
-            behind = place._replace(at=str(at), entry=entry.decode())
+            behind = place._replace(at=str(at), entry=entry.decode("latin-1"))
         else:
             at, number, entry, *flat = rest
-            behind = place._replace(number=int(number), at=at.decode(), entry=entry.decode())
+            behind = place._replace(number=int(number), at=at.decode(), entry=entry.decode("latin-1"))
         pairs = [(job_id.decode(), raw) for job_id, raw in zip(flat[::2], flat[1::2], strict=True)]
         return pairs, behind if more else self._after(place, state)
 
     def _script_at(self, place: Place) -> tuple[str, dict[str, Any]]:
+        entry = place.entry.encode("latin-1")
         if place.state == State.READY:
-            return "peek_ready", {"priority": place.number, "place": int(place.at or 0), "entry": place.entry}
-        after = {"after_at": place.at, "after_bucket": place.number, "after_id": place.entry}
+            return "peek_ready", {"priority": place.number, "place": int(place.at or 0), "entry": entry}
+        after = {"after_at": place.at, "after_bucket": place.number, "after_id": entry}
         return "peek", {"state": place.state, "buckets": self._pool.buckets, **after}
 
     async def _call(self, script: str, at: Place, /, rest: Sequence[str] = (), **arguments: Any) -> Any:

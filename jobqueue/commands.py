@@ -24,6 +24,7 @@ Many = Callable[[Engine, list[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
 
 ROOM = 8 << 20  # bytes of jobs that the answers to one request hold; one job always has room
+_FIELDS = 400  # bytes of a job in an answer, beside its body and what it has of optional fields
 
 
 class Handover:
@@ -35,8 +36,8 @@ class Handover:
         self.room = ROOM
 
     def take(self, jobs: Sequence[Job]) -> None:
-        """Count the bytes of jobs."""
-        self.room -= sum(len(job.body) for job in jobs)
+        """Count the bytes of jobs. A million small ones are many, too."""
+        self.room -= sum(_FIELDS + len(job.body) + sum(map(len, job.optional.values())) for job in jobs)
 
     def check(self) -> None:
         """Raises TooLarge when there is no room any more."""

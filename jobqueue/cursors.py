@@ -28,6 +28,8 @@ def read(cursor: str | None, kind: type[Place]) -> Place | None:
         place: Place = msgspec.json.decode(raw, type=kind)
     except (binascii.Error, ValueError, msgspec.DecodeError):
         raise refusal() from None
+    if write(place) != cursor:  # as one of another command, whose first fields would do
+        raise refusal()
     return place
 
 

@@ -195,16 +195,20 @@ class Engine:
         """The figures of a topic, or of all."""
         return await self._topics.stats(topic)
 
-    def _place(self, cursor: str | None) -> Place | None:
+    def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Place | None:
         place = cursors.read(cursor, Place)
-        if place is not None and not self._walk.has(place):
+        if place is None:
+            return None
+        fits = state in (None, place.state) and (place.begun > 0) == purging
+        if not fits or not self._walk.has(place):
             raise cursors.refusal()
         return place
 
     async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None]:
         """Jobs of a topic and the cursor of those that follow. Raises BadField for a cursor that is none."""
-        place = self._place(command.cursor)
-        page = await self._walk.peek(command.topic, _state(command.state), place, count=command.count or 100, room=room)
+        state = _state(command.state)
+        place = self._place(command.cursor, state, purging=False)
+        page = await self._walk.peek(command.topic, state, place, count=command.count or 100, room=room)
         return page, cursors.write(page.next)
 
     async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
@@ -225,6 +229,7 @@ class Engine:
 
     async def purge(self, command: params.Purge) -> tuple[int, str | None]:
         """Delete jobs of a topic for about a second; how many, and the cursor to go on with. Raises BadField."""
-        place = self._place(command.cursor)
-        purged = await self._walk.purge(command.topic, _state(command.state), place)
+        state = _state(command.state)
+        place = self._place(command.cursor, state, purging=True)
+        purged = await self._walk.purge(command.topic, state, place)
         return purged.count, cursors.write(purged.next)

@@ -12,9 +12,11 @@ local topic = ARGV[2]  -- string: which
 local span = tonumber(ARGV[3])  -- integer: ms, or empty
 plan.topics[topic] = now_ms
 commit()
-if not span then
+local ends = span and from_ms + span or 0
+if span then
+  redis.call('SET', PAUSED .. topic, whole(ends), 'PX', whole(span))
+else
   redis.call('SET', PAUSED .. topic, '0')
-  return 0
 end
-redis.call('SET', PAUSED .. topic, whole(from_ms + span), 'PX', whole(span))
-return from_ms + span
+redis.call('PUBLISH', BELL, 'ready 1 ' .. topic)  -- who waits for the end of an earlier pause must learn of this one's
+return ends

@@ -23,7 +23,7 @@ if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- e
 -- the front may have moved it the other way: then some are seen again.) Second value: it must be searched further.
 local function first_place()
   if entry == '' then return 0 end
-  local last = place + WINDOW
+  local last = math.min(place, redis.call('LLEN', list)) + WINDOW
   local first = math.max(last - SEARCHED, 0)
   local found = redis.call('LRANGE', list, first, last)
   for at = #found, 1, -1 do

@@ -92,7 +92,7 @@ end
 -- Whether pops of a topic find nothing now; a key that holds no time is no pause.
 local function paused(topic)
   local until_ms = redis.pcall('GET', PAUSED .. topic)
-  until_ms = type(until_ms) == 'string' and tonumber(until_ms)
+  until_ms = type(until_ms) == 'string' and #until_ms < 16 and tonumber(string.match(until_ms, '^%d+$'))
   if not until_ms or (until_ms ~= 0 and until_ms <= now_ms) then return false end
   local opens = until_ms * 1000 - now_us
   if until_ms > 0 and (answer[3] < 0 or opens < answer[3]) then answer[3] = opens end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Delete the first jobs of a ready list, up to one that was made after the purge began.
+-- Delete the first jobs of a ready list; those that were made after the purge began keep their places.
 -- arrows: ready -> deleted
--- returns: {entries, jobs}: entries taken off the list, 0 when the purge of this list is done; jobs deleted
+-- returns: {entries, jobs}: entries taken off the list, 0 when there is nothing to delete in them; jobs deleted
 -- fails: never
 -- repeat: yes
 -- include: time record moves
@@ -13,18 +13,25 @@ local priority = ARGV[3]  -- integer: of which list
 local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job made later stays
 local page = tonumber(ARGV[5])  -- integer: entries at most
 local list = READY .. priority .. ':' .. topic
-local taken, purged, seen = 0, 0, {}
-for _, entry in ipairs(index('LRANGE', list, 0, page - 1)) do
+local entries = index('LRANGE', list, 0, page - 1)
+local kept, purged, seen = {}, 0, {}
+for _, entry in ipairs(entries) do
   local number, id = string.match(entry, '^(%d+):(.+)$')
   local job = id and not seen[id] and read_job(id)
   if job and job.state == ready and job.number == tonumber(number) then
-    if job.created > begun then break end
     seen[id] = true
-    entomb(job, deleted)
-    purged = purged + 1
+    if job.created > begun then
+      table.insert(kept, 1, entry)  -- given back to the front, it may stand before older ones
+    else
+      entomb(job, deleted)
+      purged = purged + 1
+    end
   end
-  taken = taken + 1
 end
 commit()
-if taken > 0 then index('LPOP', list, taken) end
+local taken = #entries - #kept
+if taken > 0 then
+  index('LPOP', list, #entries)
+  if #kept > 0 then index('LPUSH', list, unpack(kept)) end
+end
 return {taken, purged}

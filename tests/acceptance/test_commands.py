@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
-
-
-@pytest.fixture
-async def client(redis_server: RedisServer, redis: Any) -> AsyncIterator[Client]:
-    """A client of a service on the tests' own Redis, which is empty."""
-    async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
-        yield client
 
 
 async def test_the_four_commands_work_as_the_protocol_writes_them(client: Client) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,65 @@ async def test_a_worker_killed_with_jobs_in_hand_costs_one_ttr(redis_server: Red
             assert job["attempt"] == 2
             assert job["lease"] - first[job["id"]] >= 500_000  # µs: not before its TTR
         assert (await client.ask("finish", id="0", lease=first["0"]))["code"] == "STALE_LEASE"
+
+
+WORKER = """
+import json, sys, urllib.error, urllib.request
+
+def ask(**fields):
+    request = urllib.request.Request(sys.argv[1] + "/command", json.dumps(fields).encode())
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
+
+job = ask(command="pop", topic="t", wait=20)
+print(json.dumps(job), flush=True)
+sys.stdin.readline()  # the work
+for command in ("touch", "release", "bury", "finish"):
+    try:
+        answer = ask(command=command, id=job["id"], lease=job["lease"])
+    except urllib.error.HTTPError as error:
+        answer = json.load(error)
+    print(json.dumps(answer), flush=True)
+"""
+
+
+async def worker(url: str) -> asyncio.subprocess.Process:
+    """A process that pops a job, works until it is told to end, and then says all that a worker may."""
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, url, stdin=pipe, stdout=pipe)
+
+
+async def said(process: asyncio.subprocess.Process) -> Any:
+    assert process.stdout
+    async with asyncio.timeout(30):
+        return json.loads(await process.stdout.readline())
+
+
+async def test_a_worker_that_slept_past_its_ttr_cannot_end_the_job_of_the_next(
+    redis_server: RedisServer, redis: Any
+) -> None:
+    async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
+        await client.ask("add", topic="t", id="a", ttr=0.5, body=1)
+        first = await worker(service.url)
+        try:
+            old = await said(first)
+            first.send_signal(signal.SIGSTOP)
+            assert first.stdin
+            first.stdin.write(b"\n")  # its work is done in the moment in which it wakes
+            second = await client.ask("pop", topic="t", wait=20, ttr=60)
+            assert (second["id"], second["attempt"]) == ("a", 2)
+            assert second["lease"] - old["lease"] >= 500_000  # µs
+            before = await client.ask("get", id="a")
+            first.send_signal(signal.SIGCONT)
+            for _ in range(4):
+                answer = await said(first)
+                assert (answer["success"], answer["code"], answer["state"]) == (False, "STALE_LEASE", "reserved")
+            assert await client.ask("get", id="a") == before
+            assert (await client.ask("finish", id="a", lease=second["lease"]))["state"] == "finished"
+            assert await first.wait() == 0
+        finally:
+            if first.returncode is None:
+                first.kill()
 
 
 async def test_redis_gone_for_a_while_needs_no_restart(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class Books:
             if not name.startswith(self.keys.tag) or name in (self.keys.meta, self.keys.aside, self.keys.topics):
                 continue
             family, _, rest = name[len(self.keys.tag) :].partition(":")
+            if family == "p":
+                continue
             if family == "j":
                 self._record(rest, await redis.read("GET", raw_name))
             elif family in ("b", "d"):
@@ -89,6 +91,7 @@ class Books:
         live = Counter((job.topic, job.state) for job in self.jobs.values() if job.state in LIVE)
         topics = {job.topic for job in self.jobs.values()} | {n[2:] for n in self.hashes if n[0] == "c"}
         for topic in topics:
+            # A tombstone may outlive its topic.
             counts = Counter({field.decode(): n for field, n in self.hashes.get(f"c:{topic}", {}).items()})
             for state in LIVE:
                 assert counts[state.word] == live[topic, state], f"{topic}: {state.word}"

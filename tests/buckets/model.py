@@ -67,11 +67,13 @@ class Life:
 
 @dataclass
 class Look:
-    """What a pop finds: the jobs, the entries it passes for good, what is left in the last topic of each shard."""
+    """What a pop finds: the jobs, the entries it passes for good, what is left in the last topic of each shard, and in
+    how many us the first of the paused topics is open."""
 
     ids: list[str] = field(default_factory=list)
     passed: list[tuple[tuple[int, str, int], str]] = field(default_factory=list)
     left: int = 0
+    opens_us: int | None = None
 
 
 class Model:
@@ -80,7 +82,9 @@ class Model:
         self.now_us = now_us
         self.lives: dict[str, Life] = {}
         self.ready: defaultdict[tuple[int, str, int], list[str]] = defaultdict(list)
-        self.totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.totals: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)  # by shard and topic
+        self.used: dict[tuple[int, str], int] = {}  # when a topic was used last, to about ten seconds
+        self.paused: dict[str, int] = {}  # until when; 0: until it is resumed
         self.arrows: Counter[Arrow] = Counter()  # the moves that there were
 
     @property
@@ -97,6 +101,17 @@ class Model:
             del self.lives[job_id]
             return None
         return life
+
+    def _shard(self, life: Life) -> int:
+        return shard_of(life.new.id, self.shards)
+
+    def _total(self, life: Life) -> Counter[str]:
+        return self.totals[self._shard(life), life.new.topic]
+
+    def _use(self, life: Life) -> None:
+        key = self._shard(life), life.new.topic
+        if self.now_ms - self.used.get(key, 0) > 10_000:
+            self.used[key] = self.now_ms
 
     def _list(self, life: Life) -> list[str]:
         return self.ready[shard_of(life.new.id, self.shards), life.new.topic, life.new.priority]
@@ -123,12 +138,12 @@ class Model:
     def _die(self, life: Life, cause: Cause) -> None:
         self._become(life, State.DEAD)
         life.next, life.cause = self.now_ms, cause
-        self.totals[life.new.topic][f"died_{cause.name.lower()}"] += 1
+        self._total(life)[f"died_{cause.name.lower()}"] += 1
 
     def _entomb(self, life: Life, state: State) -> None:
         self._become(life, state)
         life.next = self.now_ms + life.new.retention_ms
-        self.totals[life.new.topic][state.word] += 1
+        self._total(life)[state.word] += 1
 
     # The commands.
 
@@ -142,7 +157,8 @@ class Model:
             return "RESERVED", "reserved"
         if old and old.state not in TOMBSTONES:
             self._leave(old)
-            self.totals[old.new.topic]["deleted"] += 1
+            self._total(old)["deleted"] += 1
+            self._use(old)
         due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
         was = old.state if old and old.state not in TOMBSTONES else None
         known = self.arrows.copy()
@@ -154,7 +170,8 @@ class Model:
             self._to_delayed(life, due)
         self.arrows = known + Counter([(was, life.state)])
         result = "replaced" if old else "created"
-        self.totals[new.topic][result] += 1
+        self._total(life)[result] += 1
+        self._use(life)
         return result, life.state.word, due
 
     def look(self, first_shard: int, topics: Sequence[str], count: int) -> Look:
@@ -166,15 +183,24 @@ class Model:
         return look
 
     def _look_in_shard(self, shard: int, topics: Sequence[str], count: int, look: Look) -> None:
-        last = topics[0]
+        last = None
         for topic in topics:
+            if len(look.ids) == count or self._is_paused(topic, look):
+                continue
+            last = topic
             for priority in range(9, -1, -1):
-                if len(look.ids) == count:
-                    break
-                last = topic
                 self._look_in_list((shard, topic, priority), count, look)
         ready = {life.new.id for life in self.lives.values() if self._counts_as_ready(life, shard, last)}
         look.left += len(ready - set(look.ids))
+
+    def _is_paused(self, topic: str, look: Look) -> bool:
+        until = self.paused.get(topic)
+        if until is None or 0 < until <= self.now_ms:
+            return False
+        if until:
+            opens_us = until * 1000 - self.now_us
+            look.opens_us = opens_us if look.opens_us is None else min(look.opens_us, opens_us)
+        return True
 
     def _look_in_list(self, key: tuple[int, str, int], count: int, look: Look) -> None:
         for job_id in self.ready[key]:
@@ -184,7 +210,7 @@ class Model:
             if not self.lives[job_id].ttl_over(self.now_ms):
                 look.ids.append(job_id)
 
-    def _counts_as_ready(self, life: Life, shard: int, topic: str) -> bool:
+    def _counts_as_ready(self, life: Life, shard: int, topic: str | None) -> bool:
         at = (life.state, shard_of(life.new.id, self.shards), life.new.topic)
         return at == (State.READY, shard, topic)
 
@@ -199,9 +225,9 @@ class Model:
         life.deliveries += 1
         life.lease = max(life.lease + 1, self.now_us)
         life.ttr = life.new.ttr_ms if ttr_ms is None else ttr_ms
-        self.totals[life.new.topic]["delivered"] += 1
+        self._total(life)["delivered"] += 1
         if life.deliveries > 1:
-            self.totals[life.new.topic]["redelivered"] += 1
+            self._total(life)["redelivered"] += 1
         if life.ttr == 0:
             self._entomb(life, State.FINISHED)
             return life.facts() | {"body": life.new.body}
@@ -213,9 +239,9 @@ class Model:
     def unpop(self, job_id: str, lease: int) -> None:
         life = self.life(job_id)
         if life and life.state is State.RESERVED and life.lease == lease:
-            self.totals[life.new.topic]["delivered"] -= 1
+            self._total(life)["delivered"] -= 1
             if life.deliveries > 1:
-                self.totals[life.new.topic]["redelivered"] -= 1
+                self._total(life)["redelivered"] -= 1
             life.attempts -= 1
             life.deliveries -= 1
             self._to_ready(life, front=True)
@@ -394,14 +420,78 @@ class Model:
             else:
                 self._to_ready(life)
 
+    # What is done with a whole topic.
+
+    def pause(self, topic: str, span_ms: int | None) -> int:
+        self.paused[topic] = 0 if span_ms is None else self.ahead(span_ms)
+        for shard in range(self.shards):
+            self.used[shard, topic] = self.now_ms
+        return self.paused[topic]
+
+    def over(self) -> list[str]:
+        """Topics whose pause is over: Redis forgets it, but in its own time."""
+        return [topic for topic, until in self.paused.items() if 0 < until <= self.now_ms]
+
+    def purge(self, topic: str, state: State | None, begun_ms: int) -> int:
+        """What was there when it began, in its states. A ready job that no pop would find any more is left to its
+        timer, which has to bury it."""
+        found = [self.lives[job_id] for job_id in self.peek(topic, state)]
+        found = [life for life in found if life.created <= begun_ms]
+        for life in found:
+            self._entomb(life, State.DELETED)
+        return len(found)
+
+    def bound(self, shard: int, topic: str, age_ms: int, most: int) -> int:
+        """The oldest, one by one, until the rest is within the bounds."""
+        dead = [self.lives[job_id] for job_id in self.peek(topic, State.DEAD)]
+        dead = [life for life in dead if self._shard(life) == shard]
+        over = len(dead) - -(-most // self.shards) if most else 0
+        dealt = [life for rank, life in enumerate(dead, 1) if rank <= over or life.next + age_ms <= self.now_ms]
+        for life in dealt:
+            self._entomb(life, State.DELETED)
+        return len(dealt)
+
+    def forget(self, shard: int, idle_ms: int) -> int:
+        idle = [key for key, at in self.used.items() if key[0] == shard and at <= self.now_ms - idle_ms]
+        live = {(self._shard(life), life.new.topic) for life in self.lives.values() if life.state not in TOMBSTONES}
+        for key in idle:
+            if key in live or key[1] in self.paused:
+                self.used[key] = self.now_ms
+            else:
+                del self.used[key]
+                self.totals.pop(key, None)
+        return sum(key not in self.used for key in idle)
+
     # What is asked.
+
+    def peek(self, topic: str, state: State | None) -> list[str]:
+        """The ids in their order."""
+        states = [state] if state else [State.DELAYED, State.READY, State.RESERVED, State.DEAD]
+        return [job_id for each in states for job_id in self._in_state(topic, each)]
+
+    def _in_state(self, topic: str, state: State) -> list[str]:
+        if state is State.READY:
+            keys = [(shard, topic, priority) for shard in range(self.shards) for priority in range(9, -1, -1)]
+            return [job_id for key in keys for job_id in self.ready[key]]
+        lives = [life for life in self.lives.values() if (life.state, life.new.topic) == (state, topic)]
+        lives.sort(
+            key=lambda life: (self._shard(life), life.next, state is not State.DEAD and life.bucket, life.new.id)
+        )
+        return [life.new.id for life in lives]
+
+    def topics(self) -> dict[str, tuple[Counter[str], int | None]]:
+        """Those that are known, with their counts and until when they are paused."""
+        over = self.over()
+        return {
+            topic: (self.counts(topic), None if topic in over else self.paused.get(topic)) for _, topic in self.used
+        }
 
     def counts(self, topic: str | None) -> Counter[str]:
         lives = [life for life in self.lives.values() if topic in (None, life.new.topic)]
         return Counter(life.state.word for life in lives if life.state not in TOMBSTONES)
 
     def total(self, topic: str | None) -> Counter[str]:
-        each = [Counter(totals) for name, totals in self.totals.items() if topic in (None, name)]
+        each = [Counter(totals) for (_, name), totals in self.totals.items() if topic in (None, name)]
         return sum(each, Counter())
 
     def oldest_ready_ms(self, topic: str | None) -> int | None:

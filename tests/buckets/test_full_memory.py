@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,13 +10,14 @@ import pytest
 from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.errors import NoRoom
-from buckets.job import NewJob
+from buckets.job import NewJob, State
 from buckets.lock import Locks
 from buckets.pool import Pool
 from buckets.redis import Redis
-from buckets.topics import Topics
+from buckets.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
+from tests.buckets.walks import peeked, purge
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all
 
@@ -123,6 +125,30 @@ async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
 
 async def test_a_process_may_join_the_namespace(full: Full) -> None:
     assert (await Pool.open(full.redis)).buckets == full.pool.buckets
+
+
+async def test_what_is_done_with_whole_topics_goes_on(full: Full) -> None:
+    """Looking, pausing, purging, bounding and forgetting: they are what an operator of a full queue needs."""
+    pool, clock, topics = full.pool, full.clock, Topics(full.pool)
+    for job in await pop(pool, count=4):
+        await pool.bury(job.id)
+    await pop(pool, count=6)
+    jobs = await peeked(pool, count=7)
+    assert Counter(job.state.word for job in jobs) == {"delayed": JOBS, "ready": JOBS - 10, "reserved": 6, "dead": 4}
+    assert await topics.pause("t", 60_000) == clock.now_us // 1000 + 60_000
+    assert await pop(pool) == []
+    assert (await topics.page())[0][0].paused_until == clock.now_us // 1000 + 60_000
+    assert await topics.resume("t")
+    assert await topics.pause("never seen") == 0
+    assert await topics.resume("never seen")
+    assert await topics.bound(0, lambda topic: Bounds(3_600_000, 1)) == 3
+    await check_books(full.redis, pool)
+    for of, number in ((State.READY, JOBS - 10), (State.DELAYED, JOBS), (None, 7)):
+        assert await purge(pool, of) == number
+        await check_books(full.redis, pool)
+    clock.advance(3_600_000)
+    assert await topics.forget(0, 3_600_000) == 2
+    assert (await topics.page()) == ([], 0, 0)
 
 
 async def test_a_record_that_cannot_be_read_is_still_set_aside(full: Full) -> None:

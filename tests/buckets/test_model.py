@@ -6,6 +6,7 @@ JOBQUEUE_MODEL_STEPS sets how many steps there are (20,000 without it), JOBQUEUE
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import random
 from collections import Counter
@@ -25,12 +26,14 @@ from hypothesis.stateful import (
 
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
-from buckets.job import MOVES, Job, NewJob, Tag
+from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
 from buckets.pool import Added, Moved, Pool
 from buckets.redis import Redis
-from buckets.topics import Topics
+from buckets.topics import Bounds, Topic, Topics
+from buckets.walk import Place, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.model import Answer, Arrow, Model
+from tests.buckets.walks import peeked
 from tests.redis_server import RedisServer
 
 STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "20000"))
@@ -72,6 +75,8 @@ ats = st.sampled_from([0, 0, 0, 1, -1, 700, 86_400_000])
 leases = st.sampled_from(["none", "none", "newest", "newest", "first", "of nobody"])
 # One in two that this worker had lately: the others are mostly with nobody.
 some_id = st.one_of(ids, st.sampled_from([-1, -1, -2]))
+some_topic = st.sampled_from(TOPICS)
+some_state = st.sampled_from([None, *LIVE])
 reasons = st.sampled_from(["", "", "why", "a longer reason: " + "ü" * 40])
 # In us; the others go to the next thing that a timer has to do, and to the last moment before it.
 spans = st.sampled_from([1, 999, 1_000, 1_000, 1_000_000, 1_000_000, 60_000_000, 3_600_000_000, 90_000_000_000])
@@ -89,6 +94,9 @@ def told(result: Added | Moved | str | JobQueueError) -> Answer:
 def facts(job: Job, names: dict[str, Any]) -> dict[str, Any]:
     texts = {"worker": Tag.WORKER, "reason": Tag.REASON}
     return {name: job.text(texts[name]) if name in texts else getattr(job, name) for name in names}
+
+
+FOR_EVER_MS = 10**12
 
 
 class Comparison(RuleBasedStateMachine):
@@ -110,6 +118,7 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model(shards, self.clock.now_us)
         self.leases: dict[str, list[int]] = {job_id: [] for job_id in IDS}
         self.handed_out: list[Job] = []
+        self.purges: list[tuple[str, State | None, Place]] = []
         type(self).steps -= 1  # this is none
 
     @invariant()
@@ -150,8 +159,9 @@ class Comparison(RuleBasedStateMachine):
         popped = self.run(self.pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker))
         looks = [self.model.look(first, topics, count) for first in range(self.model.shards)]
         found = [job.id for job in popped.jobs]
-        look = next((look for look in looks if look.ids == found), looks[0])
-        assert (found, popped.left) == (look.ids, look.left)
+        told = found, popped.left, popped.opens_us
+        look = next((look for look in looks if told == (look.ids, look.left, look.opens_us)), looks[0])
+        assert told == (look.ids, look.left, look.opens_us)
         expected = self.model.pop(look, ttr_ms, worker)
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
         for job in popped.jobs:
@@ -173,7 +183,7 @@ class Comparison(RuleBasedStateMachine):
         new=new_jobs,
         then=st.sampled_from(["touch", "release", "later", "bury", "delete"]),
         which=leases,
-        at_last=st.sampled_from(["nothing", "nothing", "kick", "finish", "delete", "update", "run"]),
+        at_last=st.sampled_from(["nothing", "nothing", "kick", "finish", "delete", "update", "run", "replace"]),
     )
     def deliver_and(self, new: NewJob, then: str, which: str, at_last: str) -> None:
         """A job's whole way: to a worker, what he does with it, and what comes then."""
@@ -189,6 +199,7 @@ class Comparison(RuleBasedStateMachine):
             "finish": lambda: self.finish([(new.id, "newest")]),
             "update": lambda: self.update(new.id, None, 0, 9, 1_500, b"new"),
             "run": lambda: self.run_now(new.id),
+            "replace": lambda: self.add([dataclasses.replace(new, delay_ms=1_000)], 0),
         }
         steps[then]()
         steps[at_last]()
@@ -325,6 +336,85 @@ class Comparison(RuleBasedStateMachine):
         assert Counter(stats.totals) == self.model.total(topic)
         assert stats.oldest_ready_ms == self.model.oldest_ready_ms(topic)
         assert stats.due == self.model.histogram(topic)
+
+    @rule(topic=some_topic, state=some_state, count=st.sampled_from([1, 2, 100]))
+    def peek(self, topic: str, state: State | None, count: int) -> None:
+        jobs = self.run(peeked(self.pool, state, topic, count=count))
+        assert [job.id for job in jobs] == self.model.peek(topic, state)
+        for job in jobs:
+            expected = self.model.lives[job.id].facts()
+            assert facts(job, expected) == expected
+
+    @rule(topic=some_topic, state=some_state, at_once=st.booleans())
+    def purge(self, topic: str, state: State | None, at_once: bool) -> None:
+        """It begins now; when it goes on, what was made since then must stay."""
+        purged = self.run(Walk(self.pool).purge(topic, state, seconds=0))
+        assert purged.count == 0 and purged.next is not None
+        self.purges.append((topic, state, purged.next))
+        if at_once:
+            self.go_on_purging()
+
+    @precondition(lambda self: self.purges)
+    @rule()
+    def go_on_purging(self) -> None:
+        topic, state, place = self.purges.pop(0)
+        purged = self.run(Walk(self.pool).purge(topic, state, place, seconds=60))
+        assert purged == Purged(self.model.purge(topic, state, place.begun))
+        for job_id in IDS:
+            self.see(job_id)
+
+    @rule(
+        topic=some_topic, span_ms=st.sampled_from([None, 60_000, 60_000, 3_600_000]), stays=st.sampled_from([0, 0, 1])
+    )
+    def pause(self, topic: str, span_ms: int | None, stays: int) -> None:
+        assert self.run(Topics(self.pool).pause(topic, span_ms)) == self.model.pause(topic, span_ms)
+        if not stays:
+            self.pop([topic], 1, None, "")
+            self.resume(topic)
+
+    @rule(topic=some_topic)
+    def resume(self, topic: str) -> None:
+        self.forget_pauses()
+        assert self.run(Topics(self.pool).resume(topic)) == (self.model.paused.pop(topic, None) is not None)
+
+    def forget_pauses(self) -> None:
+        """As Redis does when they are over: in its own time, which is not ours."""
+        for topic in self.model.over():
+            del self.model.paused[topic]
+            for keys in self.pool.keys:
+                self.run(self.redis.read("DEL", keys.paused(topic)))
+
+    @rule(
+        topic=some_topic,
+        age_ms=st.sampled_from([FOR_EVER_MS, 0, 1_000, 60_000]),
+        most=st.sampled_from([0, 0, 1, 4]),
+    )
+    def bound(self, topic: str, age_ms: int, most: int) -> None:
+        def bounds_of(name: str) -> Bounds:
+            return Bounds(age_ms, most) if name == topic else Bounds(FOR_EVER_MS)
+
+        for shard in range(self.model.shards):
+            dealt = self.run(Topics(self.pool).bound(shard, bounds_of))
+            assert dealt == self.model.bound(shard, topic, age_ms, most)
+        for job_id in IDS:
+            self.see(job_id)
+
+    @rule(idle_ms=st.sampled_from([0, 1, 60_000, 3_600_000]))
+    def forget(self, idle_ms: int) -> None:
+        self.forget_pauses()
+        for shard in range(self.model.shards):
+            assert self.run(Topics(self.pool).forget(shard, idle_ms)) == self.model.forget(shard, idle_ms)
+
+    @rule()
+    def topics(self) -> None:
+        found, place = list[Topic](), (0, 0)
+        for _ in self.pool.keys:
+            some, *behind = self.run(Topics(self.pool).page("*", *place))
+            found += some
+            place = (behind[0], behind[1])
+        assert place == (0, 0)
+        assert len(found) == len({topic.name for topic in found})
+        assert {topic.name: (Counter(topic.counts), topic.paused_until) for topic in found} == self.model.topics()
 
     def teardown(self) -> None:
         if hasattr(self, "handed_out"):

@@ -106,3 +106,60 @@ def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, 
     except BadRequest as error:
         assert error.message
         assert isinstance(error, BadJson) or error.field is not None
+
+
+def refusal(**fields: Any) -> BadRequest:
+    with pytest.raises(BadRequest) as told:
+        params.parse(json.dumps(fields).encode(), 1000)
+    return told.value
+
+
+@pytest.mark.parametrize("command", ["peek", "pause", "resume", "purge"])
+def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
+    for topic in ({}, {"topic": None}, {"topic": ""}, {"topic": "t t"}, {"topic": "t*"}, {"topic": "t" * 256}):
+        told = refusal(command=command, **topic)
+        assert (told.code, told.field) == ("BAD_FIELD", "topic")
+    assert params.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "values"),
+    [
+        ("peek", "state", ["", "finished", "deleted", "Ready", 2, ["ready"]]),
+        ("purge", "state", ["", "finished", "deleted", "all", 2, True]),
+        ("peek", "cursor", ["", 5, [1, 0], "x" * 1001]),
+        ("purge", "cursor", ["", 5, [1, 0], "x" * 1001]),
+        ("topics", "cursor", ["", 5, [1, 0], "x" * 1001]),
+        ("peek", "count", [0, 1001, -1, 1.5, "5"]),
+        ("pause", "seconds", [0, -1, 0.0009, 315_360_001, "5", True]),
+        ("topics", "pattern", ["", "[a]", "a b", "a\\", "a\n", "{jq}", "x" * 256, 5]),
+    ],
+)
+def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(command: str, field: str, values: list[Any]) -> None:
+    topic = {} if command == "topics" else {"topic": "t"}
+    for value in values:
+        told = refusal(command=command, **topic, **{field: value})
+        assert (told.code, told.field) == ("BAD_FIELD", field), value
+        assert told.message == f"{field} {fields.must_be(field, command)}"
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [("topics", "topic"), ("topics", "count"), ("pause", "delay"), ("resume", "seconds"), ("purge", "count")],
+)
+def test_a_field_that_a_topics_command_does_not_have_is_unknown(command: str, field: str) -> None:
+    topic = {} if command == "topics" else {"topic": "t"}
+    assert refusal(command=command, **{**topic, field: 1}).code == "UNKNOWN_FIELD"
+
+
+def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
+    for command in (
+        {"command": "pause", "topic": "t", "seconds": 0.001},
+        {"command": "pause", "topic": "t", "seconds": 315_360_000},
+        {"command": "peek", "topic": "t", "count": 1, "state": "dead", "cursor": "x"},
+        {"command": "peek", "topic": "t", "count": 1000, "cursor": "x" * 1000},
+        {"command": "topics", "pattern": "*"},
+        {"command": "topics", "pattern": "A-z.0_:/@#+=?*" + "x" * 241},
+        {"command": "purge", "topic": "t", "state": None, "cursor": None},
+    ):
+        params.parse(json.dumps(command).encode(), 1000)

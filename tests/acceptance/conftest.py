@@ -1,0 +1,18 @@
+"""What the tests from outside share: a client of a real service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from buckets.redis import Redis
+from tests.acceptance.service import Client, ServiceProcess
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture
+async def client(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Client]:
+    """A client of a service on the tests' own Redis, which is empty."""
+    async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
+        yield client

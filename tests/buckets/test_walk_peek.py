@@ -1,0 +1,442 @@
+"""buckets.walk, peek.lua, peek_ready.lua: looking at the jobs of a topic, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.job import LIVE, NewJob, State
+from buckets.keys import shard_of
+from buckets.pool import Pool
+from buckets.redis import Redis
+from buckets.walk import Page, Place, Walk
+from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
+from tests.buckets.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
+from tests.waiting import tick_all
+
+COUNTS = [1, 2, 3, 7, 39, 40, 41, 100, 1000]
+
+
+@pytest.mark.parametrize("state", LIVE)
+async def test_a_job_is_seen_in_its_state_and_in_no_other(pool: Pool, clock: HeldClock, state: State) -> None:
+    await fill(pool, clock, 2)
+    assert sorted(await peeked_ids(pool, state)) == ids(2, state)
+
+
+async def test_without_a_state_all_live_jobs_are_seen_state_by_state(pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock, 2)
+    jobs = await peeked(pool, count=3)
+    assert sorted(job.id for job in jobs) == sorted(ids(2))
+    assert [job.state for job in jobs] == [state for state in LIVE for _ in range(2)]
+
+
+async def test_a_job_is_seen_with_all_that_it_has(pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock, 1)
+    for job in await peeked(pool):
+        assert job == await get(pool, job.id)
+
+
+async def test_a_topic_without_jobs_and_tombstones_show_nothing(pool: Pool) -> None:
+    assert await Walk(pool).peek("t") == Page()
+    await add(pool, "a")
+    await add(pool, "b")
+    await pop_one(pool)
+    await finish(pool, "a")
+    await delete(pool, "b")
+    assert await Walk(pool).peek("t") == Page()
+
+
+@pytest.mark.parametrize("state", [None, *LIVE])
+async def test_looking_changes_nothing(redis: Redis, pool: Pool, clock: HeldClock, state: State | None) -> None:
+    await fill(pool, clock, 3)
+    for word in ("delayed", "ready", "reserved", "dead"):
+        await redis.read("SET", pool.keys[0].job(f"{word}:0000"), "from another program")
+        await redis.read("DEL", pool.keys[0].job(f"{word}:0001"))
+    before = await snapshot(redis)
+    assert len(await peeked(pool, state, count=2)) == (1 if state else 4)
+    assert await snapshot(redis) == before
+
+
+@pytest.mark.parametrize("count", COUNTS)
+async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, count: int) -> None:
+    delays = list(range(1, 131))
+    random.Random(count).shuffle(delays)
+    await pool.add([NewJob(f"{delay:03}", "t", b"", delay_ms=delay * 1_000) for delay in delays])
+    assert await peeked_ids(pool, State.DELAYED, count=count) == [f"{delay:03}" for delay in sorted(delays)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("buckets", [1, 3])
+async def test_jobs_of_one_millisecond_come_each_once_by_bucket_and_id(
+    redis: Redis, clock: HeldClock, count: int, buckets: int
+) -> None:
+    """Ids whose bytes are ordered otherwise than their letters: a, B, _; and one that begins another."""
+    pool = await Pool.open(redis, buckets=buckets, clock=clock)
+    names = [f"{first}{second}" for first in "aBAb_-.:/@#+=0z" for second in ("", "a", "B", "_", "-", "aa", "aB", "0")]
+    random.Random(count).shuffle(names)
+    await pool.add([NewJob(name, "t", b"", delay_ms=1_000) for name in names])
+    jobs = await peeked(pool, State.DELAYED, count=count)
+    assert [job.id for job in jobs] == [job.id for job in sorted(jobs, key=lambda job: (job.bucket, job.id.encode()))]
+    assert sorted(job.id for job in jobs) == sorted(names)
+    assert {job.bucket for job in jobs} == set(range(buckets))
+
+
+@pytest.mark.parametrize("count", [1, 7, 100])
+async def test_a_crowd_of_one_millisecond_hides_nobody_before_and_behind_it(
+    redis: Redis, pool: Pool, count: int
+) -> None:
+    crowd = [NewJob(f"{n:03}", "t", b"", delay_ms=5_000) for n in range(500)]
+    await pool.add([*crowd, NewJob("first", "t", b"", delay_ms=4_999), NewJob("last", "t", b"", delay_ms=5_001)])
+    found = await peeked_ids(pool, State.DELAYED, count=count)
+    assert (found[0], found[-1], len(found), len(set(found))) == ("first", "last", 502, 502)
+
+
+@pytest.mark.parametrize("count", [1, 7, 1000])
+async def test_reserved_jobs_come_by_the_end_of_their_leases(pool: Pool, clock: HeldClock, count: int) -> None:
+    ttrs = list(range(1, 61))
+    random.Random(count).shuffle(ttrs)
+    await pool.add([NewJob(f"{ttr:02}", "t", b"", ttr_ms=ttr * 1_000) for ttr in ttrs])
+    await pop(pool, count=60)
+    assert await peeked_ids(pool, State.RESERVED, count=count) == [f"{ttr:02}" for ttr in sorted(ttrs)]
+
+
+@pytest.mark.parametrize("count", [1, 7, 1000])
+async def test_dead_jobs_come_by_their_death(pool: Pool, clock: HeldClock, count: int) -> None:
+    deaths = list(range(1, 61))
+    random.Random(count).shuffle(deaths)
+    await pool.add([NewJob(f"{death:02}", "t", b"", ttl_ms=death) for death in deaths])
+    for _ in deaths:
+        clock.advance(1)
+        await tick_all(pool)
+    assert await peeked_ids(pool, State.DEAD, count=count) == [f"{death:02}" for death in sorted(deaths)]
+
+
+@pytest.mark.parametrize("count", [1, 7, 249, 250, 251, 1000])
+async def test_ready_jobs_come_as_a_pop_gets_them(pool: Pool, count: int) -> None:
+    await pool.add([NewJob(f"{n}", "t", b"", priority=n * 7 % 10) for n in range(100)])
+    await pool.add([NewJob(f"more{n}", "t", b"") for n in range(505)])
+    found = await peeked_ids(pool, State.READY, count=count)
+    assert found == [job.id for job in await pop(pool, count=1_000)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+async def test_pages_of_every_size_give_each_job_of_all_states_and_shards_once(
+    redis: Redis, clock: HeldClock, count: int
+) -> None:
+    pool = await Pool.open(redis, "many", shards=3, buckets=2, clock=clock)
+    await fill(pool, clock, 50)
+    await fill(pool, clock, 20, "u", "other:")
+    jobs = await peeked(pool, count=count)
+    assert sorted(job.id for job in jobs) == sorted(ids(50))
+    places = [(job.state, shard_of(job.id, 3)) for job in jobs]
+    assert places == sorted(places)
+
+
+async def test_pages_between_the_jobs_of_other_topics_may_be_empty_but_each_is_bounded(
+    redis: Redis, pool: Pool
+) -> None:
+    for n in range(10):
+        await pool.add([NewJob(f"u{n}.{m}", "u", b"", delay_ms=1_000 + n) for m in range(1_000)])
+    await add(pool, "a", delay_ms=1_005)
+    await add(pool, "b", delay_ms=2_000)
+    walk, place, pages = Walk(pool), None, list[list[str]]()
+    while place or not pages:
+        await redis.read("CONFIG", "RESETSTAT")
+        page = await walk.peek("t", State.DELAYED, place)
+        assert await scripts_run(redis) <= 30
+        pages.append([job.id for job in page.jobs])
+        place = page.next
+    assert len(pages) > 1 and [job_id for page in pages for job_id in page] == ["a", "b"]
+
+
+async def test_jobs_of_other_topics_and_states_in_the_same_indexes_are_passed_over(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    """A ready job with a ttl stands in a bucket too."""
+    await add(pool, "ttl", ttl_ms=FAR_MS)
+    await add(pool, "delayed", delay_ms=1)
+    await add(pool, "of u", "u", ttl_ms=1)
+    clock.advance(1)
+    for bucket in range(pool.buckets):
+        await redis.read("ZADD", pool.keys[0].bucket(bucket), 5, f"nobody{bucket}")
+    await redis.read("ZADD", pool.keys[0].dead("t"), 5, "delayed", 6, "ttl", 7, "of u", 8, "nobody")
+    assert [await peeked_ids(pool, state) for state in LIVE] == [["delayed"], ["ttl"], [], []]
+
+
+async def test_stale_and_foreign_entries_of_a_ready_list_are_passed_over(redis: Redis, pool: Pool) -> None:
+    await pool.add([NewJob(f"old{n}", "t", b"") for n in range(600)])
+    await add(pool, "a")
+    await pool.delete([f"old{n}" for n in range(600)])
+    await redis.read("LPUSH", pool.keys[0].ready(4, "t"), "", "no number", "1:", ":a", "1:nobody", "99:a", b"\xff:\xfe")
+    await add(pool, "b", priority=0)
+    await add(pool, "b", priority=9, if_exists="replace")
+    await add(pool, "c", priority=0)
+    for count in (1, 10):
+        assert await peeked_ids(pool, State.READY, count=count) == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("state", LIVE)
+async def test_entries_that_are_no_text_are_passed_over(
+    redis: Redis, pool: Pool, clock: HeldClock, state: State
+) -> None:
+    """A page may end behind one."""
+    await fill(pool, clock, 1)
+    keys = pool.keys[0]
+    await redis.read("RPUSH", keys.ready(4, "t"), b"\xff\xfe", b"1:\xff")
+    for key in (keys.dead("t"), *map(keys.bucket, range(pool.buckets))):
+        await redis.read("ZADD", key, 5, b"\xff\xfe", 10**15, b"\xff")
+    assert await peeked_ids(pool, state, count=1) == ids(1, state)
+
+
+async def test_long_names_and_many_optional_fields_are_read_whole(pool: Pool, clock: HeldClock) -> None:
+    """The header, topic and optional fields of a record do not fit the part that scripts read first."""
+    topic, job_id = "T" * 255, "i" * 254
+    fields = {"headers": b'{"a":"' + b"h" * 8_000 + b'"}', "tags": b'["' + b"t" * 2_000 + b'"]'}
+    await add(pool, job_id + "1", topic, delay_ms=1_000, backoff_ms=(1,) * 32, **fields)
+    await add(pool, job_id + "2", topic, **fields)
+    await add(pool, job_id + "3", topic, priority=9, **fields)
+    await pop_one(pool, topic, worker="w" * 128)
+    await add(pool, job_id + "4", topic, priority=9, **fields)
+    await pool.bury((await pop_one(pool, topic)).id, reason="r" * 1_000)
+    jobs = await peeked(pool, None, topic, count=1)
+    assert [job.id[-1] for job in jobs] == ["1", "2", "3", "4"]
+    assert jobs == [await get(pool, job.id) for job in jobs]
+
+
+async def test_a_page_holds_as_many_bytes_as_it_has_room_for_and_one_job_always(pool: Pool) -> None:
+    """The job that goes beyond the room is the last."""
+    await pool.add([NewJob(f"d{n}", "t", b"x" * 100_000, delay_ms=1_000 + n) for n in range(6)])
+    await pool.add([NewJob(f"r{n}", "t", b"x" * 100_000) for n in range(6)])
+    walk = Walk(pool)
+    for state, first in ((State.DELAYED, "d"), (State.READY, "r")):
+        pages, place = list[list[str]](), None
+        while place or not pages:
+            page = await walk.peek("t", state, place, room=150_000)
+            pages.append([job.id for job in page.jobs])
+            place = page.next
+        assert [page for page in pages if page] == [[f"{first}{n}", f"{first}{n + 1}"] for n in (0, 2, 4)]
+        for room in (0, -5, 1):
+            assert [job.id for job in (await walk.peek("t", state, room=room)).jobs] == [f"{first}0"]
+
+
+async def scripts_run(redis: Redis) -> int:
+    said = (await redis.read("INFO", "commandstats")).decode()
+    return int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
+
+
+@pytest.mark.parametrize("buckets", [1, 8, 64])
+async def test_a_script_looks_at_some_300_entries_however_many_buckets_there_are(
+    redis: Redis, clock: HeldClock, buckets: int
+) -> None:
+    pool = await Pool.open(redis, buckets=buckets, clock=clock)
+    await pool.add([NewJob(f"{n}", "t", b"", delay_ms=n) for n in range(1, 1_201)])
+    await redis.read("CONFIG", "RESETSTAT")
+    assert await peeked(pool, State.DELAYED, "u") == []
+    assert 4 <= await scripts_run(redis) <= 8
+    assert len(await peeked(pool, State.DELAYED, count=1_000)) == 1_200
+
+
+async def test_a_script_takes_up_to_150_dead_letters(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await pool.add([NewJob(f"{n}", "t", b"", ttl_ms=1) for n in range(1_200)])
+    clock.advance(1)
+    await tick_all(pool)
+    await redis.read("CONFIG", "RESETSTAT")
+    assert len(await peeked(pool, State.DEAD, count=1_000)) == 1_200
+    assert 8 <= await scripts_run(redis) <= 9
+
+
+async def test_a_page_of_large_jobs_is_several_short_scripts(redis: Redis, pool: Pool) -> None:
+    await pool.add([NewJob(f"{n:02}", "t", b"x" * 250_000, delay_ms=1_000 + n) for n in range(20)])
+    assert len((await Walk(pool).peek("t", State.DELAYED)).jobs) == 20
+
+
+# What happens between two pages.
+
+
+async def test_the_entry_behind_which_a_page_begins_may_be_popped(pool: Pool) -> None:
+    await pool.add([NewJob(f"{n}", "t", b"") for n in range(6)])
+    walk = Walk(pool)
+    page = await walk.peek("t", State.READY, count=3)
+    await pop(pool, count=4)
+    page = await walk.peek("t", State.READY, page.next)
+    assert [job.id for job in page.jobs] == ["4", "5"]
+
+
+async def test_an_entry_that_pops_moved_to_the_front_is_found_again(pool: Pool) -> None:
+    """By more places than one script looks through."""
+    await pool.add([NewJob(f"{n}", "t", b"", ttr_ms=0) for n in range(9_600)])
+    walk, place, seen = Walk(pool), None, 0
+    while seen < 9_300:
+        page = await walk.peek("t", State.READY, place, count=300)
+        place, seen = page.next, seen + len(page.jobs)
+    for _ in range(9):
+        await pop(pool, count=1_000)
+    page = await walk.peek("t", State.READY, place, count=2)
+    assert [job.id for job in page.jobs] == ["9300", "9301"]
+    await pop(pool, count=599)
+    assert [job.id for job in (await walk.peek("t", State.READY, place)).jobs] == ["9599"]
+
+
+async def test_a_list_that_was_emptied_and_begun_anew_is_seen_from_its_front(pool: Pool) -> None:
+    await pool.add([NewJob(f"{n}", "t", b"") for n in range(50)])
+    page = await Walk(pool).peek("t", State.READY, count=40)
+    await pop(pool, count=50)
+    await add(pool, "new")
+    assert [job.id for job in (await Walk(pool).peek("t", State.READY, page.next)).jobs] == ["new"]
+
+
+async def test_a_place_far_beyond_the_end_of_a_list_is_no_long_search(pool: Pool) -> None:
+    await add(pool, "a")
+    far = Place(2, 0, 4, "999999999999999", "1:nobody")
+    assert [job.id for job in (await Walk(pool).peek("t", State.READY, far)).jobs] == ["a"]
+
+
+async def test_jobs_given_back_to_the_front_hide_nobody(pool: Pool) -> None:
+    """They move the others away from the front: some of those are seen again."""
+    await pool.add([NewJob(f"{n:04}", "t", b"") for n in range(900)])
+    popped = await pop(pool, count=400)
+    first = await Walk(pool).peek("t", State.READY, count=100)
+    await pool.unpop(popped)
+    seen = [job.id for job in first.jobs]
+    place = first.next
+    while place:
+        page = await Walk(pool).peek("t", State.READY, place)
+        seen += [job.id for job in page.jobs]
+        place = page.next
+    assert set(seen) >= {f"{n:04}" for n in range(400, 900)}
+
+
+class Bustle:
+    """Other jobs of the topic come and go, in every way that there is, while a walk is under way."""
+
+    def __init__(self, pool: Pool, clock: HeldClock, seed: int) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._chance = random.Random(seed)
+        self._next = 0
+        self._turns = 80  # then it is over: else a walk would never come to the end of what is new
+
+    async def go_on(self) -> None:
+        pool, chance = self._pool, self._chance
+        self._turns -= 1
+        if self._turns < 0:
+            return
+        new = []
+        for _ in range(chance.randrange(6)):
+            self._next += 1
+            new.append(self._new(f"other:{self._next}"))
+        await pool.add(new)
+        self._clock.advance(chance.randrange(3))
+        await tick_all(pool)
+        popped = await pop(pool, "t", count=chance.choice([1, 2, 6]), ttr_ms=chance.choice([1, 5, 1_000]))
+        for job in popped:
+            await self._end(job.id, job.lease)
+
+    def _new(self, job_id: str) -> NewJob:
+        delay_ms, priority, ttl_ms = (self._chance.choice(some) for some in ([0, 0, 1, 500], [4, 4, 9], [0, 2]))
+        return NewJob(job_id, "t", b"", delay_ms, priority=priority, ttl_ms=ttl_ms or None, retention_ms=0)
+
+    async def _end(self, job_id: str, lease: int) -> None:
+        pool = self._pool
+        ways: list[Callable[[], Awaitable[object]]] = [
+            lambda: pool.finish([(job_id, lease)]),
+            lambda: pool.delete([job_id]),
+            lambda: pool.release(job_id, delay_ms=self._chance.choice([0, 1, 300])),
+            lambda: pool.bury(job_id),
+            lambda: asyncio.sleep(0),
+        ]
+        await self._chance.choice(ways)()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("state", [State.DELAYED, State.RESERVED, State.DEAD])
+async def test_a_job_that_stays_where_it_is_is_seen_once_whatever_the_others_do(
+    pool: Pool, clock: HeldClock, state: State, seed: int
+) -> None:
+    await fill(pool, clock, 30)
+    await pop(pool, count=30)  # the ready ones do not stay
+    bustle = Bustle(pool, clock, seed)
+    for _ in range(10):
+        await bustle.go_on()
+    jobs = await peeked(pool, state, count=1 + seed % 3, between=bustle.go_on)
+    seen = Counter(job.id for job in jobs)
+    assert [seen[job_id] for job_id in ids(30, state)] == [1] * 30
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_ready_job_that_is_not_popped_is_seen_once_between_pops_from_the_front_and_pushes_at_the_back(
+    pool: Pool, clock: HeldClock, seed: int
+) -> None:
+    await pool.add([NewJob(f"front{n}", "t", b"") for n in range(200)])
+    await pool.add([NewJob(f"{n:03}", "t", b"", priority=4) for n in range(60)])
+    await pool.add([NewJob(f"low{n}", "t", b"", priority=0) for n in range(20)])
+    chance, left = random.Random(seed), 200
+
+    async def bustle() -> None:
+        nonlocal left
+        popped = await pop(pool, count=min(chance.randrange(12), left))
+        left -= len(popped)
+        for job in popped:
+            await pool.release(job.id, delay_ms=0) if chance.random() < 0.5 else await delete(pool, job.id)
+        gone = [f"low{n}" for n in range(20) if chance.random() < 0.02]
+        await pool.delete(gone)
+
+    jobs = await peeked(pool, State.READY, count=1 + seed % 3, between=bustle)
+    seen = Counter(job.id for job in jobs)
+    assert [seen[f"{n:03}"] for n in range(60)] == [1] * 60
+
+
+# Places that come from outside.
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        Place(0, 0),
+        Place(5, 0),
+        Place(-1, 0),
+        Place(1, 1),
+        Place(1, -1),
+        Place(1, 0, 8),
+        Place(1, 0, -1),
+        Place(2, 0, 10),
+        Place(2, 0, -1),
+        Place(2, 0, 4, "-1"),
+        Place(2, 0, 4, "1.5"),
+        Place(2, 0, 4, "9" * 16),
+        *(Place(1, 0, 0, at) for at in ("nan", "x", ".", "1.2.3", "-", "1e", "1\n", "٣", "(1", "1 ")),
+        Place(1, 0, 0, "1", "ü€"),
+        Place(1, 0, begun=-1),
+        Place(1, 0, begun=2**53),
+    ],
+)
+async def test_a_place_that_there_is_not_is_known_as_such(pool: Pool, place: Place) -> None:
+    assert not Walk(pool).has(place)
+
+
+@pytest.mark.parametrize(
+    "at", ["", "1", "-5", "1800000000000", "1.8e+30", "1.8000000000000001e+30", "inf", "-inf", "0.5"]
+)
+@pytest.mark.parametrize("state", [State.DELAYED, State.DEAD])
+async def test_every_place_that_there_is_can_be_gone_on_from(
+    redis: Redis, pool: Pool, clock: HeldClock, state: State, at: str
+) -> None:
+    await fill(pool, clock, 1)
+    place = Place(int(state), 0, 0, at, "x\x00ü")
+    assert Walk(pool).has(place)
+    assert len((await Walk(pool).peek("t", state, place)).jobs) == (
+        at not in ("1.8e+30", "1.8000000000000001e+30", "inf")
+    )
+
+
+async def test_a_bucket_with_times_of_all_kinds_is_walked_through(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, buckets=1, clock=clock)
+    for n, score in enumerate(["-inf", "-1.5", "0.1", "1e300", "inf"]):
+        await redis.read("ZADD", pool.keys[0].bucket(0), score, f"x{n}")
+    await pool.add([NewJob(f"{n:02}", "t", b"", delay_ms=1_000) for n in range(45)])
+    assert len(await peeked(pool, State.DELAYED, count=1)) == 45

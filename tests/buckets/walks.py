@@ -1,0 +1,73 @@
+"""Walking over all the jobs of a topic, page by page, and jobs to walk over."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from buckets.clock import HeldClock
+from buckets.job import LIVE, Job, NewJob, State
+from buckets.pool import Pool
+from buckets.redis import Redis
+from buckets.walk import Walk
+from tests.buckets.jobs import pop
+from tests.waiting import tick_all
+
+FAR_MS = 80_000_000
+
+
+async def peeked(
+    pool: Pool,
+    state: State | None = None,
+    topic: str = "t",
+    *,
+    count: int = 100,
+    between: Callable[[], Awaitable[None]] | None = None,
+) -> list[Job]:
+    """All jobs of all pages; `between` is done between two pages."""
+    walk, jobs, place = Walk(pool), list[Job](), None
+    while True:
+        page = await walk.peek(topic, state, place, count=count)
+        assert len(page.jobs) <= count
+        jobs += page.jobs
+        place = page.next
+        if place is None:
+            return jobs
+        assert walk.has(place)
+        if between:
+            await between()
+
+
+async def peeked_ids(pool: Pool, state: State | None = None, topic: str = "t", *, count: int = 100) -> list[str]:
+    return [job.id for job in await peeked(pool, state, topic, count=count)]
+
+
+async def purge(pool: Pool, state: State | None = None, topic: str = "t") -> int:
+    """To the end; how many were deleted."""
+    purged = await Walk(pool).purge(topic, state, seconds=60)
+    assert purged.next is None
+    return purged.count
+
+
+async def fill(pool: Pool, clock: HeldClock, number: int, topic: str = "t", prefix: str = "", **fields: Any) -> None:
+    """So many jobs in each live state; their ids begin with the name of it."""
+
+    def jobs(word: str, **more: Any) -> list[NewJob]:
+        return [NewJob(f"{prefix}{word}:{n:04}", topic, b"1", ttr_ms=FAR_MS, **fields, **more) for n in range(number)]
+
+    await pool.add(jobs("dead", ttl_ms=1))
+    clock.advance(1)
+    await tick_all(pool)
+    await pool.add(jobs("reserved"))
+    await pop(pool, topic, count=number)
+    await pool.add([*jobs("ready"), *jobs("delayed", delay_ms=FAR_MS)])
+
+
+def ids(number: int, *states: State, prefix: str = "") -> list[str]:
+    """The ids that `fill` made."""
+    return [f"{prefix}{state.word}:{n:04}" for state in states or LIVE for n in range(number)]
+
+
+async def snapshot(redis: Redis) -> dict[bytes, bytes]:
+    """All that is in Redis."""
+    return {key: await redis.read("DUMP", key) for key in await redis.read("KEYS", "*")}
