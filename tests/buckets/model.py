@@ -147,14 +147,33 @@ class Model:
 
     # The commands.
 
-    def add(self, new: NewJob) -> Answer:
+    def add_group(self, group: Sequence[NewJob]) -> list[Answer]:
+        """All, or none and the first refusal."""
+        refusal = next((refusal for new in group if (refusal := self._refusal(new))), None)
+        return [refusal] if refusal else [self.add(new) for new in group]
+
+    def _refusal(self, new: NewJob) -> Answer | None:
         old = self.life(new.id)
-        if old and new.if_exists == "keep":
-            return "existing", old.state.word, old.due
         if old and new.if_exists == "reject":
             return "ALREADY_EXISTS", old.state.word
-        if old and old.state is State.RESERVED:
+        if old and new.if_exists == "replace" and old.state is State.RESERVED:
             return "RESERVED", "reserved"
+        if (old and new.if_exists == "keep") or not new.most_pending:
+            return None
+        pending = [life for life in self.lives.values() if life.state in (State.DELAYED, State.READY)]
+        there = (shard_of(new.id, self.shards), new.topic)
+        pending = [life for life in pending if (self._shard(life), life.new.topic) == there and life is not old]
+        takes_its_place = old and old.new.topic == new.topic and old.state in (State.DELAYED, State.READY)
+        full = len(pending) >= -(-new.most_pending // self.shards) and not takes_its_place
+        return ("TOPIC_FULL",) if full else None
+
+    def add(self, new: NewJob) -> Answer:
+        old = self.life(new.id)
+        refusal = self._refusal(new)
+        if refusal:
+            return refusal
+        if old and new.if_exists == "keep":
+            return "existing", old.state.word, old.due
         if old and old.state not in TOMBSTONES:
             self._leave(old)
             self._total(old)["deleted"] += 1

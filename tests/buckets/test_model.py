@@ -68,8 +68,16 @@ odd_jobs = st.builds(
     ttl_ms=st.sampled_from([None, None, 1, 1_500, 60_000, 86_400_000]),
     retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis ends it in its own time: no run is so long
     if_exists=st.sampled_from(["keep", "replace", "replace", "reject"]),
+    most_pending=st.sampled_from([0, 0, 0, 1, 2]),
 )
 new_jobs = st.one_of(plain_jobs, odd_jobs)
+# One job, or a job in each topic with ids that are the same up to their `@`.
+groups = st.one_of(
+    new_jobs.map(lambda new: [new]),
+    st.tuples(odd_jobs, odd_jobs).map(
+        lambda pair: [dataclasses.replace(pair[n], id=f"e@{n + 1}", topic=TOPICS[n]) for n in (0, 1)]
+    ),
+)
 # Ahead of the held clock, or behind it, in ms; 0: the delay counts.
 ats = st.sampled_from([0, 0, 0, 1, -1, 700, 86_400_000])
 leases = st.sampled_from(["none", "none", "newest", "newest", "first", "of nobody"])
@@ -147,6 +155,14 @@ class Comparison(RuleBasedStateMachine):
         answers = self.run(self.pool.add(jobs))
         assert [told(answer) for answer in answers] == [self.model.add(new) for new in jobs]
         for job_id in {new.id for new in jobs}:
+            self.see(job_id)
+
+    @rule(some=st.lists(groups, min_size=1, max_size=3))
+    def add_groups(self, some: list[list[NewJob]]) -> None:
+        results = self.run(self.pool.add_groups(some))
+        answers = [list(map(told, each)) if isinstance(each, list) else [told(each)] for each in results]
+        assert answers == [self.model.add_group(group) for group in some]
+        for job_id in {new.id for group in some for new in group}:
             self.see(job_id)
 
     @rule(
