@@ -116,6 +116,9 @@ async def test_pops_of_several_topics_pass_over_the_paused_one(
     assert (popped.left, popped.opens_us) == (0, 60_000_000)
     assert (await pool.pop(["t", "u"], 9)).opens_us == 70_000_000
     assert (await pool.pop(["u"], 9)).opens_us is None
+    await topics.pause("w")
+    for order in (["t", "v", "w"], ["w", "v", "t"]):
+        assert (await pool.pop(order)).opens_us == 60_000_000
     await topics.resume("v")
     assert await popped_ids(pool, "t", "u", "v") == ["v0", "v1"]
     await check_books(redis, pool)
@@ -225,19 +228,19 @@ async def test_a_waiting_pop_gets_its_job_when_the_topic_is_resumed(bell: Bell, 
     assert sorted([job_id for each in waiting for job_id in await each]) == ["0", "1", "2"]
 
 
-async def test_a_resume_of_a_topic_without_ready_jobs_wakes_nobody(bell: Bell, redis: Redis, live_pool: Pool) -> None:
-    await Topics(live_pool).pause("t")
-    waiting = parked(bell)
-    await parks(bell, live_pool, 1)
+async def test_a_resume_wakes_as_many_as_there_are_ready_jobs(live_pool: Pool) -> None:
+    """Nobody where there is none."""
     heard: list[str] = []
     told = asyncio.Event()
     listening = asyncio.create_task(live_pool.listen(lambda shard, message: heard.append(message), told.set))
     await told.wait()
-    assert await Topics(live_pool).resume("t")
-    await add(live_pool, "a")
-    assert await waiting == ["a"]
-    await until(lambda: "ready 1 t" in heard)
-    assert not any(message.startswith("ready") for message in heard[: heard.index("ready 1 t")])
+    assert not await Topics(live_pool).resume("t")
+    await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])
+    await popped_ids(live_pool, count=1)
+    assert not await Topics(live_pool).resume("t")
+    await add(live_pool, "last", "last")
+    await until(lambda: "ready 1 last" in heard)
+    assert [message for message in heard if message.startswith("ready")] == ["ready 3 t", "ready 2 t", "ready 1 last"]
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
 
@@ -500,6 +503,16 @@ async def test_a_topic_with_a_job_or_a_pause_is_not_forgotten(
     clock.advance(HOUR)
     assert await topics.forget(0, HOUR) == 1
     await check_books(redis, pool)
+
+
+async def test_a_topic_with_dead_letters_is_kept_even_where_its_counts_are_lost(
+    redis: Redis, pool: Pool, topics: Topics, clock: HeldClock
+) -> None:
+    await die(pool, clock, 1)
+    await redis.read("DEL", pool.keys[0].counts("t"))
+    clock.advance(2 * HOUR)
+    assert await topics.forget(0, HOUR) == 0
+    assert await redis.read("ZCARD", pool.keys[0].topics) == 1
 
 
 async def test_a_topic_that_is_used_again_is_not_forgotten(pool: Pool, topics: Topics, clock: HeldClock) -> None:
