@@ -95,20 +95,6 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
         raise click.ClickException(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror or error}") from None
 
 
-@main.command("fsck")
-@click.option("--repair", is_flag=True, help="mend what is found; what cannot be read is set aside")
-@click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml")
-@click.option("--redis", metavar="URL", help="the Redis of the service, if it is not one of our own")
-@click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]")
-@click.option("--namespace", metavar="NS", help="which one [jq]")
-@click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
-def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) -> None:
-    """Check all that is in Redis, while the service runs. Exit code 1: faults are left; 2: it could not check."""
-    from jobqueue.inspection import inspect  # noqa: PLC0415 - as above
-
-    sys.exit(inspect(flags, config, repair=repair, as_json=as_json))
-
-
 @main.command("check")
 @_settings
 def check_command(config: str | None, **flags: Any) -> None:
@@ -125,6 +111,20 @@ def check_command(config: str | None, **flags: Any) -> None:
 
     logs.set_up("error", "auto")  # a Redis that is away is a finding, and no event
     sys.exit(0 if asyncio.run(tell()) else 1)
+
+
+@main.command("fsck")
+@click.option("--repair", is_flag=True, help="mend what is found; what cannot be read is set aside")
+@click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml")
+@click.option("--redis", metavar="URL", help="the Redis of the service, if it is not one of our own")
+@click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]")
+@click.option("--namespace", metavar="NS", help="which one [jq]")
+@click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
+def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) -> None:
+    """Check all that is in Redis, while the service runs. Exit code 1: faults are left; 2: it could not check."""
+    from jobqueue.inspection import inspect  # noqa: PLC0415 - as above
+
+    sys.exit(inspect(flags, config, repair=repair, as_json=as_json))
 
 
 def _loop_factory() -> Any:

@@ -111,7 +111,8 @@ def _argument(field: inspect.Field) -> click.Argument:
     kind, _ = _bare(field.type)
     if isinstance(kind, inspect.ListType):
         return click.Argument([field.name], nargs=-1, required=True, metavar=f"{field.name[:-1].upper()}...")
-    return click.Argument([field.name], required=field.required)
+    # A body that is not typed comes through a pipe.
+    return click.Argument([field.name], required=field.required and field.name != "body")
 
 
 def _option(command: str, field: inspect.Field) -> click.Option:

@@ -526,9 +526,9 @@ async def test_the_request_id_comes_back(client: Client) -> None:
 
 
 async def test_a_command_that_fails_takes_nothing_from_the_one_before_it(redis_server: RedisServer, redis: Any) -> None:
-    """A pop and a stats that meets an error: the job of the first is with its worker all the same."""
+    """A pop and a listing that meets an error: the job of the first is with its worker all the same."""
     async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
         await client.ask("add", topic="t", id="a", body=1)
-        await redis.read("SET", "{jq:0}:c:broken", "not a hash")
-        answers = await client.batch([{"command": "pop", "topic": "t"}, {"command": "stats", "topic": "broken"}])
+        await redis.read("SET", "{jq:0}:t", "no sorted set")
+        answers = await client.batch([{"command": "pop", "topic": "t"}, {"command": "topics"}])
     assert (answers[0]["id"], answers[1]["code"]) == ("a", "INTERNAL")

@@ -51,15 +51,15 @@ async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) 
 
 
 async def test_an_answer_that_is_our_bug_is_told_without_its_trace(tmp_path: Path) -> None:
-    """A stats hash of another program's making: no rule foresees it."""
+    """A set of topics of another program's making: no rule foresees it."""
     log = tmp_path / "service.log"
     data = tmp_path / "data"
     async with ServiceProcess("--data", str(data), log=log) as service, Client(service.url) as client:
         reader, writer = await asyncio.open_unix_connection(data / "redis.sock")
-        writer.write(b"SET {jq:0}:c:t 1\r\n")
+        writer.write(b"SET {jq:0}:t 1\r\n")
         assert await reader.readline() == b"+OK\r\n"
         writer.close()
-        status, answer = await client.post(b'{"command":"stats","topic":"t"}')
+        status, answer = await client.post(b'{"command":"topics"}')
         assert (status, answer["code"]) == (500, "INTERNAL")
         assert "WRONGTYPE" not in answer["error"]
         assert (await client.ask("add", topic="u", body=1))["success"]
