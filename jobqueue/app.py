@@ -38,6 +38,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._read = settings  # the last ones: what they change in a running service holds
         self._stack = AsyncExitStack()
         self.url = ""
         """Where it listens, once it does."""
@@ -45,10 +46,9 @@ class Service:
     def reload(self, settings: Settings) -> None:
         """Let the policies of other settings hold from now on; what else they change needs a new start."""
         self._engine.policies = Policies(settings)
-        changed = [
-            name for name in Settings.__struct_fields__ if getattr(settings, name) != getattr(self._settings, name)
-        ]
-        waiting = [name for name in changed if name not in RELOADED]
+        changed = settings.unlike(self._read)
+        waiting = [name for name in settings.unlike(self._settings) if name not in RELOADED]
+        self._read = settings
         log.info("settings.reloaded", changed=changed, **({"need_a_restart": waiting} if waiting else {}))
 
     async def __aenter__(self) -> Service:

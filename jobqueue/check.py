@@ -51,7 +51,7 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
     except SettingsError as error:
         yield Finding("bad", "settings", str(error))
         return
-    own = [name for name in Settings.__struct_fields__ if getattr(chosen, name) != getattr(Settings(), name)]
+    own = chosen.unlike(Settings())
     yield Finding("ok", "settings", f"{', '.join(own)} set, the rest as by default" if own else "all as by default")
     url = chosen.redis
     if not url:

@@ -72,6 +72,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     topics: dict[TopicName, TopicSettings] = {}
     virtual_topics: dict[TopicName, Annotated[tuple[TopicName, ...], Meta(min_length=1, max_length=32)]] = {}
 
+    def unlike(self, others: Settings) -> list[str]:
+        """The names of the settings in which these differ from others."""
+        return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(others, name)]
+
 
 # What SIGHUP changes in a running service.
 RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
@@ -161,13 +165,33 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     checked = {}
     for name, value in values.items():
         if name not in fields:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"{source} has a setting {name} that there is not{hint}")
+            raise SettingsError(f"{source} has a setting {name} that there is not{_hint(name, known)}")
         if source == "the environment" and name in ("topics", "virtual_topics"):
             raise SettingsError(f"{name} can be set in a file only")
         try:
             checked[name] = msgspec.convert(value, fields[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
-            raise SettingsError(f"{name} in {source}: {error}") from None
+            place, words = _entry(name, value, fields[name]) if isinstance(value, dict) else (name, str(error))
+            raise SettingsError(f"{place} in {source}: {words}") from None
     return checked
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
+    """The place of the first wrong entry of a table, and what is wrong; msgspec says `[...]` for any key."""
+    for key, value in table.items():
+        try:
+            msgspec.convert({key: value}, kind)
+        except msgspec.ValidationError as error:
+            words, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
+            unknown = re.search("unknown field `(.*)`", words)
+            if unknown:
+                words = f"there is no setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
+            elif "matching regex" in words:  # no policy has another text than these
+                words = "the name of a topic has 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
+            return f"{name}.{key}{place}", words
+    return name, "it is no table"

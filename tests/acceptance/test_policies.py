@@ -136,9 +136,17 @@ async def test_sighup_lets_other_policies_hold_at_once(running: Running) -> None
     assert len((await running.client.ask("add", topic="all", id="c", body=1))["jobs"]) == 2
 
 
+async def test_a_reload_tells_what_changed_since_the_one_before(running: Running) -> None:
+    event = await running.reload("idle_topic_s = 0.3\n[topics.poll]\ntries = 5\n", "settings.reloaded")
+    assert event["changed"] == ["idle_topic_s", "topics", "virtual_topics"]
+    event = await running.reload(POLICIES.replace("0.2", "0.3"), "settings.reloaded")
+    assert event["changed"] == ["topics", "virtual_topics"]
+    assert event["need_a_restart"] == ["idle_topic_s"]  # still
+
+
 async def test_a_bad_file_keeps_the_old_policy_and_says_what_is_wrong(running: Running) -> None:
     for text, words in (
-        ("[topics.poll]\ntries = -1\n", "topics in the file"),
+        ("[topics.poll]\ntries = -1\n", "topics.poll.tries in the file"),
         ("[topics\n", "is not TOML"),
         ("topcis = {}\n", "did you mean topics?"),
     ):
