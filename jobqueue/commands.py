@@ -52,7 +52,8 @@ def _durable(command: params.Add | params.Finish | params.Delete | params.Update
 
 async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
     """Keep a job until it is due. Repeated with the same `id` it finds the job that is there, as long as that lives or
-    is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`."""
+    is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`. All other
+    commands know those topics and ids only: a pop of the virtual topic finds nothing."""
 
     def told(command: params.Add, result: Adding | JobQueueError) -> Answer:
         if isinstance(result, JobQueueError):
@@ -182,12 +183,12 @@ async def pause(engine: Engine, command: params.Pause, handover: Handover) -> An
 
 async def resume(engine: Engine, command: params.Resume, handover: Handover) -> Answer:
     """End the pause of a topic."""
-    return success(topic=command.topic, paused=await engine.resume(command.topic))
+    return success(topic=command.topic, was_paused=await engine.resume(command.topic))
 
 
 async def purge(engine: Engine, command: params.Purge, handover: Handover) -> Answer:
     """Delete the jobs of a topic that were there when the purge began. It works for about a second; while there is a
-    `cursor`, there is more to do."""
+    `cursor`, there is more to do. It stops when its client hangs up; what was deleted then stays so."""
     count, cursor = await engine.purge(command)
     return success(topic=command.topic, count=count, cursor=cursor)
 

@@ -269,7 +269,7 @@ class Resumed(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     topic: _Topic
-    paused: Annotated[bool, Meta(description="whether it was paused")]
+    was_paused: Annotated[bool, Meta(description="whether it was paused until now")]
 
 
 class Purged(Struct, forbid_unknown_fields=True):

@@ -66,7 +66,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("finish b", {"state": "finished"}),
         ("delete a", {"state": "ready"}),
         ("pause t --seconds 9", {"topic": "t"}),
-        ("resume t", {"paused": True}),
+        ("resume t", {"was_paused": True}),
         ("stats t", {"counts": {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}}),
         ("peek t --state dead", {"jobs": [], "cursor": None}),
         ("topics t*", {"cursor": None}),

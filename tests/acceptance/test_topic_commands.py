@@ -91,8 +91,8 @@ async def test_pause_and_resume_over_the_wire(client: Client) -> None:
     assert 1000 < paused["until"] - before < 1010
     told = (await client.ask("topics"))["topics"][0]
     assert (told["paused"], told["paused_until"]) == (True, paused["until"])
-    assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "paused": True}
-    assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "paused": False}
+    assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": True}
+    assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": False}
     assert (await client.ask("topics"))["topics"][0].keys() == {"topic", "counts", "paused"}
     assert (await client.ask("pop", topic="t"))["id"] == "0"
 
