@@ -114,9 +114,13 @@ BY_WORD: dict[str, type[JobQueueError]] = {
 
 
 def from_reply(text: str) -> JobQueueError | None:
-    """The error that a script's reply `WORD state` stands for; None when the word is not one of ours."""
-    word, _, state = text.partition(" ")
+    """The error that a script's reply `WORD state` (or `TOPIC_FULL topic`) stands for; None when the word is not one of
+    ours."""
+    word, _, which = text.partition(" ")
     error = BY_WORD.get(word)
     if error is None:
         return None
-    return error(f"{error.__doc__ or ''}".rstrip(".") + f" (it is {state})", state=state) if state else error()
+    if not which:
+        return error()
+    message = f"{error.__doc__ or ''}".rstrip(".") + f" (it is {which})"
+    return error(message, state=which if issubclass(error, Refused) else None)

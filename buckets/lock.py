@@ -14,7 +14,7 @@ import logging
 import secrets
 
 from buckets.bell import Bell
-from buckets.errors import JobQueueError, NoMeta
+from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.pool import Pool
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Locks:
         if asyncio.get_running_loop().time() - self.last_beat < _TRUST_S:
             return
         if any(event.is_set() for event in self.held):
-            log.warning("lock.lost", extra={"shard": self.shard, "error": str(error)})
+            log.warning("lock.lost", extra={"shard": self.shard, "error": str(error) or str(Unavailable())})
         for event in self.held:
             self._hold(event, False)
 

@@ -4,7 +4,7 @@
 --   dead -> delayed, dead -> ready
 -- returns: a list, for each job {result, state, due}, for each group a list of those; result is created, existing or
 --   replaced
--- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL
+-- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
 -- repeat: yes
 -- include: time record moves
 local meta = KEYS[1]  -- hash: the shard's settings
@@ -59,7 +59,7 @@ local function look_for(id, how, record)
   if old and how == 'reject' then return redis.error_reply('ALREADY_EXISTS ' .. WORDS[old.state]) end
   if old and old.state == reserved then return redis.error_reply('RESERVED reserved') end
   local job = parse(id, record)
-  if tonumber(most) and full(job, old, tonumber(most)) then return redis.error_reply('TOPIC_FULL ') end
+  if tonumber(most) and full(job, old, tonumber(most)) then return redis.error_reply('TOPIC_FULL ' .. job.topic) end
   return nil, old, job
 end
 

@@ -108,6 +108,8 @@ async def test_a_virtual_add_is_refused_whole(running: Running) -> None:
         await running.client.ask("add", topic="poll", id=f"p{number}", body=1)
     full = await running.client.ask("add", topic="paid", id="paid:1", body=1)
     assert (full["success"], full["code"], full["id"]) == (False, "TOPIC_FULL", "paid:1")
+    assert full["error"].endswith("(it is poll)")
+    assert "state" not in full
     assert (await running.client.ask("get", id="paid:1@invoice"))["code"] == "NOT_FOUND"
     long = await running.client.ask("add", topic="paid", id="x" * 250, body=1)
     assert (long["code"], long["field"]) == ("BAD_FIELD", "id")
