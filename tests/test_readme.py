@@ -1,4 +1,4 @@
-"""The README's session, run against a real service as a reader would: with a shell and curl."""
+"""The docs: the README's session, run against a real service with a shell and curl; and the table of log events."""
 
 from __future__ import annotations
 
@@ -44,3 +44,11 @@ def test_the_documents_link_to_files_that_there_are() -> None:
     for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\((?!http)([^)#]+)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_operations_tells_what_each_log_event_means() -> None:
+    sources = [path.read_text() for folder in ("buckets", "jobqueue") for path in (ROOT / folder).rglob("*.py")]
+    logged = {event for text in sources for event in re.findall(r"log\.\w+[(,]\s*\"(\w+\.\w+)\"", text)}
+    table = (ROOT / "docs" / "operations.md").read_text().partition("## Logs")[2]
+    assert len(logged) > 20
+    assert logged == set(re.findall(r"\w+\.\w+", "\n".join(re.findall(r"^\| ([^|]*) \|", table, re.M))))
