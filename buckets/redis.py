@@ -145,6 +145,7 @@ class Redis:
     """A standalone Redis at a URL: `redis://`, `rediss://` or `unix://`.
 
     `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` is told of what goes on.
+    A URL that is none raises ValueError or TypeError, whose words may hold its password.
     """
 
     def __init__(self, url: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
@@ -160,6 +161,8 @@ class Redis:
         )
         # What a URL may say, and we build on being otherwise.
         self._pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None)
+        # What the URL says too much is told here, not at the first call.
+        self._pool.make_connection()  # type: ignore[no-untyped-call]
         self._link: _Link | None = None
         self._connecting: asyncio.Task[_Link] | None = None
         self.trouble = ""

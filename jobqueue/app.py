@@ -20,7 +20,7 @@ from buckets.lock import LEASE_S
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.engine import Engine
 from jobqueue.errors import SettingsError
-from jobqueue.fitness import judge, without_secret
+from jobqueue.fitness import judge, redis_at, without_secret
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
 from jobqueue.refusals import Runner
@@ -68,10 +68,7 @@ class Service:
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
         url = settings.redis or await self._embedded()
-        try:
-            redis = Redis(url, settings.redis_timeout_s, metrics)
-        except (ValueError, TypeError) as error:
-            raise Unfit(f"the setting redis is no URL of a Redis: {error}") from None
+        redis = redis_at(url, settings.redis_timeout_s, metrics)
         stack.push_async_callback(redis.close)
         await self._judge(redis)
         pool = await Pool.open(redis, settings.namespace, buckets=settings.buckets)

@@ -22,7 +22,7 @@ from buckets.shards import FORMAT, HASH
 from jobqueue import settings
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.errors import SettingsError
-from jobqueue.fitness import facts_of, judge, without_secret
+from jobqueue.fitness import facts_of, judge, redis_at, without_secret
 from jobqueue.redis_program import build_of, find_server
 from jobqueue.settings import Settings
 
@@ -98,9 +98,9 @@ def _may_write(folder: Path) -> bool:
 
 async def _redis(url: str, chosen: Settings) -> Findings:
     try:
-        redis = Redis(url, chosen.redis_timeout_s)
-    except (ValueError, TypeError) as error:
-        yield Finding("bad", "redis", f"the setting redis is no URL of a Redis: {error}")
+        redis = redis_at(url, chosen.redis_timeout_s)
+    except Unfit as error:
+        yield Finding("bad", "redis", error.message)
         return
     try:
         async for finding in _judged(redis, chosen):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.meter import Meter
 from buckets.redis import Redis
 
 _OLDEST = (7, 0)
@@ -18,6 +19,19 @@ def without_secret(url: str) -> str:
     """A Redis URL without user and password; `embedded` for none."""
     scheme, separator, rest = url.partition("?")[0].partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
+
+
+def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
+    """The Redis at the URL of the settings. Raises Unfit for one that is no URL, without a word of its password."""
+    try:
+        return Redis(url, timeout_s, meter)
+    except TypeError as error:
+        why = f"there is no parameter {str(error).rpartition('argument ')[2]}"
+    except ValueError as error:
+        why = str(error)
+        if "Port could not" in why or "netloc" in why:  # they cite what may be a part of the password
+            why = "its port is no number; in a name or password, characters such as / and # are written as %2F and %23"
+    raise Unfit(f"the setting redis is no URL of a Redis: {why}")
 
 
 async def judge(redis: Redis, *, allow_eviction: bool) -> list[str]:

@@ -12,12 +12,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from buckets import Fsck, Redis
+from buckets import Fsck
 from buckets.errors import JobQueueError, Unavailable
 from buckets.findings import KINDS, Report
 from jobqueue import logs, settings
 from jobqueue.embedded import running_at
 from jobqueue.errors import SettingsError
+from jobqueue.fitness import redis_at
 from jobqueue.settings import Settings
 
 
@@ -46,10 +47,7 @@ def inspect(flags: Mapping[str, Any], config: str | None, *, repair: bool, as_js
 
 async def _check(chosen: Settings, repair: bool) -> Report:
     url = chosen.redis or running_at(Path(chosen.data))
-    try:
-        redis = Redis(url, chosen.redis_timeout_s)
-    except (ValueError, TypeError) as error:
-        raise SettingsError(f"the setting redis is no URL of a Redis: {error}") from None
+    redis = redis_at(url, chosen.redis_timeout_s)
     errors = Console(stderr=True)
     try:
         with errors.status("looking at keys") as status:  # shown on a terminal only

@@ -14,7 +14,7 @@ import pytest
 
 from buckets.errors import Unavailable, Unfit
 from buckets.redis import Redis
-from jobqueue.fitness import judge, refuse_old
+from jobqueue.fitness import judge, redis_at, refuse_old
 
 Serve = Callable[..., Awaitable[Redis]]
 SOUND = ("--appendonly", "yes", "--appendfsync", "everysec")
@@ -117,3 +117,21 @@ async def test_a_redis_that_is_not_there_is_no_judgement(tmp_path: Path) -> None
     with pytest.raises(Unavailable):
         await judge(redis, allow_eviction=False)
     await redis.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "must specify one of the following schemes"),
+        ("redis://u:sec/ret@h:6379", "its port is no number; in a name or password"),
+        ("redis://u:sec#ret@h:6379", "its port is no number; in a name or password"),
+        ("redis://u:sec\u2100ret@h:6379", "its port is no number; in a name or password"),
+        ("redis://u:secret@h:6379?foo=1", "there is no parameter 'foo'"),
+        ("redis://u:secret@h:6379?db=x", "Invalid value for 'db'"),
+    ],
+)
+async def test_a_url_that_is_none_is_told_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(Unfit) as told:
+        redis_at(url, 1.0)
+    assert words in told.value.message
+    assert "sec" not in told.value.message.replace(words, "")
