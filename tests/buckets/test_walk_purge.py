@@ -246,7 +246,7 @@ async def test_jobs_that_moved_between_the_look_and_the_deletion_stay(
     await fill(pool, clock, 1)
     await add(pool, "of u", "u", delay_ms=FAR_MS)
     named = [*ids(1), "of u", "nobody"]
-    arguments = {"now": clock.now(), "topic": "t", "begun": clock.now_us // 1000}
+    arguments: dict[str, Any] = {"now": clock.now(), "topic": "t", "begun": clock.now_us // 1000}
     assert await pool.call("purge", 0, named, state=int(State.DELAYED), **arguments) == 1
     assert [await state(pool, job_id) for job_id in named[:-1]] == ["deleted", "ready", "reserved", "dead", "delayed"]
     await check_books(redis, pool)
