@@ -9,6 +9,7 @@ from buckets.clock import HeldClock
 from buckets.job import LIVE, Job, NewJob, State
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topic, Topics
 from buckets.walk import Walk
 from tests.buckets.jobs import pop
 from tests.waiting import tick_all
@@ -73,3 +74,15 @@ def ids(number: int, *states: State, prefix: str = "") -> list[str]:
 async def snapshot(redis: Redis) -> dict[bytes, bytes]:
     """All that is in Redis."""
     return {key: await redis.read("DUMP", key) for key in await redis.read("KEYS", "*")}
+
+
+async def listed(pool: Pool, pattern: str = "*") -> list[Topic]:
+    """The topics of all pages."""
+    found, place = list[Topic](), (0, 0)
+    while True:
+        some, *behind = await Topics(pool).page(pattern, *place)
+        found += some
+        place = (behind[0], behind[1])
+        if not any(place):
+            return found
+        assert Topics(pool).has(*place)
