@@ -9,7 +9,7 @@ import pytest
 
 from buckets.bell import Bell
 from buckets.clock import HeldClock
-from buckets.job import LIVE, NewJob, State
+from buckets.job import NewJob, State
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
@@ -19,7 +19,6 @@ from tests.buckets.walks import listed, peeked_ids
 from tests.waiting import PATIENCE_S, tick_all, until
 
 HOUR = 3_600_000
-EMPTY = dict.fromkeys([state.word for state in LIVE], 0)
 
 
 @pytest.fixture
