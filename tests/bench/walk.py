@@ -100,7 +100,7 @@ def names_of(slow: list[list[Any]]) -> Counter[str]:
     """What was slow; a name that others have too, such as pop and due, tells of a machine that does other work."""
     scripts = {script.sha: script.name for script in SCRIPTS.values()}
     commands = [entry[3] for entry in slow]
-    return Counter(scripts.get(command[1].decode(), command[0].decode()) for command in commands)
+    return Counter(scripts.get(b"".join(command[1:2]).decode(), command[0].decode()) for command in commands)
 
 
 async def measure(client: Client, redis: Redis, name: str, url: str) -> None:
