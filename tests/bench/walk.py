@@ -1,6 +1,6 @@
 """`make bench-walk`: what a walk over 500,000 jobs costs the others: scripts over 5 ms, and pops without and with it.
 
-A service takes load on one topic, while a walker goes over all jobs of the others: another one is one more function in
+A service takes load on one topic, while a walker goes over the jobs of the others: another one is one more function in
 WALKERS. `python -m tests.bench.walk 20000` takes another number of jobs.
 """
 
@@ -62,20 +62,45 @@ async def pops_during(client: Client, walk: Awaitable[object]) -> list[float]:
     return [each for took in await asyncio.gather(*loads) for each in took]
 
 
-async def fsck(redis: str) -> None:
-    """`jobqueue fsck --repair`, as an operator runs it."""
-    process = await asyncio.create_subprocess_exec(*JOBQUEUE, "fsck", "--repair", "--redis", redis)
+async def jobqueue(*words: str) -> None:
+    """A command, as an operator runs it."""
+    process = await asyncio.create_subprocess_exec(*JOBQUEUE, *words, stdout=asyncio.subprocess.DEVNULL)
     assert await process.wait() == 0
 
 
-WALKERS: dict[str, Callable[[str], Awaitable[None]]] = {"fsck": fsck}
+async def fsck(service: str, redis: str) -> None:
+    await jobqueue("fsck", "--repair", "--redis", redis)
+
+
+async def peek(service: str, redis: str) -> None:
+    """All jobs of one topic, which stand among those of all others."""
+    await jobqueue("peek", "topic-0", "--all", "--url", service)
+
+
+async def topics(service: str, redis: str) -> None:
+    for _ in range(5):
+        await jobqueue("topics", "--url", service)
+
+
+async def purge(service: str, redis: str) -> None:
+    for number in range(TOPICS):
+        await jobqueue("purge", f"topic-{number}", "--yes", "--url", service)
+
+
+# The last one leaves nothing to walk over.
+WALKERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
+    "peek": peek,
+    "topics": topics,
+    "fsck": fsck,
+    "purge": purge,
+}
 
 
 def names_of(slow: list[list[Any]]) -> Counter[str]:
     """What was slow; a name that others have too, such as pop and due, tells of a machine that does other work."""
     scripts = {script.sha: script.name for script in SCRIPTS.values()}
     commands = [entry[3] for entry in slow]
-    return Counter(scripts.get(command[1].decode(), command[0].decode()) for command in commands)
+    return Counter(scripts.get(b"".join(command[1:2]).decode(), command[0].decode()) for command in commands)
 
 
 async def measure(client: Client, redis: Redis, name: str, url: str) -> None:
@@ -83,7 +108,7 @@ async def measure(client: Client, redis: Redis, name: str, url: str) -> None:
     quiet = await pops_during(client, asyncio.sleep(QUIET_S / 2))
     await redis.read("SLOWLOG", "RESET")
     begun = time.perf_counter()
-    busy = await pops_during(client, WALKERS[name](url))
+    busy = await pops_during(client, WALKERS[name](client.url, url))
     took = time.perf_counter() - begun
     slow = await redis.read("SLOWLOG", "GET", "1000")
     quiet += await pops_during(client, asyncio.sleep(QUIET_S / 2))
@@ -98,7 +123,7 @@ async def main(jobs: int) -> None:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
         redis = Redis(server.url)
         await fill(await Pool.open(redis), jobs)
-        await redis.read("CONFIG", "SET", "slowlog-log-slower-than", SLOW_US)
+        await redis.read("CONFIG", "SET", "slowlog-log-slower-than", SLOW_US, "slowlog-max-len", 1000)
         async with ServiceProcess("--redis", server.url) as service, Client(service.url) as client:
             for name in WALKERS:
                 await measure(client, redis, name, server.url)

@@ -220,6 +220,9 @@ async def test_a_page_holds_as_many_bytes_as_it_has_room_for_and_one_job_always(
             pages.append([job.id for job in page.jobs])
             place = page.next
         assert [page for page in pages if page] == [[f"{first}{n}", f"{first}{n + 1}"] for n in (0, 2, 4)]
+        exact = 2 * (34 + 1 + 100_000)  # header, topic, body
+        assert len((await walk.peek("t", state, room=exact)).jobs) == 2
+        assert len((await walk.peek("t", state, room=exact + 1)).jobs) == 3
         for room in (0, -5, 1):
             assert [job.id for job in (await walk.peek("t", state, room=room)).jobs] == [f"{first}0"]
 
@@ -267,19 +270,30 @@ async def test_the_entry_behind_which_a_page_begins_may_be_popped(pool: Pool) ->
     assert [job.id for job in page.jobs] == ["4", "5"]
 
 
-async def test_an_entry_that_pops_moved_to_the_front_is_found_again(pool: Pool) -> None:
-    """By more places than one script looks through."""
-    await pool.add([NewJob(f"{n}", "t", b"", ttr_ms=0) for n in range(9_600)])
+async def test_an_entry_that_pops_moved_far_to_the_front_is_found_again(pool: Pool) -> None:
+    """By more places than one script looks through, in a list that is as long as before."""
+    await pool.add([NewJob(f"{n}", "t", b"", ttr_ms=0) for n in range(4_800)])
     walk, place, seen = Walk(pool), None, 0
-    while seen < 9_300:
-        page = await walk.peek("t", State.READY, place, count=300)
+    while seen < 4_600:
+        page = await walk.peek("t", State.READY, place, count=230)
         place, seen = page.next, seen + len(page.jobs)
     for _ in range(9):
-        await pop(pool, count=1_000)
+        await pop(pool, count=500)
+    await pool.add([NewJob(f"more{n}", "t", b"") for n in range(4_600)])
     page = await walk.peek("t", State.READY, place, count=2)
-    assert [job.id for job in page.jobs] == ["9300", "9301"]
-    await pop(pool, count=599)
-    assert [job.id for job in (await walk.peek("t", State.READY, place)).jobs] == ["9599"]
+    assert [job.id for job in page.jobs] == ["4600", "4601"]
+    await pop(pool, count=200)
+    page = await walk.peek("t", State.READY, place, count=2)
+    assert [job.id for job in page.jobs] == ["4700", "4701"]
+
+
+async def test_a_few_jobs_given_back_to_the_front_let_nobody_be_seen_twice(pool: Pool) -> None:
+    await pool.add([NewJob(f"{n:03}", "t", b"") for n in range(300)])
+    popped = await pop(pool, count=100)
+    first = await Walk(pool).peek("t", State.READY, count=50)
+    await pool.unpop(popped)
+    page = await Walk(pool).peek("t", State.READY, first.next, count=300)
+    assert [job.id for job in (*first.jobs, *page.jobs)] == [f"{n:03}" for n in range(100, 300)]
 
 
 async def test_a_list_that_was_emptied_and_begun_anew_is_seen_from_its_front(pool: Pool) -> None:

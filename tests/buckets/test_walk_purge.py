@@ -239,6 +239,19 @@ async def test_entries_that_the_pool_does_not_bear_out_harm_nobody(redis: Redis,
     assert [await state(pool, job_id) for job_id in ("delayed:0000", "of u")] == ["delayed", "ready"]
 
 
+async def test_jobs_that_moved_between_the_look_and_the_deletion_stay(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    """Popped, finished, or begun anew with another topic: the script looks at each again."""
+    await fill(pool, clock, 1)
+    await add(pool, "of u", "u", delay_ms=FAR_MS)
+    named = [*ids(1), "of u", "nobody"]
+    arguments: dict[str, Any] = {"now": clock.now(), "topic": "t", "begun": clock.now_us // 1000}
+    assert await pool.call("purge", 0, named, state=int(State.DELAYED), **arguments) == 1
+    assert [await state(pool, job_id) for job_id in named[:-1]] == ["deleted", "ready", "reserved", "dead", "delayed"]
+    await check_books(redis, pool)
+
+
 async def test_a_record_that_cannot_be_read_is_no_obstacle(redis: Redis, pool: Pool, clock: HeldClock) -> None:
     await fill(pool, clock, 2)
     for word in ("delayed", "ready", "reserved", "dead"):

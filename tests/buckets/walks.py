@@ -9,11 +9,13 @@ from buckets.clock import HeldClock
 from buckets.job import LIVE, Job, NewJob, State
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.topics import Topic, Topics
 from buckets.walk import Walk
 from tests.buckets.jobs import pop
 from tests.waiting import tick_all
 
 FAR_MS = 80_000_000
+_MOST_PAGES = 3_000
 
 
 async def peeked(
@@ -26,7 +28,7 @@ async def peeked(
 ) -> list[Job]:
     """All jobs of all pages; `between` is done between two pages."""
     walk, jobs, place = Walk(pool), list[Job](), None
-    while True:
+    for _ in range(_MOST_PAGES):
         page = await walk.peek(topic, state, place, count=count)
         assert len(page.jobs) <= count
         jobs += page.jobs
@@ -36,6 +38,7 @@ async def peeked(
         assert walk.has(place)
         if between:
             await between()
+    raise AssertionError("the walk goes round in circles")
 
 
 async def peeked_ids(pool: Pool, state: State | None = None, topic: str = "t", *, count: int = 100) -> list[str]:
@@ -71,3 +74,15 @@ def ids(number: int, *states: State, prefix: str = "") -> list[str]:
 async def snapshot(redis: Redis) -> dict[bytes, bytes]:
     """All that is in Redis."""
     return {key: await redis.read("DUMP", key) for key in await redis.read("KEYS", "*")}
+
+
+async def listed(pool: Pool, pattern: str = "*") -> list[Topic]:
+    """The topics of all pages."""
+    found, place = list[Topic](), (0, 0)
+    while True:
+        some, *behind = await Topics(pool).page(pattern, *place)
+        found += some
+        place = (behind[0], behind[1])
+        if not any(place):
+            return found
+        assert Topics(pool).has(*place)

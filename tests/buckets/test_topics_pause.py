@@ -1,0 +1,280 @@
+"""buckets.topics, pause.lua, resume.lua: pauses, and the pops that wait for their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from buckets.bell import Bell
+from buckets.clock import HeldClock
+from buckets.job import NewJob, State
+from buckets.pool import Pool
+from buckets.redis import Redis
+from buckets.topics import Topics
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
+from tests.buckets.walks import listed, peeked_ids
+from tests.waiting import PATIENCE_S, tick_all, until
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def topics(pool: Pool) -> Topics:
+    return Topics(pool)
+
+
+async def test_pops_of_a_paused_topic_find_nothing_until_it_is_resumed(
+    redis: Redis, pool: Pool, topics: Topics, clock: HeldClock
+) -> None:
+    await add(pool, "a")
+    assert await topics.pause("t") == 0
+    clock.advance(1_000 * HOUR)
+    popped = await pool.pop(["t"])
+    assert (popped.jobs, popped.left, popped.opens_us) == ([], 0, None)
+    assert await topics.resume("t")
+    assert await popped_ids(pool) == ["a"]
+    assert not await topics.resume("t")
+    await check_books(redis, pool)
+
+
+async def test_a_pause_for_a_time_ends_by_itself_and_not_a_microsecond_early(
+    pool: Pool, topics: Topics, clock: HeldClock
+) -> None:
+    await add(pool, "a")
+    clock.now_us += 1  # what is finer than a millisecond is rounded up
+    assert await topics.pause("t", 60_000) == clock.now_us // 1000 + 60_001
+    for ahead_us, step_us in ((60_000_999, 60_000_000), (999, 998), (1, 1)):
+        popped = await pool.pop(["t"])
+        assert (popped.jobs, popped.opens_us) == ([], ahead_us)
+        clock.now_us += step_us
+    popped = await pool.pop(["t"])
+    assert ([job.id for job in popped.jobs], popped.opens_us) == (["a"], None)
+
+
+async def test_redis_removes_a_pause_that_is_over(redis: Redis, topics: Topics) -> None:
+    await topics.pause("t", 60_000)
+    assert 59_000 < await redis.read("PTTL", "{jq:0}:p:t") <= 60_000
+    await topics.pause("t")
+    assert await redis.read("PTTL", "{jq:0}:p:t") == -1
+    await topics.pause("t", 1)
+    await until(lambda: gone(redis, "{jq:0}:p:t"))
+
+
+async def gone(redis: Redis, key: str) -> bool:
+    return not await redis.read("EXISTS", key)
+
+
+async def test_the_last_pause_holds(pool: Pool, topics: Topics, clock: HeldClock) -> None:
+    await add(pool, "a")
+    await topics.pause("t", 50_000)
+    await topics.pause("t", 90_000)
+    clock.advance(89_999)
+    assert await popped_ids(pool) == []
+    await topics.pause("t", 60_000)
+    await topics.pause("t")
+    clock.advance(60_000)
+    assert await popped_ids(pool) == []
+    await topics.pause("t", 60_000)
+    clock.advance(60_000)
+    assert await popped_ids(pool) == ["a"]
+
+
+async def test_pops_of_several_topics_pass_over_the_paused_one(
+    redis: Redis, pool: Pool, topics: Topics, clock: HeldClock
+) -> None:
+    for n, topic in enumerate("tuv"):
+        await pool.add([NewJob(f"{topic}{m}", topic, b"", priority=n) for m in range(2)])
+    await topics.pause("t", 70_000)
+    await topics.pause("v", 60_000)
+    popped = await pool.pop(["t", "u", "v"], 9)
+    assert [job.id for job in popped.jobs] == ["u0", "u1"]
+    assert (popped.left, popped.opens_us) == (0, 60_000_000)
+    assert (await pool.pop(["t", "u"], 9)).opens_us == 70_000_000
+    assert (await pool.pop(["u"], 9)).opens_us is None
+    await topics.pause("w")
+    for order in (["t", "v", "w"], ["w", "v", "t"]):
+        assert (await pool.pop(order)).opens_us == 60_000_000
+    await topics.resume("v")
+    assert await popped_ids(pool, "t", "u", "v") == ["v0", "v1"]
+    await check_books(redis, pool)
+
+
+async def test_what_a_pop_leaves_is_told_of_the_last_topic_that_is_not_paused(pool: Pool, topics: Topics) -> None:
+    for topic in "tu":
+        await pool.add([NewJob(f"{topic}{n}", topic, b"") for n in range(5)])
+    await topics.pause("u")
+    assert (await pool.pop(["t", "u"], 2)).left == 3
+
+
+async def test_all_but_pops_goes_on_during_a_pause(redis: Redis, pool: Pool, topics: Topics, clock: HeldClock) -> None:
+    await add(pool, "late", ttr_ms=5_000)
+    await add(pool, "done")
+    jobs = {job.id: job for job in await pop(pool, count=2)}
+    await topics.pause("t")
+    await add(pool, "soon", delay_ms=1_000)
+    await add(pool, "over", ttl_ms=1_000)
+    await add(pool, "cancelled")
+    assert await finish(pool, "done", jobs["done"].lease) == "finished"
+    assert await delete(pool, "cancelled") == "ready"
+    clock.advance(1_000)
+    await tick_all(pool)
+    assert [await state(pool, job_id) for job_id in ("soon", "over", "late")] == ["ready", "dead", "reserved"]
+    await kick(pool, "over")
+    clock.advance(4_000)
+    await tick_all(pool)
+    assert await state(pool, "late") == "ready"
+    assert await popped_ids(pool) == []
+    assert sorted(await peeked_ids(pool, State.READY)) == ["late", "soon"]
+    await topics.resume("t")
+    assert await popped_ids(pool) == ["soon", "late"]
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize(
+    "junk", [b"", b"soon", b"-5", b"nan", b"inf", b"-inf", b"1e99", b"0x7fffffffffff", b"9" * 30, b" 0", b"\xff"]
+)
+async def test_a_pause_that_holds_no_time_is_none(redis: Redis, pool: Pool, topics: Topics, junk: bytes) -> None:
+    await add(pool, "a")
+    await redis.read("SET", pool.keys[0].paused("t"), junk)
+    assert [topic.paused_until for topic in await listed(pool)] == [None]
+    popped = await pool.pop(["t"])
+    assert ([job.id for job in popped.jobs], popped.opens_us) == (["a"], None)
+
+
+async def test_a_pause_of_another_type_is_none_and_a_new_one_takes_its_place(
+    redis: Redis, pool: Pool, topics: Topics
+) -> None:
+    await add(pool, "a")
+    await add(pool, "b", "u")
+    await redis.read("RPUSH", pool.keys[0].paused("t"), "not ours")
+    assert {topic.name: topic.paused_until for topic in await listed(pool)} == {"t": None, "u": None}
+    await topics.pause("t")
+    assert await popped_ids(pool) == []
+    await redis.read("DEL", pool.keys[0].paused("t"))
+    await redis.read("RPUSH", pool.keys[0].paused("t"), "not ours")
+    assert await popped_ids(pool) == ["a"]
+    await topics.resume("t")
+
+
+async def test_a_pause_holds_in_all_shards(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, "many", shards=3, clock=clock)
+    await pool.add([NewJob(f"{n}", "t", b"") for n in range(30)])
+    assert await Topics(pool).pause("t", 60_000) == clock.now_us // 1000 + 60_000
+    popped = await pool.pop(["t"], 30)
+    assert (popped.jobs, popped.opens_us) == ([], 60_000_000)
+    assert await Topics(pool).resume("t")
+    assert len(await popped_ids(pool)) == 30
+
+
+@pytest.fixture
+async def bell(live_pool: Pool) -> AsyncIterator[Bell]:
+    """A bell that hears, on Redis's own clock."""
+    bell = Bell(live_pool)
+    hearing = asyncio.create_task(bell.run())
+    await until(bell.connected.is_set)
+    yield bell
+    bell.close()
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
+
+
+def parked(bell: Bell, *topics: str, wait_s: float = 60.0) -> asyncio.Task[list[str]]:
+    """A pop that waits; the ids that it gets."""
+
+    async def wait() -> list[str]:
+        async with asyncio.timeout(PATIENCE_S):
+            return [job.id for job in (await bell.pop(topics or ("t",), 1, wait_s)).jobs]
+
+    return asyncio.create_task(wait())
+
+
+async def parks(bell: Bell, pool: Pool, number: int) -> None:
+    """So many are parked and have looked."""
+    await until(lambda: bell.parked == number)
+    await Topics(pool).stats()  # answered behind their second look
+
+
+async def test_a_waiting_pop_gets_its_job_when_the_topic_is_resumed(bell: Bell, live_pool: Pool) -> None:
+    await Topics(live_pool).pause("t")
+    await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])
+    waiting = [parked(bell) for _ in range(3)]
+    await parks(bell, live_pool, 3)
+    await Topics(live_pool).resume("t")
+    assert sorted([job_id for each in waiting for job_id in await each]) == ["0", "1", "2"]
+
+
+async def test_a_resume_wakes_as_many_as_there_are_ready_jobs(live_pool: Pool) -> None:
+    """Nobody where there is none."""
+    heard: list[str] = []
+    told = asyncio.Event()
+    listening = asyncio.create_task(live_pool.listen(lambda shard, message: heard.append(message), told.set))
+    await told.wait()
+    assert not await Topics(live_pool).resume("t")
+    await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])
+    await popped_ids(live_pool, count=1)
+    assert not await Topics(live_pool).resume("t")
+    await add(live_pool, "last", "last")
+    await until(lambda: "ready 1 last" in heard)
+    assert [message for message in heard if message.startswith("ready")] == ["ready 3 t", "ready 2 t", "ready 1 last"]
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+@pytest.mark.parametrize("pause_first", [True, False])
+async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_by_itself_and_not_before(
+    bell: Bell, live_pool: Pool, pause_first: bool
+) -> None:
+    if pause_first:
+        opens = await Topics(live_pool).pause("t", 150)
+    waiting = parked(bell)
+    await parks(bell, live_pool, 1)
+    if not pause_first:
+        opens = await Topics(live_pool).pause("t", 150)
+    await add(live_pool, "a")
+    assert await waiting == ["a"]
+    job = await get(live_pool, "a")
+    assert opens <= job.lease / 1000 < opens + 1_000
+
+
+async def test_a_pop_of_two_topics_waits_for_the_pause_that_ends_first(bell: Bell, live_pool: Pool) -> None:
+    await add(live_pool, "a", "t")
+    await add(live_pool, "b", "u")
+    await Topics(live_pool).pause("t", 60_000)
+    opens = await Topics(live_pool).pause("u", 100)
+    assert await parked(bell, "t", "u") == ["b"]
+    assert opens <= (await get(live_pool, "b")).lease / 1000 < opens + 1_000
+
+
+async def test_a_pop_whose_wait_ends_during_the_pause_is_empty(bell: Bell, live_pool: Pool) -> None:
+    await add(live_pool, "a")
+    await Topics(live_pool).pause("t", 60_000)
+    assert await parked(bell, wait_s=0.05) == []
+
+
+async def test_who_leaves_during_a_pause_leaves_the_job_to_those_who_wait_on(bell: Bell, live_pool: Pool) -> None:
+    """The bell rang for the first only, who saw the pause and went: the second must learn when it ends."""
+    first = parked(bell, wait_s=0.1)
+    await parks(bell, live_pool, 1)
+    second = parked(bell)
+    await parks(bell, live_pool, 2)
+    opens = await Topics(live_pool).pause("t", 400)
+    await add(live_pool, "a")
+    assert await first == []
+    assert await second == ["a"]
+    assert opens <= (await get(live_pool, "a")).lease / 1000 < opens + 1_000
+
+
+@pytest.mark.parametrize("before", [None, 60_000])
+async def test_who_waits_for_a_pause_hears_of_one_that_ends_earlier(
+    bell: Bell, live_pool: Pool, before: int | None
+) -> None:
+    await Topics(live_pool).pause("t", before)
+    await add(live_pool, "a")
+    waiting = parked(bell)
+    await parks(bell, live_pool, 1)
+    opens = await Topics(live_pool).pause("t", 100)
+    assert await waiting == ["a"]
+    assert opens <= (await get(live_pool, "a")).lease / 1000 < opens + 1_000
