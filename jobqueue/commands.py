@@ -237,6 +237,7 @@ def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[typ
             yield from ((kind, [command]) for command in alike)
 
 
+_OVER = "the time of this request was over before the command began: it was not carried out"
 _NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
 
 
@@ -250,17 +251,25 @@ def _count(metrics: Metrics, command: params.Command | BadRequest, answers: list
 
 
 async def answer(
-    engine: Engine, commands: Sequence[params.Command | BadRequest], reserved: list[Job], metrics: Metrics
+    engine: Engine,
+    commands: Sequence[params.Command | BadRequest],
+    reserved: list[Job],
+    metrics: Metrics,
+    deadline_s: float,
 ) -> list[Answer]:
-    """Carry out commands one after the other; an answer for each, in their order.
+    """Carry out commands one after the other; an answer for each, in their order. Those that have not begun after
+    `deadline_s` are UNAVAILABLE.
 
     What is wrong with a command stands in its place and is told there. `reserved` is filled with the jobs that the
     answers hand out, so that the caller can give them back when the answers reach nobody.
     """
     answers: list[Answer] = []
     handover = Handover(reserved)
+    end = time.perf_counter() + deadline_s
     for kind, run in _runs(commands):
         begun = time.perf_counter()
+        if begun > end:
+            break
         if kind in MANY:
             some = await _answer_many(engine, MANY[kind], run)
         else:
@@ -269,10 +278,10 @@ async def answer(
         answers.extend(some)
         if any(each.get("code") == Unavailable.code for each in some):
             break
-    # Redis did not answer one: the deadline of the request is over, for those that follow too.
+    # Redis did not answer one, or they took long together: the deadline of the request is over for those that follow.
     left = commands[len(answers) :]
     for each in left:
-        told = failure(each) if isinstance(each, BadRequest) else failure(Unavailable(), getattr(each, "id", None))
+        told = failure(each) if isinstance(each, BadRequest) else failure(Unavailable(_OVER), getattr(each, "id", None))
         _count(metrics, each, [told], None)
         answers.append(told)
     return answers

@@ -86,7 +86,10 @@ class Web:
             return command.refuse(error, self._metrics)
         except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
             return command.refuse(BadJson("the request's body is damaged"), self._metrics)
-        return await command.handle(self._engine, data, self._settings.max_body_bytes, reserved, self._metrics)
+        settings = self._settings
+        return await command.handle(
+            self._engine, data, settings.max_body_bytes, reserved, self._metrics, settings.redis_timeout_s
+        )
 
     async def _send(
         self, request: web.Request, reply: Reply, request_id: str, reserved: list[Job]

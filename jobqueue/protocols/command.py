@@ -57,11 +57,13 @@ def refuse(error: Exception, metrics: Metrics) -> Reply:
     return _single(told)
 
 
-async def handle(engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job], metrics: Metrics) -> Reply:
-    """Answer a request. `reserved`: see `commands.answer`."""
+async def handle(
+    engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job], metrics: Metrics, deadline_s: float
+) -> Reply:
+    """Answer a request. `reserved`, `deadline_s`: see `commands.answer`."""
     try:
         commands, many = _read(data, max_body_bytes)
     except Exception as error:
         return refuse(error, metrics)
-    answers = await answer(engine, commands, reserved, metrics)
+    answers = await answer(engine, commands, reserved, metrics, deadline_s)
     return Reply(200, orjson.dumps(answers)) if many else _single(answers[0])

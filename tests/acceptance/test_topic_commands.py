@@ -318,3 +318,25 @@ async def test_a_job_larger_than_all_that_answers_hold_still_fits(
             told = answers[0].get("jobs", [answers[0]])
             assert [len(job["value"]) for job in told] == [9 << 20]
             assert answers[1]["code"] == "TOO_LARGE"
+
+
+async def test_a_request_ends_when_its_time_is_over_and_says_what_was_not_done(
+    redis_server: RedisServer, redis: Any, tmp_path: Path
+) -> None:
+    """Else an array of a thousand purges could keep a service busy for a quarter of an hour."""
+    config = tmp_path / "jobqueue.toml"
+    config.write_text("redis_timeout_s = 0.25\n")
+    async with (
+        ServiceProcess("--redis", redis_server.url, "--config", str(config)) as service,
+        Client(service.url) as client,
+    ):
+        for start in range(0, 60_000, 1000):
+            jobs = [{"command": "add", "topic": "t", "body": n, "delay": 60} for n in range(start, start + 1000)]
+            while any(not each["success"] for each in await client.batch(jobs)):
+                pass  # a slow machine; what is too much is purged all the same
+        *_, add = await client.batch(
+            [{"command": "purge", "topic": "t"}] * 9 + [{"command": "add", "topic": "u", "id": "u:1", "body": 1}]
+        )
+    assert add["code"] == "UNAVAILABLE"
+    assert "not carried out" in add["error"]
+    assert add["retry_after"] == 1
