@@ -314,9 +314,11 @@ class _ShardCheck:
 
     async def _is_unknown(self, topic: bytes) -> bool:
         try:
-            return await self._pool.redis.read("ZSCORE", self._keys.topics, topic) is None
+            if await self._pool.redis.read("ZSCORE", self._keys.topics, topic) is not None:
+                return False
         except JobQueueError:
-            return True  # another program's key stands in the place of the list
+            pass  # another program's key stands in the place of the list
+        return bool(await self._pool.redis.read("EXISTS", self._key("COUNTS", topic)))  # else it was just forgotten
 
     async def _recount(self, topic: bytes, changes: list[Change]) -> bool:
         """Write counts, each as far as it was not changed meanwhile; whether all are."""

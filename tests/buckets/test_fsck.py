@@ -17,6 +17,7 @@ from buckets.keys import shard_of
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.scripts import Value
+from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
 from tests.redis_server import RedisServer
@@ -401,6 +402,37 @@ async def test_jobs_that_became_ready_after_the_clock_went_back_keep_their_place
     popped = await popped_ids(pool)
     assert popped == sorted(popped) and len(popped) > 2
     await check_books(redis, pool)
+
+
+async def test_a_topic_that_is_forgotten_while_it_is_judged_is_no_fault(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", retention_ms=0)
+    await delete(pool, "a")
+    clock.advance(1)
+
+    async def forget() -> None:
+        await Topics(pool).forget(0, 1)
+
+    async def nothing() -> None:
+        pass
+
+    connection = Meddling(redis_server.url, "ZSCORE", forget, nothing)
+    report = await (await Fsck.open(connection, rest=0, clock=clock)).run()
+    await connection.close()
+    assert kinds(report) == set()
+    assert await redis.read("EXISTS", pool.keys[0].counts("t")) == 0
+
+
+async def test_a_namespace_may_have_as_many_shards_as_its_settings_can_tell(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, shards=255, buckets=1, clock=clock)
+    for number in range(300):
+        await add(pool, f"j{number}")
+    clock.advance(1)
+    assert kinds(await fsck(pool, repair=True)) == set()
+    await redis.read("DEL", *(keys.meta for keys in pool.keys[1:]))
+    assert (await fsck(pool, repair=True)).findings["meta"].found == 254
+    await pool.close()
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
