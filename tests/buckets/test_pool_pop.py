@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 
 import pytest
@@ -281,4 +282,16 @@ async def test_a_large_pop_is_several_short_scripts_and_keeps_order_and_room(red
     assert [job.id for job in few] == names[450 : 450 + len(few)]
     assert 250 < len(few) < 500
     assert sum(len(job.body) for job in few) <= 300 * 200
+    await check_books(redis, pool)
+
+
+async def test_large_bodies_are_popped_some_a_script(redis: Redis, pool: Pool) -> None:
+    ids = [f"j{number:02}" for number in range(12)]
+    for job_id in ids:
+        await add(pool, job_id, body=b'"%s"' % (b"x" * 100_000))
+    await redis.read("CONFIG", "RESETSTAT")
+    assert await popped_ids(pool, "t", count=10) == ids[:10]
+    scripts = re.findall(rb"cmdstat_eval(?:sha)?:calls=(\d+)", await redis.read("INFO", "commandstats"))
+    assert sum(map(int, scripts)) in (4, 5)  # of three jobs each; the first may have to be told to Redis
+    assert (await pool.pop(["t"], 10)).left == 0
     await check_books(redis, pool)
