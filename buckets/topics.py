@@ -111,10 +111,8 @@ class Topics:
     async def page(self, pattern: str = "*", shard: int = 0, cursor: int = 0) -> tuple[list[Topic], int, int]:
         """Some topics whose names fit a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
         that was the last). A topic that stands in several shards is told once. A page may be empty before the end."""
-        keys = self._pool.keys
-        raw_cursor, flat = await self._read(
-            (b"0", []), "ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE
-        )
+        redis, keys = self._pool.redis, self._pool.keys
+        raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
         names = _words(flat[::2])
         known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
         new = [name for name, before in zip(names, known, strict=True) if not before]
