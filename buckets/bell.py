@@ -42,6 +42,7 @@ class Bell:
         self._waiters: dict[str, dict[_Waiter, None]] = {}
         self._alarms: dict[tuple[int, int], asyncio.Event] = {}
         self._free = [asyncio.Event() for _ in pool.keys]
+        self._openings: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
         self.parked = 0
         """How many pops wait."""
@@ -122,9 +123,8 @@ class Bell:
             gone = False
         finally:
             self._leave(waiter, topics)
-            paused = popped.opens_us is not None  # the next may not know when that ends
             found_elsewhere = bool(popped.jobs) and self._in_many_places(topics)
-            if gone or paused or waiter.rung.is_set() or popped.left or found_elsewhere:
+            if gone or waiter.rung.is_set() or popped.left or found_elsewhere:
                 self._pass_on(popped, topics)
         return popped
 
@@ -152,15 +152,29 @@ class Bell:
             popped = await self._pool.pop(topics, count, **options)
             if popped.jobs or over or self._closed:
                 return popped
-            # Nobody rings when a pause ends by itself.
-            wake = end if popped.opens_us is None else min(end, loop.time() + popped.opens_us / 1e6)
+            if popped.opens_us is not None:
+                self._ring_at(loop.time() + popped.opens_us / 1e6, topics)
             try:
-                async with asyncio.timeout_at(wake):
+                async with asyncio.timeout_at(end):
                     await waiter.rung.wait()
             except TimeoutError:
                 pass
             if self._closed:
                 return Popped()
+
+    def _ring_at(self, time: float, topics: Sequence[str]) -> None:
+        """Ring when a pause ends, as nobody else does. Once, for all who wait: thousands of pops in that moment would
+        hold up all others, and who is woken wakes the next."""
+        for topic in topics:
+            known = self._openings.get(topic)
+            if known is None or time < known.when():
+                if known:
+                    known.cancel()
+                self._openings[topic] = asyncio.get_running_loop().call_at(time, self._open, topic)
+
+    def _open(self, topic: str) -> None:
+        del self._openings[topic]
+        self.ring(topic, 1)
 
     def _leave(self, waiter: _Waiter, topics: Sequence[str]) -> None:
         self.parked -= 1
@@ -170,10 +184,14 @@ class Bell:
                 waiters.pop(waiter, None)
                 if not waiters:
                     del self._waiters[topic]
+                    if topic in self._openings:
+                        self._openings.pop(topic).cancel()
 
     def close(self) -> None:
         """Let all parked pops answer empty, now."""
         self._closed = True
+        for opening in self._openings.values():
+            opening.cancel()
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.rung.set()

@@ -4,7 +4,8 @@ The pool is the truth, and the indexes are made to follow it. What can be judged
 bucket, an entry against its record) is judged by a script, and repaired by one that looks again. Two things cannot:
 
 - Whether a ready job stands in its list. The lists are read first. A job that has been ready since before, and whose
-  entry was not met, has none.
+  entry was not met, has none if a second pass, which begins after the entry was missed, does not meet it either. (The
+  time alone does not tell: clocks go back.)
 - Whether counts are right. They are compared with a scan only where they were the same at its begin and at its end, and
   believed wrong when a second pass finds the same error.
 """
@@ -123,7 +124,7 @@ class _ShardCheck:
         self._pages = pages
         self._errors: dict[bytes, list[tuple[str, bytes, bytes | int]]] = {}  # by topic, as the last pass saw them
         self._jobs = self._topics = 0  # that the last pass saw
-        self._early: set[int] = set()  # entries that jobs want that are ready only in the future
+        self._missed: set[int] = set()  # entries that jobs want and the last pass did not meet
 
     async def run(self) -> None:
         for turn in range(PASSES):
@@ -145,14 +146,13 @@ class _ShardCheck:
         await self._look_at_lists(sight)
         for topic in self._known(sight):
             sight.before[topic] = await self._counters(topic)
-        early = self._early
-        self._early = set()
-        tally = await self._look_at_jobs(sight, early)
+        missed, self._missed = self._missed, set()
+        tally = await self._look_at_jobs(sight, missed)
         doubts = {topic for topic in sight.before.keys() | tally.topics if await self._judge(topic, sight, tally)}
         self._topics = len(tally.topics | sight.before.keys())
         if first:
             await self._look_at_entries(sight)
-        return doubts, not self._early <= early
+        return doubts, not self._missed <= missed
 
     async def _call(self, script: str, rest: Sequence[bytes] = (), **arguments: Any) -> Any:
         now = self._pool.clock.now()
@@ -205,19 +205,19 @@ class _ShardCheck:
 
     # Jobs
 
-    async def _look_at_jobs(self, sight: _Sight, early: set[int]) -> Tally:
+    async def _look_at_jobs(self, sight: _Sight, missed: set[int]) -> Tally:
         tally, seen = Tally(), set[int]()
         async for page in self._pages.keys(f"{self._keys.tag}{FAMILIES['JOB']}*"):
             ids = {hash(key): key[len(self._tag) + 2 :] for key in page}
             new = [job_id for mark, job_id in ids.items() if mark not in seen]
             seen |= ids.keys()
             for some in chunks(new, _PAGE):
-                await self._look_at_page(some, sight, tally, early)
+                await self._look_at_page(some, sight, tally, missed)
             self._progress("jobs", len(seen))
         self._jobs = len(seen)
         return tally
 
-    async def _look_at_page(self, ids: Sequence[bytes], sight: _Sight, tally: Tally, early: set[int]) -> None:
+    async def _look_at_page(self, ids: Sequence[bytes], sight: _Sight, tally: Tally, missed: set[int]) -> None:
         script = "mend" if self._repair else "audit"
         now, counted, wanted, faults = await self._call(script, ids, buckets=self._pool.buckets)
         tally.add(counted)
@@ -228,18 +228,17 @@ class _ShardCheck:
                 self._find("misplaced", shown(job_id), repaired=False)
         lost = []
         for name, entry, since in zip(wanted[::3], wanted[1::3], wanted[2::3], strict=True):
-            if hash((name, entry)) not in sight.entries and self._is_lost(name, entry, int(since), now, sight, early):
+            if hash((name, entry)) not in sight.entries and self._is_lost(name, entry, int(since), now, sight, missed):
                 lost.append(entry)
         if lost:
             await self._requeue(lost)
 
-    def _is_lost(self, name: bytes, entry: bytes, since: int, now: int, sight: _Sight, early: set[int]) -> bool:
-        """Whether an entry that was not met is not there. It may be younger than the walk through the lists; of a
-        record that says that it is ready only in the future a second walk tells."""
-        if since <= now:
-            return since < sight.begun
-        self._early.add(hash((name, entry)))
-        return hash((name, entry)) in early
+    def _is_lost(self, name: bytes, entry: bytes, since: int, now: int, sight: _Sight, missed: set[int]) -> bool:
+        """Whether an entry that was not met is not there. It may be younger than the walk through the lists."""
+        if sight.begun <= since <= now:
+            return False
+        self._missed.add(hash((name, entry)))
+        return hash((name, entry)) in missed
 
     async def _requeue(self, entries: Sequence[bytes]) -> None:
         results = await self._call("requeue", entries) if self._repair else [1] * len(entries)
@@ -315,9 +314,11 @@ class _ShardCheck:
 
     async def _is_unknown(self, topic: bytes) -> bool:
         try:
-            return await self._pool.redis.read("ZSCORE", self._keys.topics, topic) is None
+            if await self._pool.redis.read("ZSCORE", self._keys.topics, topic) is not None:
+                return False
         except JobQueueError:
-            return True  # another program's key stands in the place of the list
+            pass  # another program's key stands in the place of the list
+        return bool(await self._pool.redis.read("EXISTS", self._key("COUNTS", topic)))  # else it was just forgotten
 
     async def _recount(self, topic: bytes, changes: list[Change]) -> bool:
         """Write counts, each as far as it was not changed meanwhile; whether all are."""

@@ -13,7 +13,7 @@ from buckets.pages import Pages
 from buckets.redis import Redis
 from buckets.shards import FORMAT, numbers_of
 
-_SHARDS = 64  # looked at
+_SHARDS = 255  # looked at: as many as there may be
 _NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['LOCK']})(\d{{1,3}})")
 
 
@@ -76,7 +76,7 @@ def _is_lone_voice(found: list[_Found], keys: dict[int, set[str]]) -> bool:
 async def _keys(redis: Redis, namespace: str) -> dict[int, set[str]]:
     """The shards that have keys, and of these the keys that bear a bucket's number."""
     found: dict[int, set[str]] = {}
-    form = re.compile(rf"\{{{re.escape(namespace)}:(\d{{1,2}})\}}:(.*)", re.S)
+    form = re.compile(rf"\{{{re.escape(namespace)}:(\d{{1,3}})\}}:(.*)", re.S)
     async for page in Pages(redis).keys(f"{{{namespace}:*}}:*"):
         for key in page:
             match = form.fullmatch(key.decode("utf-8", "replace"))

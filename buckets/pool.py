@@ -92,6 +92,7 @@ class Pool(Shards):
             id_of,
             lambda item: _packed(jobs_of(item), bound),
             lambda item: sum(len(job.body) for job in jobs_of(item)),
+            lambda item: len(jobs_of(item)),
             # Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would
             # any that leaves no tombstone.
             repeat=all(job.if_exists == "keep" and job.retention_ms > 0 for item in items for job in jobs_of(item)),

@@ -20,18 +20,21 @@ _WAY_OUT = "For a damaged one run `jobqueue fsck --repair`"
 T = TypeVar("T")
 
 
-def _chunks(items: Iterable[T], id_of: Callable[[T], str], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+def _chunks(
+    items: Iterable[T], id_of: Callable[[T], str], size_of: Callable[[T], int], jobs_in: Callable[[T], int]
+) -> Iterator[list[T]]:
     """Split a batch so that no script is long and none has the same id twice: each then reads all before it writes."""
     chunk: list[T] = []
     seen: set[str] = set()
-    size = 0
+    size = jobs = 0
     for item in items:
-        if chunk and (len(chunk) == MOST or size > _MOST_BYTES or id_of(item) in seen):
+        if chunk and (jobs + jobs_in(item) > MOST or size > _MOST_BYTES or id_of(item) in seen):
             yield chunk
-            chunk, seen, size = [], set(), 0
+            chunk, seen, size, jobs = [], set(), 0, 0
         chunk.append(item)
         seen.add(id_of(item))
         size += size_of(item)
+        jobs += jobs_in(item)
     if chunk:
         yield chunk
 
@@ -116,6 +119,7 @@ class Shards:
         id_of: Callable[[T], str],
         pack: Callable[[T], Sequence[Value]],
         size_of: Callable[[T], int] = lambda item: 0,
+        jobs_in: Callable[[T], int] = lambda item: 1,
         fresh: Callable[[], dict[str, Value]] = dict,
         repeat: bool | None = None,
         **arguments: Value,
@@ -128,7 +132,12 @@ class Shards:
         for place, item in enumerate(items):
             by_shard.setdefault(shard_of(id_of(item), len(self.keys)), []).append(place)
         for shard, places in by_shard.items():
-            for chunk in _chunks(places, lambda place: id_of(items[place]), lambda place: size_of(items[place])):
+            for chunk in _chunks(
+                places,
+                lambda place: id_of(items[place]),
+                lambda place: size_of(items[place]),
+                lambda place: jobs_in(items[place]),
+            ):
                 rest = [value for place in chunk for value in pack(items[place])]
                 try:
                     if away:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import LIVE, State
@@ -63,12 +64,22 @@ class Topics:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    async def _read(self, empty: Any, *command: Value) -> Any:
+        """Read of an index; one that another program made something else of is `empty` until a move or `fsck` sets it
+        aside."""
+        try:
+            return await self._pool.redis.read(*command)
+        except JobQueueError as error:
+            if "WRONGTYPE" not in error.message:
+                raise
+            return empty
+
     async def kick(self, topic: str, count: int) -> int:
         """Up to `count` dead letters of a topic are ready again, those first that died first; how many."""
         kicked = 0
         for shard, keys in enumerate(self._pool.keys):
             while kicked < count:
-                ids = await self._pool.redis.read("ZRANGE", keys.dead(topic), 0, min(count - kicked, MOST) - 1)
+                ids = await self._read([], "ZRANGE", keys.dead(topic), 0, min(count - kicked, MOST) - 1)
                 if not ids:
                     break
                 try:  # as they stand there, in this shard: whatever else they are, the script takes them off
@@ -112,16 +123,15 @@ class Topics:
 
     async def _is_in(self, name: str, shards: int) -> bool:
         """Whether one of the first so many shards has the topic."""
-        scores = [await self._pool.redis.read("ZSCORE", keys.topics, name) for keys in self._pool.keys[:shards]]
+        scores = [await self._read(None, "ZSCORE", keys.topics, name) for keys in self._pool.keys[:shards]]
         return any(score is not None for score in scores)
 
     async def _topic(self, name: str) -> Topic:
         words = [state.word for state in LIVE]
         counts = dict.fromkeys(words, 0)
         for keys in self._pool.keys:
-            for word, number in zip(
-                words, await self._pool.redis.read("HMGET", keys.counts(name), *words), strict=True
-            ):
+            numbers = await self._read([None] * len(words), "HMGET", keys.counts(name), *words)
+            for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
         return Topic(name, counts, await self._paused_until(name))
 
@@ -133,7 +143,7 @@ class Topics:
     async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
         """Delete the oldest dead letters of a shard that are beyond the bounds of their topics; entries dealt with."""
         dealt = 0
-        async for names in self._names(shard):
+        async for names in self._scan(shard):
             bounds = [(name, bounds_of(name)) for name in names]
             rest: list[Value] = [
                 value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self._pool.keys)))
@@ -144,19 +154,19 @@ class Topics:
                 dealt += some
         return dealt
 
-    async def _names(self, shard: int) -> AsyncIterator[list[str]]:
-        """The topics of a shard, some at a time."""
-        cursor = b"0"
+    async def _scan(self, shard: int) -> AsyncIterator[dict[str, float]]:
+        """The topics of a shard and when they were used last (ms), some at a time."""
+        cursor, key = b"0", self._pool.keys[shard].topics
         while True:
-            cursor, flat = await self._pool.redis.read("ZSCAN", self._pool.keys[shard].topics, cursor, "COUNT", _PAGE)
-            yield _words(flat[::2])
+            cursor, flat = await self._read((b"0", []), "ZSCAN", key, cursor, "COUNT", _PAGE)
+            yield dict(zip(_words(flat[::2]), map(float, flat[1::2]), strict=True))
             if cursor == b"0":
                 return
 
     async def forget(self, shard: int, idle_ms: int) -> int:
         """Forget the topics that have had no job for so long; how many."""
         forgotten = 0
-        known: int = await self._pool.redis.read("ZCARD", self._pool.keys[shard].topics)
+        known: int = await self._read(0, "ZCARD", self._pool.keys[shard].topics)
         for _ in range(0, known, _PAGE):  # each once: those in use go to the end
             looked, gone = await self._pool.call("forget", shard, now=self._pool.clock.now(), idle=idle_ms, page=_PAGE)
             forgotten += gone
@@ -189,13 +199,16 @@ class Topics:
 
     async def names(self, shard: int) -> list[str]:
         """The topics of a shard, the least used first."""
-        return _words(await self._pool.redis.read("ZRANGE", self._pool.keys[shard].topics, 0, -1))
+        used: dict[str, float] = {}
+        async for some in self._scan(shard):  # 100,000 at once would hold Redis for 10 ms
+            used |= some
+        return sorted(used, key=lambda name: (used[name], name))
 
     async def _due_bins(self, key: str) -> AsyncIterator[tuple[int, int]]:
         """The bins of a topic's histogram, as (begin in ms, jobs), read in bounded steps."""
         cursor = b"0"
         while True:
-            cursor, fields = await self._pool.redis.read("HSCAN", key, cursor, "COUNT", 1000)
+            cursor, fields = await self._read((b"0", []), "HSCAN", key, cursor, "COUNT", 1000)
             for name, value in zip(fields[::2], fields[1::2], strict=True):
                 yield _number(name[1:]) * (3_600_000 if name[:1] == b"h" else 60_000), _number(value)
             if cursor == b"0":
@@ -208,9 +221,8 @@ class Topics:
         program spoilt is left out. Raises Unavailable.
         """
         figures: dict[str, Stats] = {}
-        for shard, keys in enumerate(self._pool.keys):
-            raw = await self._pool.redis.read("ZRANGE", keys.topics, 0, -1, "REV")
-            names = [name.decode("utf-8", "replace") for name in raw]
+        for shard in range(len(self._pool.keys)):
+            names = (await self.names(shard))[::-1]
             for at in range(0, len(names), _PAGE):
                 page = names[at : at + _PAGE]
                 found = await asyncio.gather(*(self._figures_of(shard, name) for name in page), return_exceptions=True)

@@ -20,6 +20,7 @@ local function beyond(set, age, most)
 end
 
 for at = 1, #topics, 3 do
+  if dealt >= page then break end
   local topic, age = topics[at], tonumber(topics[at + 1])
   local ids, over = beyond(DEAD .. topic, age, tonumber(topics[at + 2]))
   for _, id in ipairs(ids) do

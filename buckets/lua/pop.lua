@@ -2,7 +2,7 @@
 -- Reserve ready jobs of the first topics that have some, the higher priorities first.
 -- arrows: ready -> reserved, ready -> finished
 -- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped; 1 when stale
---   entries stopped the search before its end; us until the first of the paused topics is open again, -1 for none; the
+--   entries or large bodies stopped the search before its end; us until the first of the paused topics is open again, -1 for none; the
 --   jobs as they are now
 -- fails: never
 -- repeat: no
@@ -19,8 +19,9 @@ local worker = ARGV[7]  -- string: who asks, or empty
 local topics = {unpack(ARGV, 8)}  -- strings: in the order of trying
 
 local MOST = want + 500  -- entries looked at: 200,000 stale ones in one go would hold Redis for 0.2 s
+local ENOUGH = room - 262144  -- room at which it stops: 8 MiB in one go would hold Redis for 0.1 s
 local looked, found, taken, seen, answer = 0, 0, {}, {}, {0, 0, -1}
-local full = false
+local full, large = false, false
 
 -- The ready job that an entry stands for, or nil when the entry is of an earlier life, or the job's ttl is over
 -- (its timer buries it).
@@ -83,6 +84,10 @@ local function take(list)
       if job then
         found, room = found + 1, room - #raw
         deliver(job, raw)
+        if room <= ENOUGH then
+          full, large = true, true
+          break
+        end
       end
     end
   end
@@ -111,5 +116,5 @@ for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, n) end
 end
 answer[1] = last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
-answer[2] = found == 0 and looked >= MOST and 1 or 0
+answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
 return answer

@@ -16,6 +16,7 @@ for at = 1, #leases, 2 do
   given[(at + 1) / 2] = 0
   if job and job.state == reserved and job.lease == tonumber(leases[at + 1]) then
     count(job.topic, 'delivered', -1)
+    count(job.topic, 'undone', 1)  -- else nothing would tell fsck that the job was away meanwhile
     if job.deliveries > 1 then count(job.topic, 'redelivered', -1) end
     job.attempts, job.deliveries = math.max(job.attempts - 1, 0), math.max(job.deliveries - 1, 0)
     move(job, ready)

@@ -259,6 +259,7 @@ class Model:
         life = self.life(job_id)
         if life and life.state is State.RESERVED and life.lease == lease:
             self._total(life)["delivered"] -= 1
+            self._total(life)["undone"] += 1
             if life.deliveries > 1:
                 self._total(life)["redelivered"] -= 1
             life.attempts -= 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,19 @@ from buckets.clock import HeldClock
 from buckets.errors import Unfit
 from buckets.findings import KINDS, Report
 from buckets.fsck import Fsck
-from buckets.job import NewJob, State
+from buckets.job import Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.scripts import Value
+from buckets.topics import Topics
 from tests.buckets.books import check_books
-from tests.buckets.jobs import add, delete, finish, get, popped_ids
+from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
+from tests.redis_server import RedisServer
 from tests.waiting import tick_all
 
 Damage = Callable[[Redis, Pool], Awaitable[object]]
+Meddle = Callable[[], Awaitable[None]]
 
 
 async def fsck(pool: Pool, *, repair: bool = False) -> Report:
@@ -327,6 +332,107 @@ async def test_the_counts_of_a_busy_topic_are_not_judged(redis: Redis, pool: Poo
     report = await fsck(pool, repair=True)
     assert (kinds(report), report.unverified) == ({"miscounted"}, [])
     await check_books(redis, pool)
+
+
+class Meddling(Redis):
+    """Something happens just before each call of a script or command, and just behind it."""
+
+    def __init__(self, url: str, name: str, before: Meddle, behind: Meddle) -> None:
+        super().__init__(url)
+        self._name = name
+        self._before = before
+        self._behind = behind
+
+    async def call(self, name: str, rest: Sequence[Value] = (), **arguments: Any) -> Any:
+        return await self._meddled(name, super().call(name, rest, **arguments))
+
+    async def read(self, *command: Value) -> Any:
+        return await self._meddled(command[0], super().read(*command))
+
+    async def _meddled(self, name: Value, work: Awaitable[Any]) -> Any:
+        if name != self._name:
+            return await work
+        await self._before()
+        reply = await work
+        await self._behind()
+        return reply
+
+
+async def test_deliveries_that_are_undone_do_not_make_counts_wrong(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    """A client that hangs up and asks again, seen just while it has the job, each time; a queue that was put right by
+    what was seen then would have lost its ready list."""
+    await add(pool, "a")
+    clock.advance(1)
+    jobs: list[Job] = []
+
+    async def take() -> None:
+        jobs[:] = await pop(pool)
+
+    async def undo() -> None:
+        await pool.unpop(jobs)
+
+    connection = Meddling(redis_server.url, "mend", take, undo)
+    report = await (await Fsck.open(connection, repair=True, rest=0, clock=clock)).run()
+    await connection.close()
+    assert (kinds(report), report.unverified) == (set(), ["t"])
+    assert await popped_ids(pool) == ["a"]
+    await check_books(redis, pool)
+
+
+async def test_jobs_that_became_ready_after_the_clock_went_back_keep_their_places(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a")
+    clock.advance(1)
+    names = iter("bcdefghijklmnopqrstuvwxyz")
+
+    async def back() -> None:
+        clock.advance(-1_000)
+        await add(pool, next(names))
+
+    async def nothing() -> None:
+        pass
+
+    connection = Meddling(redis_server.url, "HSCAN", back, nothing)
+    report = await (await Fsck.open(connection, repair=True, rest=0, clock=clock)).run()
+    await connection.close()
+    assert kinds(report) == set()
+    popped = await popped_ids(pool)
+    assert popped == sorted(popped) and len(popped) > 2
+    await check_books(redis, pool)
+
+
+async def test_a_topic_that_is_forgotten_while_it_is_judged_is_no_fault(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", retention_ms=0)
+    await delete(pool, "a")
+    clock.advance(1)
+
+    async def forget() -> None:
+        await Topics(pool).forget(0, 1)
+
+    async def nothing() -> None:
+        pass
+
+    connection = Meddling(redis_server.url, "ZSCORE", forget, nothing)
+    report = await (await Fsck.open(connection, rest=0, clock=clock)).run()
+    await connection.close()
+    assert kinds(report) == set()
+    assert await redis.read("EXISTS", pool.keys[0].counts("t")) == 0
+
+
+async def test_a_namespace_may_have_as_many_shards_as_its_settings_can_tell(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, shards=255, buckets=1, clock=clock)
+    for number in range(300):
+        await add(pool, f"j{number}")
+    clock.advance(1)
+    assert kinds(await fsck(pool, repair=True)) == set()
+    await redis.read("DEL", *(keys.meta for keys in pool.keys[1:]))
+    assert (await fsck(pool, repair=True)).findings["meta"].found == 254
+    await pool.close()
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import Cause, NewJob, State
-from buckets.pool import PAGE, Pool
+from buckets.pool import PAGE, Moved, Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
@@ -291,3 +293,20 @@ async def test_redis_own_clock_is_never_early(live_pool: Pool) -> None:
     job = await pop_one(live_pool)
     assert job.lease >= added.due * 1000
     assert added.due >= job.created + 30
+
+
+async def test_of_a_job_with_long_fields_its_body_is_not_read_to_move_it(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    """A page of 150 bodies of 256 KiB, read whole, held Redis for 0.1 s."""
+    headers = b'{"trace":"%s"}' % (b"x" * 200)
+    await add(pool, "a", body=b'"%s"' % (b"x" * 10_000), headers=headers, backoff_ms=(1_000,) * 32, delay_ms=1)
+    clock.advance(1)
+    await redis.read("CONFIG", "RESETSTAT")
+    await tick_all(pool)
+    *_, faults = await pool.call("audit", 0, ["a"], now=pool.clock.now(), buckets=pool.buckets)
+    assert faults == []
+    assert await pool.release((await pop_one(pool)).id) == Moved("delayed", clock.now_us // 1000 + 1_000)
+    await pool.delete(["a"])
+    stats = (await redis.read("INFO", "commandstats")).decode()
+    assert re.findall(r"cmdstat_get:calls=(\d+)", stats) == ["2"]  # by the pop: the record, the pause

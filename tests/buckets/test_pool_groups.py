@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -105,6 +106,17 @@ async def test_a_large_batch_of_groups_is_split_between_groups_only(redis: Redis
     told = await pool.add_groups(groups)
     assert all(isinstance(each, list) and results(each) == ["created"] * 3 for each in told)
     assert (await Topics(pool).stats()).counts["ready"] == 1350
+    await check_books(redis, pool)
+
+
+async def test_a_batch_of_large_groups_is_split_by_its_jobs(redis: Redis, pool: Pool) -> None:
+    """Lua takes 8,000 arguments, and a script of 200 jobs is long enough."""
+    topics = [f"t{number}" for number in range(32)]
+    await redis.read("CONFIG", "RESETSTAT")
+    told = await pool.add_groups([group(f"paid:{number}", *topics) for number in range(100)])
+    assert all(isinstance(each, list) and results(each) == ["created"] * 32 for each in told)
+    scripts = re.findall(rb"cmdstat_eval(?:sha)?:calls=(\d+)", await redis.read("INFO", "commandstats"))
+    assert sum(map(int, scripts)) in (17, 18)  # of six groups each; the first may have to be told to Redis
     await check_books(redis, pool)
 
 

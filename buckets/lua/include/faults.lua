@@ -1,13 +1,7 @@
 -- What a record wants of the indexes, and what they lack. Reads only.
 -- The job of an id as far as it can be read; without one whether there is something else under the id.
 local function inspect(id)
-  local raw = redis.pcall('GETRANGE', JOB .. id, '0', '127')
-  local job, short
-  if type(raw) == 'string' then job, short = parse(id, raw) end
-  if short then
-    raw = redis.pcall('GET', JOB .. id)
-    job = type(raw) == 'string' and parse(id, raw) or nil
-  end
+  local job = read_front(id)
   if not job then return nil, redis.call('EXISTS', JOB .. id) == 1 end
   return job
 end

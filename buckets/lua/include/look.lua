@@ -7,7 +7,6 @@ local function look(id, state, topic)
   if flags % 8 ~= state or (#raw >= length + size and string.sub(raw, length + 1, length + size) ~= topic) then
     return nil
   end
-  local job, short = parse(id, raw)
-  if short then job = parse(id, redis.call('GET', JOB .. id)) end
+  local job = parse(id, raw) or read_front(id)
   return job and job.topic == topic and job or nil
 end
