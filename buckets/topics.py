@@ -14,6 +14,7 @@ from buckets.scripts import Value
 from buckets.shards import MOST
 
 _PAGE = 100  # topics, or dead letters, a step
+_FORGOTTEN = 50  # topics a script; each has 13 keys
 
 # The ranges of the due-time histogram: their names and upper ends in s.
 RANGES = (
@@ -79,7 +80,7 @@ class Topics:
         kicked = 0
         for shard, keys in enumerate(self._pool.keys):
             while kicked < count:
-                ids = await self._read([], "ZRANGE", keys.dead(topic), 0, min(count - kicked, MOST) - 1)
+                ids = await self._pool.redis.read("ZRANGE", keys.dead(topic), 0, min(count - kicked, MOST) - 1)
                 if not ids:
                     break
                 try:  # as they stand there, in this shard: whatever else they are, the script takes them off
@@ -167,10 +168,11 @@ class Topics:
         """Forget the topics that have had no job for so long; how many."""
         forgotten = 0
         known: int = await self._read(0, "ZCARD", self._pool.keys[shard].topics)
-        for _ in range(0, known, _PAGE):  # each once: those in use go to the end
-            looked, gone = await self._pool.call("forget", shard, now=self._pool.clock.now(), idle=idle_ms, page=_PAGE)
+        now = self._pool.clock.now()
+        for _ in range(0, known, _FORGOTTEN):  # each once: those in use go to the end
+            looked, gone = await self._pool.call("forget", shard, now=now, idle=idle_ms, page=_FORGOTTEN)
             forgotten += gone
-            if looked < _PAGE:
+            if looked < _FORGOTTEN:
                 break
         return forgotten
 

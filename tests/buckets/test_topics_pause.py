@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -278,3 +279,25 @@ async def test_who_waits_for_a_pause_hears_of_one_that_ends_earlier(
     opens = await Topics(live_pool).pause("t", 100)
     assert await waiting == ["a"]
     assert opens <= (await get(live_pool, "a")).lease / 1000 < opens + 1_000
+
+
+async def test_the_end_of_a_pause_wakes_no_more_pops_than_there_are_jobs(redis: Redis, live_pool: Pool) -> None:
+    """3,000 that popped in that moment held up everybody else for 0.5 s."""
+    bell = Bell(live_pool)
+    running = asyncio.create_task(bell.run())
+    await bell.connected.wait()
+    await add(live_pool, "a")
+    await add(live_pool, "b")
+    await Topics(live_pool).pause("t", 500)
+    pops = [asyncio.create_task(bell.pop(["t"], 1, PATIENCE_S)) for _ in range(100)]
+    await until(lambda: bell.parked == 100)
+    await asyncio.sleep(0.1)  # each has looked once more
+    await redis.read("CONFIG", "RESETSTAT")
+    await until(lambda: sum(pop.done() for pop in pops) == 2)
+    await asyncio.sleep(0.1)
+    scripts = re.findall(rb"cmdstat_evalsha:calls=(\d+)", await redis.read("INFO", "commandstats"))
+    assert int(scripts[0]) <= 6
+    bell.close()
+    await asyncio.gather(*pops)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
