@@ -313,7 +313,7 @@ async def test_an_index_of_another_program_hides_no_other_topic(
         assert {topic.name for topic in found} == {"t", "u"}
     await topics.stats()
     assert (await topics.stats("u")).counts["ready"] == 1
-    assert await topics.kick("t", 10) == 0
+    assert await topics.kick("u", 10) == 0
     await topics.bound(0, lambda name: Bounds(1_000))
     assert await topics.forget(0, 1_000) == 0
 
