@@ -19,7 +19,7 @@ from tests.buckets.damage import Damage
 from tests.buckets.test_fsck import fsck
 from tests.waiting import tick_all
 
-ROUNDS = int(os.environ.get("JOBQUEUE_DAMAGES", "100"))
+ROUNDS = int(os.environ.get("JOBQUEUE_DAMAGES", "300"))
 IN_ONE_TEST = 20
 TOPICS = ["t", "u", "v"]
 JOBS = [f"job{number}" for number in range(42)]
