@@ -57,6 +57,7 @@ def main() -> None:
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
     """The flags that stand for settings."""
     for option in (
+        click.option("--namespace", metavar="NS", help="keeps two services on one Redis apart [jq]"),
         click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]"),
         click.option("--redis", metavar="URL", help="use this Redis instead of one of our own"),
         click.option("--port", type=int, help="port to listen on; 0: any free one [8000]"),

@@ -45,6 +45,8 @@ def _words(name: str, value: Any) -> str:
         return words.body(value, None)
     if isinstance(value, str):
         return words.clean(value)
+    if name == "jobs":  # of an add to a virtual topic
+        return "\n".join(words.clean(f"{job['id']} ({job['result']}, {job['state']})") for job in value)
     if name == "backoff":
         return ", ".join(map(words.span, value))
     if name in _TIMES:

@@ -31,6 +31,13 @@ def test_an_answer_leaves_out_what_is_null_and_tells_times_and_spans() -> None:
     ]
 
 
+def test_an_add_to_a_virtual_topic_shows_a_line_for_each_of_its_jobs() -> None:
+    copies = [job(id=f"paid:1@{topic}", topic=topic, result="created") for topic in ("invoice", "mail")]
+    shown = lines(tables.answer({"success": True, "id": "paid:1", "topic": "paid", "jobs": copies}))
+    assert shown[2].split(maxsplit=1) == ["jobs", "paid:1@invoice (created, ready)"]
+    assert shown[3].strip() == "paid:1@mail (created, ready)"
+
+
 def test_text_is_not_read_as_markup() -> None:
     assert "[red]x[/]" in lines(tables.answer({"reason": "[red]x[/]"}))[0]
     assert "[/nonsense]" in lines(tables.jobs([job(value="[/nonsense]")]))[-1]
