@@ -34,6 +34,7 @@ local function start(job, record, old)
   if job.due == 0 then job.due = (delay == 0 and now_ms or from_ms) + delay end
   job.due = math.max(job.due, now_ms)
   job.created, job.next = now_ms, job.due
+  -- Beyond the numbers of a life that left no trace: each of its pushes took a script, and that more than 1 us.
   job.number = old and old.number or now_us % 4294967296
   job.lease = old and old.lease or 0
   if job.lease > 0 then job.header = LONG end
