@@ -17,7 +17,7 @@ from buckets.job import LIVE, Job, State, unpack
 from buckets.pool import Pool
 from buckets.shards import MOST
 
-_SCRIPTS_A_PAGE = 30
+_SCRIPTS_A_PAGE = 50
 _READY_ENTRIES = 150  # that a script takes off a list
 _BYTES_A_SCRIPT = 1 << 20
 _INDEX = re.compile(r"[0-9]{0,15}")

@@ -15,7 +15,8 @@ local place = tonumber(ARGV[4])  -- integer: begin behind the entry that stood h
 local entry = ARGV[5]  -- string: that entry, or empty for the front
 local want = tonumber(ARGV[6])  -- integer: jobs at most
 local room = tonumber(ARGV[7])  -- integer: bytes of records at most, one always
-local WINDOW, SEARCHED = 150, 3000  -- entries looked into, and searched for the one to begin behind: 1 to 2 ms
+local WINDOW = 80  -- entries looked into
+local SEARCHED, SHIFTED = 3000, 150  -- entries searched for the one to begin behind, and how far it may have moved back
 local list = READY .. priority .. ':' .. topic
 if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- empty, or another program's
 
@@ -23,7 +24,7 @@ if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- e
 -- the front may have moved it the other way: then some are seen again.) Second value: it must be searched further.
 local function first_place()
   if entry == '' then return 0 end
-  local last = math.min(place, redis.call('LLEN', list)) + WINDOW
+  local last = math.min(place, redis.call('LLEN', list)) + SHIFTED
   local first = math.max(last - SEARCHED, 0)
   local found = redis.call('LRANGE', list, first, last)
   for at = #found, 1, -1 do
