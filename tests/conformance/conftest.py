@@ -1,0 +1,44 @@
+"""Each client in turn, and a stage for it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.conformance.participants import PARTICIPANTS, Participant
+from tests.conformance.stage import Stage
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture(scope="module", params=PARTICIPANTS, ids=lambda participant: participant.name)
+def participant(request: pytest.FixtureRequest) -> Participant:
+    """A client. One whose program is missing is skipped; .ci/run installs them, and takes no skip."""
+    chosen: Participant = request.param
+    if missing := chosen.lacks():
+        pytest.skip(missing)
+    return chosen
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(participant: Participant) -> AsyncIterator[Stage]:
+    """A Redis, a service and a proxy for all that one client does."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
+        async with Stage(server, Path(folder)) as stage:
+            yield stage
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the scenes that a client cannot play: its language has no word for them, as its README says."""
+
+    def cannot(item: pytest.Item) -> bool:
+        values: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        return "scene" in values and values["participant"].name in values["scene"].get("cannot", ())
+
+    out = [item for item in items if cannot(item)]
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=out)

@@ -1,0 +1,81 @@
+"""A proxy before the service that breaks requests, to see what a client repeats.
+
+`faults` says what happens to the next requests, one each: `pass`; `cut`: the service does it, its answer is lost;
+`drop`: it never reaches the service; `hang`: no answer comes; `page`: a proxy's 502 page; an object with `status` and
+`answer`: that answer, of an instance that is not this service. Those that follow pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any, NamedTuple
+
+import aiohttp
+from aiohttp import web
+
+Fault = str | dict[str, Any]
+
+
+class Request(NamedTuple):
+    """A request as it came."""
+
+    when: float  # by time.monotonic()
+    commands: list[dict[str, Any]]
+
+
+class Proxy:
+    """`async with`."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self.faults: list[Fault] = []
+        self.requests: list[Request] = []
+        self.url = ""
+
+    async def __aenter__(self) -> Proxy:
+        self._session = aiohttp.ClientSession()
+        server = web.Server(self._handle, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        data = await request.read()
+        asked = json.loads(data)
+        self.requests.append(Request(time.monotonic(), asked if isinstance(asked, list) else [asked]))
+        match self.faults.pop(0) if self.faults else "pass":
+            case "drop":
+                return _cut(request)
+            case "cut":
+                await self._forward(data)
+                return _cut(request)
+            case "hang":
+                await asyncio.Event().wait()
+            case "page":
+                return web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html")
+            case dict(told):
+                return web.json_response(told["answer"], status=told["status"], headers=told.get("headers"))
+        return await self._forward(data)
+
+    async def _forward(self, data: bytes) -> web.Response:
+        async with self._session.post(self._target + "/command", data=data) as answer:
+            kept = {name: value for name, value in answer.headers.items() if name == "Retry-After"}
+            return web.Response(
+                status=answer.status, body=await answer.read(), content_type="application/json", headers=kept
+            )
+
+
+def _cut(request: web.BaseRequest) -> web.Response:
+    assert request.transport
+    request.transport.abort()
+    return web.Response()

@@ -1,0 +1,82 @@
+"""What a scene plays on: a Redis and a service of its own, a faulty proxy before it, and what can happen to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from buckets.redis import Redis
+from tests.acceptance.service import Client, ServiceProcess
+from tests.conformance.proxy import Proxy
+from tests.redis_server import RedisServer
+
+SETTINGS = """
+redis_timeout_s = 1
+[topics.full]
+max_pending = 2
+[virtual_topics]
+paid = ["invoice", "mail"]
+"""
+
+
+class Stage:
+    """`async with`. Redis belongs to the test, so that it outlives the service."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self._server = server
+        settings = folder / "jobqueue.toml"
+        settings.write_text(SETTINGS)
+        self.service = ServiceProcess("--redis", server.url, "--config", str(settings), log=folder / "service.log")
+        self.client = Client(self.service.url)
+        self.proxy = Proxy(self.service.url)
+
+    async def __aenter__(self) -> Stage:
+        await self.service.__aenter__()
+        await self.client.__aenter__()
+        await self.proxy.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.proxy.__aexit__()
+        await self.client.__aexit__()
+        await self.service.__aexit__()
+
+    async def act(self, action: str) -> None:
+        """Something that happens to the service or to Redis."""
+        match action:
+            case "service stops":
+                await self.service.stop()
+            case "service is killed":
+                await self.service.kill()
+            case "service starts":
+                await self.service.start()
+            case "redis is full":
+                await self._configure("maxmemory", "1")
+            case "redis has room":
+                await self._configure("maxmemory", "0")
+            case "redis hangs":
+                self._server.freeze()
+            case "redis goes on":
+                self._server.thaw()
+            case _:
+                raise ValueError(f"there is no action {action!r}")
+
+    async def _configure(self, name: str, value: str) -> None:
+        redis = Redis(self._server.url)
+        await redis.read("CONFIG", "SET", name, value)
+        await redis.close()
+
+    async def stored(self, job_id: str) -> bytes:
+        """A job's body, the bytes that travelled."""
+        assert self.client._session
+        question = json.dumps({"command": "get", "id": job_id}).encode()
+        async with self.client._session.post(self.service.url + "/command", data=question) as answer:
+            raw = await answer.read()
+        begin = raw.index(b'"value":') + len(b'"value":')
+        return raw[begin : raw.rindex(b',"created":')]
+
+    async def figures(self, topic: str) -> dict[str, Any]:
+        """How many jobs of the topic there are, by state."""
+        counts: dict[str, Any] = (await self.client.ask("stats", topic=topic))["counts"]
+        return counts

@@ -1,0 +1,105 @@
+"""The scenario, played by every client.
+
+`scenario.json` has scenes; each has steps, and may say `options` of the client, `through` the faulty proxy, a `path`
+behind the service's URL, and who `cannot`. A step is one of
+
+- `call` with `args`: what the client gives back is `ok`, or the `error` that it raises; `meanwhile` something happens,
+  once the client was told to begin;
+- `do`: something happens to the service or to Redis (`Stage.act`);
+- `faults`: what the proxy does with the next requests (`proxy.py`);
+- `requests`: how many commands each request had that came since the faults; `apart_s`: no two came within less;
+- `stored`: a job's body stands in the service with exactly the bytes of what it `is`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobqueue import params
+from jobqueue.errors import STATUS
+from tests.conformance.matching import Names, differences, filled
+from tests.conformance.participants import Driver, Participant
+from tests.conformance.stage import Stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SCENES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "scenario.json").read_text())["scenes"]
+
+
+def given() -> Names:
+    """What the scenes may name."""
+    soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
+    return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
+
+
+async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names) -> None:
+    """One step."""
+    match step:
+        case {"call": call, "args": args}:
+            await driver.begin(call, filled(args, names))
+            if "meanwhile" in step:
+                await stage.act(step["meanwhile"])
+            wanted = {key: filled_later(step[key]) for key in ("ok", "error") if key in step}
+            assert list(differences(wanted, await driver.line(), names)) == []
+        case {"do": action}:
+            await stage.act(action)
+        case {"faults": faults}:
+            stage.proxy.faults = list(faults)
+            stage.proxy.requests.clear()
+        case {"requests": numbers}:
+            requests = stage.proxy.requests
+            assert [len(request.commands) for request in requests] == numbers
+            gaps = [later.when - sooner.when for sooner, later in itertools.pairwise(requests)]
+            assert all(gap >= step.get("apart_s", 0) for gap in gaps), gaps
+        case {"stored": job_id, "is": body}:
+            exactly = json.dumps(filled(body, names), ensure_ascii=False, separators=(",", ":")).encode()
+            assert await stage.stored(job_id) == exactly
+        case _:
+            raise ValueError(f"there is no such step: {step}")
+
+
+def filled_later(expected: Any) -> Any:
+    """Long texts of an expectation written out; its names are bound when it is compared."""
+    if isinstance(expected, dict):
+        if expected.keys() == {"repeat", "times"}:
+            return expected["repeat"] * expected["times"]
+        return {key: filled_later(each) for key, each in expected.items()}
+    return [filled_later(each) for each in expected] if isinstance(expected, list) else expected
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene["name"])
+async def test_the_scene_passes(scene: dict[str, Any], participant: Participant, stage: Stage) -> None:
+    stage.proxy.faults.clear()
+    url = stage.proxy.url if scene.get("through") == "proxy" else stage.service.url
+    names = given()
+    async with Driver(participant, "client", url + scene.get("path", ""), scene.get("options", {})) as driver:
+        for step in scene["steps"]:
+            await play(step, driver, stage, names)
+
+
+def _all(kind: str) -> set[str]:
+    """All values of a key, anywhere in the scenes."""
+    found: set[str] = set()
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get(kind), str):
+                found.add(value[kind])
+            value = list(value.values())
+        if isinstance(value, list):
+            for each in value:
+                look(each)
+
+    look(SCENES)
+    return found
+
+
+async def test_the_scenario_has_every_command_and_every_code() -> None:
+    assert params.BY_NAME.keys() <= _all("call")
+    assert STATUS.keys() | {"UNAUTHORIZED", "FORBIDDEN", "TOO_FAST"} <= _all("code")
