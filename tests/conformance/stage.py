@@ -10,6 +10,7 @@ from buckets.redis import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 SETTINGS = """
 redis_timeout_s = 1
@@ -47,6 +48,9 @@ class Stage:
         match action:
             case "service stops":
                 await self.service.stop()
+            case "service stops, once a pop waits":
+                await until(self.parked)
+                await self.service.stop()
             case "service is killed":
                 await self.service.kill()
             case "service starts":
@@ -66,6 +70,12 @@ class Stage:
         redis = Redis(self._server.url)
         await redis.read("CONFIG", "SET", name, value)
         await redis.close()
+
+    async def parked(self) -> bool:
+        """Whether a pop waits at the service."""
+        assert self.client._session
+        async with self.client._session.get(self.service.url + "/metrics") as answer:
+            return "\njobqueue_parked_pops 1.0\n" in await answer.text()
 
     async def stored(self, job_id: str) -> bytes:
         """A job's body, the bytes that travelled."""

@@ -82,16 +82,6 @@ class Shift:
         await until(there)
         return await self.get(job_id)
 
-    async def parked(self) -> None:
-        """Wait until a pop waits at the service."""
-
-        async def waits() -> bool:
-            assert self.stage.client._session
-            async with self.stage.client._session.get(self.stage.service.url + "/metrics") as answer:
-                return "jobqueue_parked_pops 1.0" in await answer.text()
-
-        await until(waits)
-
     async def reserved(self) -> int:
         return int((await self.stage.figures(self.topic))["reserved"])
 
@@ -217,7 +207,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_takes_nothin
 
 async def test_a_worker_that_waits_for_jobs_stops_at_once(shift: Shift) -> None:
     async with shift.worker(poll_s=60) as worker:
-        await shift.parked()
+        await until(shift.stage.parked)
         assert await worker.stop() == 0
     job = await shift.add("next", {"do": "return"})
     assert (await shift.stage.client.ask("pop", topic=shift.topic))["id"] == job
