@@ -205,7 +205,7 @@ async def test_a_worker_that_leaves_again_and_again_has_seen_every_job_that_was_
         done.set()
         await until(all_have_left)
     assert sorted(seen, key=int) == [str(number) for number in range(500)]
-    assert {job["id"] for job in reserved} == {*seen}
+    assert {(job["id"], job["worker"]) for job in reserved} == {(each, "w") for each in seen}
     assert (stats["totals"]["delivered"], stats["counts"]["reserved"]) == (500, 500)
     assert empty > 100, "hardly a pop left without a job"
 
