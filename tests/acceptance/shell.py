@@ -132,10 +132,10 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self._ours)
         self._more.set()
 
-    async def see(self, pattern: str) -> None:
-        """Wait until it has shown something that fits."""
+    async def see(self, pattern: str, begin: int = 0) -> None:
+        """Wait until it has shown something that fits, from this character on."""
         async with asyncio.timeout(_PATIENCE_S):
-            while not re.search(pattern, self.text):
+            while not re.search(pattern, self.text[begin:]):
                 assert not self._over, self.text
                 self._more.clear()
                 await self._more.wait()

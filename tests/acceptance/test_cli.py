@@ -13,7 +13,6 @@ from jobqueue import params
 from tests.acceptance.service import Client, ServiceProcess, free_port
 from tests.acceptance.shell import Shell
 from tests.redis_server import RedisServer
-from tests.waiting import until
 
 
 @pytest.fixture
@@ -247,7 +246,7 @@ async def test_a_watch_goes_on_when_the_service_was_away(shell: Shell, service: 
         await terminal.see("no service listens at")
         before = len(terminal.text)
         await service.start()
-        await until(lambda: "Ctrl-C ends" in terminal.text[before:])
+        await terminal.see("Ctrl-C ends", begin=before)
         terminal.interrupt()
         assert await terminal.end() == 0
 

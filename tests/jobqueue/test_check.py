@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture(autouse=True)
 def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("JOBQUEUE_CONFIG", "JOBQUEUE_REDIS", "JOBQUEUE_DATA"):
-        monkeypatch.delenv(name, raising=False)
+    for name in os.environ:
+        if name.startswith("JOBQUEUE_"):  # those of `make test-long` too, which are no settings
+            monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
 
