@@ -27,7 +27,6 @@ from tests.redis_server import RedisServer
 PROGRAMS = Path(__file__).parent / "programs"
 TTR_S = 1.0
 
-
 CONTESTANTS = {
     "bare": [sys.executable, "bare.py"],
     "python": [sys.executable, "client.py"],
@@ -45,7 +44,10 @@ async def measure(url: str, name: str, work: str, count: int, topic: str) -> flo
     if work == "work":
         await fill(url, topic, count)
     process = await asyncio.create_subprocess_exec(
-        *(program, str(PROGRAMS / file), url, work, str(count), topic), stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        *(program, str(PROGRAMS / file), url, work, str(count), topic),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=ROOT,
     )
     said, _ = await process.communicate()
     return count / float(json.loads(said)["seconds"])
@@ -76,10 +78,16 @@ async def throughput(url: str, names: list[str], rounds: int, count: int) -> Non
         print(f"{name:16}" + "".join(f"{a:>20,.0f} ({a / b:.2f})" for a, b in zip(row, best, strict=True)), flush=True)
 
 
+class Quiet(Worker):
+    """A worker whose log nobody reads."""
+
+    log = asyncio.subprocess.DEVNULL
+
+
 async def killed(service: ServiceProcess, client: Client, participant: Participant, topic: str) -> float:
     """Milliseconds from the end of a killed worker's lease to the next delivery, in Redis's clock."""
     options = {"topics": [topic]}
-    async with Worker(participant, service.url, options) as worker:
+    async with Quiet(participant, service.url, options) as worker:
         job = (await client.ask("add", topic=topic, body={"do": "sleep", "seconds": 60}, ttr=TTR_S))["id"]
         await worker.handler("started", job)
         await asyncio.sleep(TTR_S / 2)  # it has kept its lease alive by then
@@ -93,7 +101,7 @@ async def killed(service: ServiceProcess, client: Client, participant: Participa
 
 async def stopped(service: ServiceProcess, client: Client, participant: Participant, topic: str) -> float:
     """Milliseconds from a SIGTERM in the middle of a stream of jobs until none is reserved."""
-    async with Worker(participant, service.url, {"topics": [topic]}) as worker:
+    async with Quiet(participant, service.url, {"topics": [topic]}) as worker:
         await worker.event("worker.started")
         adds = [{"command": "add", "topic": topic, "body": {"do": "return"}} for _ in range(200)]
         await client.batch(adds)

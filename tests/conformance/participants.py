@@ -51,6 +51,8 @@ PARTICIPANTS = [
 class Driver:
     """A driver's process. `async with`."""
 
+    log: int | None = None  # where its logs go: to the test's standard error
+
     def __init__(self, participant: Participant, mode: str, url: str, options: Line) -> None:
         self.participant = participant
         self._command = [*participant.command, mode, url, json.dumps(options)]
@@ -61,6 +63,7 @@ class Driver:
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=self.log,
             limit=_LONGEST_LINE,
             cwd=ROOT,
         )
