@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 DATA ?= jobqueue-data
 
+# Tests wait more than they work. Those of a file share what they started.
+PARALLEL := -n 2 --dist loadfile
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long fuzz lint format docs demo clean
-.PHONY: bench-memory bench-punctual bench-burst bench-growth bench-walk
+.PHONY: bench-memory bench-punctual bench-burst bench-growth bench-clients bench-walk
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,12 +26,12 @@ $(VENV)/.complete: setup.cfg pyproject.toml
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
 	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup  ## run all tests
-	$(BIN)/python -m pytest
+test: setup  ## run all tests, a file at a time in each of two processes
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
-		$(BIN)/python -m pytest --timeout 7200
+		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200
 
 lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -59,6 +62,9 @@ bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an
 
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
 	$(BIN)/python -m tests.bench.growth
+
+bench-clients: setup  ## what each client does in a second, and how its workers die
+	$(BIN)/python -m tests.bench.clients
 
 bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
 	$(BIN)/python -m tests.bench.walk
