@@ -39,19 +39,19 @@ export class Client {
     return answer.jobs.map((job) => new Job(job));
   }
 
-  finish(job, options) {
+  async finish(job, options) {
     return this.#call('finish', { ...options, ...delivery(job) });
   }
 
-  touch(job, options) {
+  async touch(job, options) {
     return this.#call('touch', { ...options, ...delivery(job) });
   }
 
-  release(job, options) {
+  async release(job, options) {
     return this.#call('release', { ...options, ...delivery(job) });
   }
 
-  bury(job, options) {
+  async bury(job, options) {
     return this.#call('bury', { ...options, ...delivery(job) });
   }
 

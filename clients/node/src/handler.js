@@ -3,15 +3,19 @@ import { inspect } from 'node:util';
 
 export { Lost } from './job.js';
 
-/** Give the job back: due in `after` seconds, by default by its back-off. `attempt` false: this delivery was no try. */
+/**
+ * Give the job back: due in `after` seconds (0 to 315,360,000), by default by its back-off. `attempt` false: this
+ * delivery was no try.
+ */
 export class Retry extends Error {
   constructor({ after, attempt, reason } = {}) {
     super(reason ?? 'again');
-    if (after != null && !(after >= 0 && after <= 315_360_000)) throw new RangeError('after is 0 to 315360000 seconds');
     this.name = 'Retry';
+    if (after != null && !(Number.isFinite(after) && after >= 0)) throw new RangeError('after is a number of seconds');
+    if (attempt != null && typeof attempt !== 'boolean') throw new TypeError('attempt is true or false');
     this.after = after;
     this.attempt = attempt;
-    this.reason = reason;
+    this.reason = reason == null ? undefined : shortened(String(reason));
   }
 }
 
@@ -20,7 +24,7 @@ export class Bury extends Error {
   constructor(reason) {
     super(reason);
     this.name = 'Bury';
-    this.reason = reason;
+    this.reason = reason == null ? undefined : shortened(String(reason));
   }
 }
 
@@ -28,10 +32,10 @@ export class Bury extends Error {
 export function asReason(error) {
   if (!(error instanceof Error)) return shortened(inspect(error));
   const name = error.name === 'Error' ? error.constructor.name : error.name;
-  return shortened(`${name}: ${error.message}`);
+  return shortened(`${name}: ${String(error.message)}`);
 }
 
 /** The 1,000 characters that the service takes, as text that JSON can say. */
-export function shortened(reason) {
+function shortened(reason) {
   return Buffer.from(reason.slice(0, 1000)).toString(); // makes U+FFFD of half a surrogate pair
 }

@@ -30,6 +30,11 @@ export class Lost extends Error {
 export class WorkerJob extends Job {
   #abort = new AbortController();
 
+  /** @param {Job} job as it was popped */
+  constructor(job) {
+    super({ ...job, value: job.body });
+  }
+
   /** Why it is no longer this handler's: deleted, stale, expired or stopping; null while it is. */
   get lost() {
     return this.signal.reason?.reason ?? null;
