@@ -9,7 +9,7 @@ import { Poll } from './poll.js';
 import { Report } from './report.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'];
-const LAST_WORDS_MS = 2000; // for what is still to be released when the grace is over
+const LAST_WORDS_MS = 1000; // for handlers that listen, and for the releases, when the grace is over
 const LONGEST_MS = 2 ** 31 - 1;
 
 /** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
@@ -116,12 +116,23 @@ export class Worker {
     while (this.#running.size > 0 && !this.#graceIsOver) await this.#change();
     clearTimeout(grace);
     const clean = this.#running.size === 0;
-    const last = setTimeout(() => this.#outbox.close(), LAST_WORDS_MS);
-    await Promise.all([...this.#running].map((delivery) => delivery.stop()));
-    clearTimeout(last);
+    if (!clean) await this.#giveUp();
     this.#outbox.close();
     this.#client.close();
     return clean;
+  }
+
+  /** Tell the handlers that still run, give their jobs back, and let those end that listen. */
+  async #giveUp() {
+    let late = false;
+    const last = setTimeout(() => {
+      late = true;
+      this.#outbox.close();
+      this.#changed();
+    }, LAST_WORDS_MS);
+    await Promise.all([...this.#running].map((delivery) => delivery.stop()));
+    while (this.#running.size > 0 && !late) await this.#change();
+    clearTimeout(last);
   }
 
   #endGrace() {
