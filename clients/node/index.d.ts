@@ -99,7 +99,7 @@ export interface WorkerOptions extends Omit<ClientOptions, 'retry_for_s'> {
 
 export class Worker {
   constructor(options: WorkerOptions);
-  /** Have the jobs of a topic done by this handler. It returns: finish. It throws: release, or as Retry and Bury say. */
+  /** Have the jobs of a topic done. The handler returns: finish. It throws: release, or as Retry and Bury say. */
   job<T = unknown>(topic: string, handler: Handler<T>): void;
   /**
    * Work until stop(), SIGTERM or SIGINT; once. Gives whether all that was begun has ended.
@@ -514,7 +514,7 @@ export interface RefusedAnswer {
   retry_after?: number;
 }
 
-/** The service said no. Each code has a class of its own; one that this version does not know is a plain RefusedError. */
+/** The service said no. Each code has its class; a code that this version does not know is a plain RefusedError. */
 export class RefusedError extends JobQueueError {
   constructor(answer: RefusedAnswer, status: number | null, retry_after: number | null);
   readonly code: string | null;

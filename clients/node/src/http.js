@@ -17,7 +17,7 @@ export class Transport {
 
   constructor({ url, timeout_s, connect_timeout_s, headers }) {
     const address = new URL(url);
-    if (!['http:', 'https:'].includes(address.protocol)) throw new TypeError(`not an http or https URL: ${address.origin}`);
+    if (!['http:', 'https:'].includes(address.protocol)) throw new TypeError('the url begins with http: or https:');
     this.#module = address.protocol === 'https:' ? https : http;
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
     const path = `${address.pathname.replace(/\/+$/, '')}/command`;
@@ -35,15 +35,18 @@ export class Transport {
    * @param {AbortSignal} [signal] closes the connection; the promise is rejected with its reason
    * @throws {UnreachableError}
    */
-  post(text, wait_s, signal) {
+  async post(text, wait_s, signal) {
+    signal?.throwIfAborted();
     const headers = { ...this.#headers, 'Content-Length': Buffer.byteLength(text) };
     const patience = { connect_ms: this.#connect_timeout_ms, answer_ms: this.#timeout_ms + wait_s * 1000 };
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
+    const { failed, ...answer } = await new Promise((resolve, reject) => {
       const request = this.#module.request({ ...this.#target, headers });
       new Exchange(request, patience, signal, resolve, reject);
       request.end(text);
     });
+    // Thrown here and not where it happened, so that the error's stack tells who called.
+    if (failed) throw new UnreachableError(`${this.#target.hostname}: ${failed.what}`, failed);
+    return answer;
   }
 
   /** Closes the connections; requests that are on their way fail. */
@@ -52,7 +55,7 @@ export class Transport {
   }
 }
 
-/** One request and its answer. */
+/** One request: resolves to its answer or to `failed`; only an abort rejects. */
 class Exchange {
   #request;
   #patience;
@@ -102,16 +105,16 @@ class Exchange {
   #broken = (error) => this.#fail(`${this.#sent ? 'the connection broke' : 'no connection'}: ${error.message}`, error);
 
   #fail(what, cause) {
-    this.#end(new UnreachableError(`${this.#request.host}: ${what}`, { maybe_done: this.#sent, cause }));
-  }
-
-  #aborted = () => this.#end(this.#signal.reason);
-
-  #end(error) {
     this.#over();
-    this.#reject(error);
+    this.#resolve({ failed: { what, cause, maybe_done: this.#sent } });
     this.#request.destroy();
   }
+
+  #aborted = () => {
+    this.#over();
+    this.#reject(this.#signal.reason);
+    this.#request.destroy();
+  };
 
   #over() {
     clearTimeout(this.#timer);

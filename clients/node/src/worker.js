@@ -52,14 +52,14 @@ export class Worker {
     if (topics.length === 0) throw new Error('a worker needs a handler: job(topic, handler)');
     if (this.#poll) throw new Error('a worker runs once');
     this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics });
-    const idle = this.#attend();
+    const end = this.#attend();
     this.#report.worker('started');
     let failure = null;
     await this.#work().catch((error) => { failure = error; });
     this.stop();
     const clean = await this.#end();
     this.#report.worker('stopped');
-    idle();
+    end();
     if (failure) throw failure;
     return clean;
   }
@@ -73,13 +73,14 @@ export class Worker {
     this.#changed();
   }
 
-  /** Listen to signals, tell that it lives, and keep the process alive, whatever the handlers wait for; gives the end of it. */
+  /** Listen to signals, and tell by and by that it lives; that also keeps the process alive. Gives what ends it. */
   #attend() {
     let signals = 0;
     const signalled = () => (++signals === 1 ? this.stop() : this.#endGrace());
     for (const signal of SIGNALS) process.on(signal, signalled);
     const beat_ms = this.#options.heartbeat_s * 1000;
-    const timer = setInterval(() => { if (beat_ms) this.#report.heartbeat(this.#running.size); }, beat_ms || LONGEST_MS);
+    const beat = () => { if (beat_ms) this.#report.heartbeat(this.#running.size); };
+    const timer = setInterval(beat, beat_ms || LONGEST_MS);
     return () => {
       clearInterval(timer);
       for (const signal of SIGNALS) process.off(signal, signalled);
@@ -112,7 +113,8 @@ export class Worker {
 
   /** Wait for what runs; whether all of it ended within the grace. */
   async #end() {
-    const grace = setTimeout(() => this.#endGrace(), this.#stopped_at + this.#options.grace_s * 1000 - performance.now());
+    const grace_end = this.#stopped_at + this.#options.grace_s * 1000;
+    const grace = setTimeout(() => this.#endGrace(), grace_end - performance.now());
     while (this.#running.size > 0 && !this.#graceIsOver) await this.#change();
     clearTimeout(grace);
     const clean = this.#running.size === 0;

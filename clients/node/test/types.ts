@@ -1,5 +1,7 @@
 /** Compiled by `npm run check`, never run: what a TypeScript user may write, and what the types must refuse. */
-import { Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker } from 'jobqueue-client';
+import {
+  Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
+} from 'jobqueue-client';
 
 interface Order {
   order: number;

@@ -6,9 +6,8 @@ import { Bury, Client, Job, JobQueueError, RefusedError, Retry, Worker } from '.
 
 const [mode, url, options] = process.argv.slice(2);
 
-/** A pipe's writes are synchronous here, so that nothing is lost at the end. */
+/** Writes to a pipe are synchronous on POSIX, so that nothing is lost at the exit. */
 function tell(line) {
-  process.stdout._handle?.setBlocking?.(true);
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
