@@ -40,7 +40,7 @@ export class Delivery {
   async stop() {
     if (!this.#handling || this.#job.lost) return;
     this.#lose('stopping');
-    if (this.#lease) await this.#send('release', { delay: 0, reason: 'the worker stopped' });
+    if (this.#lease) await this.#send('release', { delay: 0, reason: 'stopping' });
   }
 
   /** What is to be told of the job; null: nothing, for it is lost. */

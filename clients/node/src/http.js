@@ -1,7 +1,6 @@
 /** Requests over kept connections. It knows no commands and repeats nothing; each failure says how far it came. */
 import http from 'node:http';
 import https from 'node:https';
-import { urlToHttpOptions } from 'node:url';
 
 import { UnreachableError } from './errors.js';
 
@@ -11,6 +10,7 @@ export class Transport {
   #module;
   #agent;
   #target;
+  #place;
   #headers;
   #timeout_ms;
   #connect_timeout_ms;
@@ -20,9 +20,9 @@ export class Transport {
     if (!['http:', 'https:'].includes(address.protocol)) throw new TypeError('the url begins with http: or https:');
     this.#module = address.protocol === 'https:' ? https : http;
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
-    const path = `${address.pathname.replace(/\/+$/, '')}/command`;
     // timeout 0: the agent's is for idle connections only, ours are below.
-    this.#target = { ...urlToHttpOptions(address), path, method: 'POST', agent: this.#agent, timeout: 0 };
+    this.#target = { ...placeOf(address), method: 'POST', agent: this.#agent, timeout: 0 };
+    this.#place = address.host;
     this.#headers = { 'Content-Type': 'application/json', ...headers };
     this.#timeout_ms = timeout_s * 1000;
     this.#connect_timeout_ms = connect_timeout_s * 1000;
@@ -45,7 +45,7 @@ export class Transport {
       request.end(text);
     });
     // Thrown here and not where it happened, so that the error's stack tells who called.
-    if (failed) throw new UnreachableError(`${this.#target.hostname}: ${failed.what}`, failed);
+    if (failed) throw new UnreachableError(`${this.#place}: ${failed.what}`, failed);
     return answer;
   }
 
@@ -53,6 +53,16 @@ export class Transport {
   close() {
     this.#agent.destroy();
   }
+}
+
+/** Where to send commands. (urlToHttpOptions gives what Node 18 takes for a URL, and ignores our path.) */
+function placeOf(address) {
+  return {
+    hostname: address.hostname.replace(/^\[|\]$/g, ''), // of an IPv6 address
+    port: address.port,
+    path: `${address.pathname.replace(/\/+$/, '')}/command`,
+    auth: address.username ? decodeURIComponent(`${address.username}:${address.password}`) : undefined,
+  };
 }
 
 /** One request: resolves to its answer or to `failed`; only an abort rejects. */

@@ -13,7 +13,7 @@ export class Job {
     this.ttr = answer.ttr;
     this.headers = answer.headers;
     /** No delivery follows this one. */
-    this.last_try = answer.tries !== 0 && answer.attempt >= answer.tries;
+    this.last_try = answer.ttr === 0 || (answer.tries !== 0 && answer.attempt >= answer.tries);
   }
 }
 

@@ -2,6 +2,7 @@
  * The way out for a worker's finish, touch, release and bury. One request at a time is on its way; what comes meanwhile
  * gathers and goes together. Each is repeated until it is answered.
  */
+import { UnreachableError } from './errors.js';
 import { isForNow, pause, pauseBefore } from './retry.js';
 
 const MOST = 1000; // commands that the service takes in a request
@@ -9,7 +10,7 @@ const MOST = 1000; // commands that the service takes in a request
 export class Outbox {
   #client;
   #report;
-  #waiting = []; // {command, resolve}
+  #waiting = []; // {command, resolve, maybe_done}
   #sending = false;
   #closed = new AbortController();
 
@@ -22,7 +23,7 @@ export class Outbox {
   send(command) {
     return new Promise((resolve) => {
       if (this.#closed.signal.aborted) return resolve();
-      this.#waiting.push({ command, resolve });
+      this.#waiting.push({ command, resolve, maybe_done: false });
       if (this.#sending) return;
       this.#sending = true;
       setImmediate(() => this.#sendAll()); // so that what ends in this turn of the loop goes together
@@ -51,8 +52,7 @@ export class Outbox {
     const again = answers.find(isForNow);
     if (again) this.#report.gone(again);
     else this.#report.back();
-    this.#waiting.unshift(...sent.filter((_, place) => isForNow(answers[place])));
-    sent.forEach(({ resolve }, place) => { if (!isForNow(answers[place])) resolve(answers[place]); });
+    this.#waiting.unshift(...sent.filter((each, place) => !settled(each, answers[place])));
     return again;
   }
 
@@ -63,4 +63,16 @@ export class Outbox {
       return commands.map(() => error);
     }
   }
+}
+
+/** Hand out an answer; false when it is to be asked again. */
+function settled(each, answer) {
+  if (isForNow(answer)) {
+    each.maybe_done ||= answer instanceof UnreachableError ? answer.maybe_done : answer.code === 'UNAVAILABLE';
+    return false;
+  }
+  // When the request before did it, its repetition is refused, for the job is in no hands any more.
+  const done = each.maybe_done && each.command.command !== 'touch' && [404, 409].includes(answer.status);
+  each.resolve(done ? { success: true } : answer);
+  return true;
 }
