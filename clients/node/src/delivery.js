@@ -69,7 +69,8 @@ export class Delivery {
     const seconds = secondsSince(this.#begun);
     const answer = this.#lease === null ? { success: true } : await this.#send(command, fields);
     if (answer === undefined) return; // the worker ended before the service answered
-    if (!answer.success) return this.#lose(lossOf(answer));
+    // What the service cannot take, for a defect, comes again after its TTR: lost as if that were over.
+    if (!answer.success) return this.#lose(lossOf(answer) ?? 'expired');
     this.#report.job(word, this.#job, word === 'finished' ? { seconds } : { seconds, reason: fields.reason ?? null });
   }
 

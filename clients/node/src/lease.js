@@ -40,12 +40,14 @@ export class Lease {
     const { id, lease } = this.#job;
     const answer = await this.#outbox.send({ command: 'touch', id, lease });
     if (this.#job === null || answer === undefined) return;
-    if (answer.success) this.#runsFrom(now);
-    else this.#lose(lossOf(answer));
+    if (answer.success) return this.#runsFrom(now);
+    const loss = lossOf(answer);
+    if (loss) this.#lose(loss);
+    else this.#touching = setTimeout(() => this.#touch(), (this.#job.ttr * 1000) / 3);
   }
 }
 
-/** What a refused command says about a job that this worker had. */
+/** What a refused command says about a job that this worker had; undefined: nothing. */
 export function lossOf({ code }) {
-  return { NOT_FOUND: 'deleted', STALE_LEASE: 'stale' }[code] ?? 'expired';
+  return { NOT_FOUND: 'deleted', STALE_LEASE: 'stale', NOT_RESERVED: 'expired' }[code];
 }

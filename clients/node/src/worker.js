@@ -10,7 +10,7 @@ import { Report } from './report.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 const LAST_WORDS_MS = 1000; // for handlers that listen, and for the releases, when the grace is over
-const LONGEST_MS = 2 ** 31 - 1;
+const LONGEST_MS = 2 ** 31 - 1; // of a timer; a longer one would fire at once
 
 /** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
 export class Worker {
@@ -29,6 +29,7 @@ export class Worker {
     concurrency = 10, name = randomName(), poll_s = 20, grace_s = 25, heartbeat_s = 60, keep_alive_s = 3600, on_event,
     ...client
   }) {
+    if (!(concurrency >= 1)) throw new RangeError('concurrency is 1 or more');
     this.#client = new Client({ ...client, retry_for_s: 0 }); // the worker repeats for as long as it takes
     this.#report = new Report(name, on_event);
     this.#outbox = new Outbox(this.#client, this.#report);
@@ -113,8 +114,8 @@ export class Worker {
 
   /** Wait for what runs; whether all of it ended within the grace. */
   async #end() {
-    const grace_end = this.#stopped_at + this.#options.grace_s * 1000;
-    const grace = setTimeout(() => this.#endGrace(), grace_end - performance.now());
+    const left_ms = this.#stopped_at + this.#options.grace_s * 1000 - performance.now();
+    const grace = setTimeout(() => this.#endGrace(), Math.min(left_ms, LONGEST_MS));
     while (this.#running.size > 0 && !this.#graceIsOver) await this.#change();
     clearTimeout(grace);
     const clean = this.#running.size === 0;
