@@ -1,4 +1,4 @@
-/** The client and the worker of jobqueue. What they do stands in ../../README.md, types in ../index.d.ts. */
+/** The client and the worker of jobqueue. What they do stands in ../../README.md, types in ../types. */
 export { Client } from './client.js';
 export { Worker } from './worker.js';
 export { Job, WorkerJob } from './job.js';
