@@ -1,0 +1,94 @@
+/** What can go wrong with a command: the service refused it, or no answer of it came. */
+
+/** All errors of this package's client. */
+export class JobQueueError extends Error {
+  constructor(message, options) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/**
+ * No answer of a job queue came: no connection, a time-out, a broken connection, a proxy's page.
+ * `maybe_done`: the service may have done it all the same. `status`: of the proxy's page, else null.
+ */
+export class UnreachableError extends JobQueueError {
+  constructor(message, { maybe_done, status = null, retry_after = null, cause }) {
+    super(message, cause && { cause });
+    this.maybe_done = maybe_done;
+    this.status = status;
+    this.retry_after = retry_after;
+  }
+}
+
+/** The service said no. `answer` is all that it said; the other fields are null where it did not say them. */
+export class RefusedError extends JobQueueError {
+  constructor(answer, status, retry_after) {
+    super(answer.error ?? answer.code ?? 'refused');
+    this.code = answer.code ?? null;
+    this.status = status;
+    this.state = answer.state ?? null;
+    this.field = answer.field ?? null;
+    this.retry_after = answer.retry_after ?? retry_after;
+    this.answer = answer;
+  }
+}
+
+export class BadJsonError extends RefusedError {}
+export class BadFieldError extends RefusedError {}
+export class UnknownFieldError extends RefusedError {}
+export class UnknownCommandError extends RefusedError {}
+export class TooManyError extends RefusedError {}
+export class BadHttpError extends RefusedError {}
+export class TooLargeError extends RefusedError {}
+export class UnauthorizedError extends RefusedError {}
+export class ForbiddenError extends RefusedError {}
+export class NotFoundError extends RefusedError {}
+export class NoSuchPathError extends RefusedError {}
+export class MethodNotAllowedError extends RefusedError {}
+export class AlreadyExistsError extends RefusedError {}
+export class ReservedError extends RefusedError {}
+export class NotReservedError extends RefusedError {}
+export class StaleLeaseError extends RefusedError {}
+export class TooLateError extends RefusedError {}
+export class WrongStateError extends RefusedError {}
+export class TopicFullError extends RefusedError {}
+export class TooFastError extends RefusedError {}
+export class NoRoomError extends RefusedError {}
+export class UnavailableError extends RefusedError {}
+export class ShuttingDownError extends RefusedError {}
+export class InternalError extends RefusedError {}
+
+/** Code: its class and its HTTP status, which a batch's members do not tell. */
+const CODES = {
+  BAD_JSON: [BadJsonError, 400],
+  BAD_FIELD: [BadFieldError, 400],
+  UNKNOWN_FIELD: [UnknownFieldError, 400],
+  UNKNOWN_COMMAND: [UnknownCommandError, 400],
+  TOO_MANY: [TooManyError, 400],
+  BAD_HTTP: [BadHttpError, 400],
+  TOO_LARGE: [TooLargeError, 413],
+  UNAUTHORIZED: [UnauthorizedError, 401],
+  FORBIDDEN: [ForbiddenError, 403],
+  NOT_FOUND: [NotFoundError, 404],
+  NO_SUCH_PATH: [NoSuchPathError, 404],
+  METHOD_NOT_ALLOWED: [MethodNotAllowedError, 405],
+  ALREADY_EXISTS: [AlreadyExistsError, 409],
+  RESERVED: [ReservedError, 409],
+  NOT_RESERVED: [NotReservedError, 409],
+  STALE_LEASE: [StaleLeaseError, 409],
+  TOO_LATE: [TooLateError, 409],
+  WRONG_STATE: [WrongStateError, 409],
+  TOPIC_FULL: [TopicFullError, 429],
+  TOO_FAST: [TooFastError, 429],
+  NO_ROOM: [NoRoomError, 503],
+  UNAVAILABLE: [UnavailableError, 503],
+  SHUTTING_DOWN: [ShuttingDownError, 503],
+  INTERNAL: [InternalError, 500],
+};
+
+/** The error of a refusal. `status`, `retry_after`: of the HTTP answer; a batch's members have their own. */
+export function refusal(answer, status = null, retry_after = null) {
+  const [Refusal, usual] = CODES[answer.code] ?? [RefusedError, null];
+  return new Refusal(answer, status ?? usual, retry_after);
+}

@@ -1,0 +1,41 @@
+/** What a handler throws to say how its job goes on. */
+import { inspect } from 'node:util';
+
+export { Lost } from './job.js';
+
+/**
+ * Give the job back: due in `after` seconds (0 to 315,360,000), by default by its back-off. `attempt` false: this
+ * delivery was no try.
+ */
+export class Retry extends Error {
+  constructor({ after, attempt, reason } = {}) {
+    super(reason ?? 'again');
+    this.name = 'Retry';
+    if (after != null && !(Number.isFinite(after) && after >= 0)) throw new RangeError('after is a number of seconds');
+    if (attempt != null && typeof attempt !== 'boolean') throw new TypeError('attempt is true or false');
+    this.after = after;
+    this.attempt = attempt;
+    this.reason = reason == null ? undefined : shortened(String(reason));
+  }
+}
+
+/** To the dead letters: no repetition can help. */
+export class Bury extends Error {
+  constructor(reason) {
+    super(reason);
+    this.name = 'Bury';
+    this.reason = reason == null ? undefined : shortened(String(reason));
+  }
+}
+
+/** An error as a reason: its class and message, or whatever was thrown. */
+export function asReason(error) {
+  if (!(error instanceof Error)) return shortened(inspect(error));
+  const name = error.name === 'Error' ? error.constructor.name : error.name;
+  return shortened(`${name}: ${String(error.message)}`);
+}
+
+/** The 1,000 characters that the service takes, as text that JSON can say. */
+function shortened(reason) {
+  return Buffer.from(reason.slice(0, 1000)).toString(); // makes U+FFFD of half a surrogate pair
+}

@@ -1,0 +1,154 @@
+/** The worker: takes jobs of its topics, runs their handlers, and ends in order. */
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+
+import { Client } from './client.js';
+import { Delivery } from './delivery.js';
+import { Outbox } from './outbox.js';
+import { Poll } from './poll.js';
+import { Report } from './report.js';
+
+const SIGNALS = ['SIGTERM', 'SIGINT'];
+const LAST_WORDS_MS = 1000; // for handlers that listen, and for the releases, when the grace is over
+const LONGEST_MS = 2 ** 31 - 1; // of a timer; a longer one would fire at once
+
+/** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
+export class Worker {
+  #client;
+  #report;
+  #outbox;
+  #poll;
+  #handlers = new Map();
+  #running = new Set(); // the deliveries whose end is not answered yet
+  #options;
+  #stopped_at = null; // by performance.now()
+  #graceIsOver = false;
+  #changed = () => {};
+
+  constructor({
+    concurrency = 10, name = randomName(), poll_s = 20, grace_s = 25, heartbeat_s = 60, keep_alive_s = 3600, on_event,
+    ...client
+  }) {
+    if (!(concurrency >= 1)) throw new RangeError('concurrency is 1 or more');
+    this.#client = new Client({ ...client, retry_for_s: 0 }); // the worker repeats for as long as it takes
+    this.#report = new Report(name, on_event);
+    this.#outbox = new Outbox(this.#client, this.#report);
+    this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
+  }
+
+  /** Have the jobs of a topic done by `async (job, {signal}) => …`. */
+  job(topic, handler) {
+    if (this.#handlers.has(topic)) throw new Error(`topic ${topic} has a handler already`);
+    this.#handlers.set(topic, handler);
+  }
+
+  /**
+   * Work until stop(), SIGTERM or SIGINT.
+   * @returns {Promise<boolean>} whether all that was begun has ended
+   * @throws {RefusedError} that no repetition can help: of a bad topic name, say
+   */
+  async run() {
+    const { name, poll_s } = this.#options;
+    const topics = [...this.#handlers.keys()];
+    if (topics.length === 0) throw new Error('a worker needs a handler: job(topic, handler)');
+    if (this.#poll) throw new Error('a worker runs once');
+    this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics });
+    const end = this.#attend();
+    this.#report.worker('started');
+    let failure = null;
+    await this.#work().catch((error) => { failure = error; });
+    this.stop();
+    const clean = await this.#end();
+    this.#report.worker('stopped');
+    end();
+    if (failure) throw failure;
+    return clean;
+  }
+
+  /** Begin no new job; what runs may finish, for `grace_s`. */
+  stop() {
+    if (this.#stopped_at !== null) return;
+    this.#stopped_at = performance.now();
+    this.#report.worker('stopping');
+    this.#poll?.leave();
+    this.#changed();
+  }
+
+  /** Listen to signals, and tell by and by that it lives; that also keeps the process alive. Gives what ends it. */
+  #attend() {
+    let signals = 0;
+    const signalled = () => (++signals === 1 ? this.stop() : this.#endGrace());
+    for (const signal of SIGNALS) process.on(signal, signalled);
+    const beat_ms = this.#options.heartbeat_s * 1000;
+    const beat = () => { if (beat_ms) this.#report.heartbeat(this.#running.size); };
+    const timer = setInterval(beat, beat_ms || LONGEST_MS);
+    return () => {
+      clearInterval(timer);
+      for (const signal of SIGNALS) process.off(signal, signalled);
+    };
+  }
+
+  /** Take as many jobs as there are free places, for as long as it is not stopped. */
+  async #work() {
+    while (this.#stopped_at === null) {
+      const free = this.#options.concurrency - this.#running.size;
+      if (free > 0) this.#begin(await this.#poll.take(free));
+      else await this.#change();
+    }
+  }
+
+  #begin(jobs) {
+    for (const job of jobs) {
+      const delivery = new Delivery(job, this.#outbox, this.#report);
+      this.#running.add(delivery);
+      // What is gone when it is popped cannot be given back: it is done even now.
+      const end = this.#stopped_at !== null && job.ttr > 0
+        ? delivery.giveBack()
+        : delivery.run(this.#handlers.get(job.topic), this.#options.keep_alive_s);
+      end.then(() => {
+        this.#running.delete(delivery);
+        this.#changed();
+      });
+    }
+  }
+
+  /** Wait for what runs; whether all of it ended within the grace. */
+  async #end() {
+    const left_ms = this.#stopped_at + this.#options.grace_s * 1000 - performance.now();
+    const grace = setTimeout(() => this.#endGrace(), Math.min(left_ms, LONGEST_MS));
+    while (this.#running.size > 0 && !this.#graceIsOver) await this.#change();
+    clearTimeout(grace);
+    const clean = this.#running.size === 0;
+    if (!clean) await this.#giveUp();
+    this.#outbox.close();
+    this.#client.close();
+    return clean;
+  }
+
+  /** Tell the handlers that still run, give their jobs back, and let those end that listen. */
+  async #giveUp() {
+    let late = false;
+    const last = setTimeout(() => {
+      late = true;
+      this.#outbox.close();
+      this.#changed();
+    }, LAST_WORDS_MS);
+    await Promise.all([...this.#running].map((delivery) => delivery.stop()));
+    while (this.#running.size > 0 && !late) await this.#change();
+    clearTimeout(last);
+  }
+
+  #endGrace() {
+    this.#graceIsOver = true;
+    this.#changed();
+  }
+
+  /** Until a place is free, it is stopped, or the grace is over. */
+  #change() {
+    return new Promise((resolve) => { this.#changed = resolve; });
+  }
+}
+
+function randomName() {
+  return `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`;
+}

@@ -1,0 +1,83 @@
+/** Compiled by `npm run check`, never run: what a TypeScript user may write, and what the types must refuse. */
+import {
+  Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
+} from 'jobqueue-client';
+
+interface Order {
+  order: number;
+  coupon?: string;
+}
+
+const client = new Client({ url: 'http://localhost:8000', timeout_s: 5, headers: { Authorization: 'Bearer x' } });
+
+export async function commands(): Promise<void> {
+  const order: Order = { order: 1001 };
+  const added = await client.add('order-close', order, { id: 'order-close:1001', at: new Date(), if_exists: 'keep' });
+  const due: number = added.due;
+  const job = await client.pop<Order>(['order-close', 'other'], { wait: 20, signal: AbortSignal.timeout(1000) });
+  if (job === null) return;
+  const number: number = job.body.order;
+  await client.touch(job, { ttr: 2 * due });
+  await client.finish(job);
+  await client.finish('order-close:1001', { lease: job.lease });
+  for (const each of await client.popMany<Order>('order-close', number)) await client.release(each, { attempt: false });
+  const found = await client.get<Order>(job.id);
+  const coupon: string | undefined = found.value?.coupon;
+  await client.update(job.id, { body: null, priority: 9 });
+  for (let cursor: string | null = null; ;) {
+    const page: Awaited<ReturnType<typeof client.peek>> = await client.peek('order-close', { state: 'dead', cursor });
+    if ((cursor = page.cursor) === null) break;
+  }
+  const [sum, popped] = await client.batch([
+    { command: 'stats', topic: coupon ?? 'order-close' },
+    { command: 'pop', topics: ['order-close'], count: 2, wait: 1 },
+  ]);
+  if (!(sum instanceof JobQueueError)) sum.counts.ready satisfies number;
+  if (!(popped instanceof JobQueueError)) popped.jobs satisfies { id: string }[] | undefined;
+}
+
+export async function errors(): Promise<string | null> {
+  try {
+    await client.delete('nobody');
+  } catch (error) {
+    if (error instanceof NotFoundError) return error.state;
+    if (error instanceof RefusedError) return error.code;
+    if (error instanceof UnreachableError && error.maybe_done) return error.message;
+  }
+  return null;
+}
+
+export async function work(): Promise<boolean> {
+  const worker = new Worker({
+    url: new URL('http://localhost:8000'),
+    on_event: (name, fields) => {
+      if (name === 'job.failed') fields.reason satisfies string;
+    },
+  });
+  worker.job<Order>('order-close', async (job, { signal }) => {
+    if (job.last_try) throw new Bury('it is enough');
+    if (job.body.order < 0) throw new Retry({ after: 30, attempt: false });
+    await fetch('http://localhost', { signal });
+    job.check();
+    job satisfies Job<Order>;
+  });
+  worker.job('other', (job) => {
+    // @ts-expect-error: an unknown body must be looked at first
+    job.body.order;
+  });
+  worker.stop();
+  return worker.run();
+}
+
+export function mistakes(): void {
+  // @ts-expect-error: misspelt
+  void client.add('t', 1, { dealy: 30 });
+  // @ts-expect-error: undefined is no JSON
+  void client.add('t', undefined);
+  // @ts-expect-error: how many?
+  void client.popMany('t');
+  // @ts-expect-error: such a command there is not
+  void client.batch([{ command: 'ad', topic: 't', body: 1 }]);
+  // @ts-expect-error: the url is required
+  void new Worker({ concurrency: 3 });
+}

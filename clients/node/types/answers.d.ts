@@ -1,0 +1,192 @@
+/** What the service answers to each command. Times are unix seconds. */
+
+export type JobState = 'delayed' | 'ready' | 'reserved' | 'dead' | 'finished' | 'deleted';
+
+export type LiveState = Exclude<JobState, 'finished' | 'deleted'>;
+
+interface Answer {
+  success: true;
+}
+
+interface AnswerOfJob extends Answer {
+  id: string;
+  state: JobState;
+}
+
+export interface AddedJob {
+  id: string;
+  state: JobState;
+  /** In unix seconds. */
+  due: number;
+  result: 'created' | 'existing' | 'replaced';
+}
+
+export interface AddAnswer extends Answer, AddedJob {
+  durability?: 'local';
+  /** Of a virtual topic: its name. `state`, `due` and `result` are then those of each of `jobs`, and not here. */
+  topic?: string;
+  jobs?: (AddedJob & { topic: string })[];
+}
+
+/** Of a pop in a batch. */
+export interface PopAnswer<T = unknown> extends Answer {
+  id?: string | null;
+  value?: T | null;
+  state?: 'reserved' | 'finished';
+  topic?: string;
+  lease?: number;
+  attempt?: number;
+  tries?: number;
+  due?: number;
+  ttr?: number;
+  headers?: Record<string, string> | null;
+  /** With `count`: the jobs. */
+  jobs?: PoppedJob<T>[];
+}
+
+export interface PoppedJob<T = unknown> {
+  id: string;
+  value: T;
+  state: 'reserved' | 'finished';
+  topic: string;
+  lease: number;
+  attempt: number;
+  tries: number;
+  due: number;
+  ttr: number;
+  headers: Record<string, string> | null;
+}
+
+export interface FinishAnswer extends AnswerOfJob {
+  durability?: 'local';
+}
+
+/** `state`: what it was before. */
+export interface DeleteAnswer extends AnswerOfJob {
+  durability?: 'local';
+}
+
+export interface TouchAnswer extends AnswerOfJob {
+  /** The end of the lease, in unix seconds. */
+  until: number;
+}
+
+/** Of release and run. */
+export interface MoveAnswer extends AnswerOfJob {
+  due: number;
+}
+
+export interface UpdateAnswer extends MoveAnswer {
+  durability?: 'local';
+}
+
+export interface BuryAnswer extends AnswerOfJob {}
+
+export interface KickAnswer extends AnswerOfJob {
+  count: number;
+}
+
+export interface KickTopicAnswer extends Answer {
+  topic: string;
+  count: number;
+}
+
+export interface JobDescription<T = unknown> {
+  id: string;
+  state: JobState;
+  topic: string;
+  /** Null for a job that ended. */
+  value: T | null;
+  created: number;
+  due: number;
+  priority: number;
+  ttr: number;
+  ttl: number | null;
+  retention: number;
+  tries: number;
+  attempt: number;
+  deliveries: number;
+  backoff: number[];
+  headers: Record<string, string> | null;
+  tags: string[] | null;
+  lease?: number;
+  worker?: string | null;
+  reason?: string | null;
+  cause?: 'tries' | 'ttl' | 'buried';
+  until?: number;
+  ready_since?: number;
+  reserved_until?: number;
+  dead_since?: number;
+}
+
+export interface GetAnswer<T = unknown> extends Answer, JobDescription<T> {}
+
+export interface PeekAnswer<T = unknown> extends Answer {
+  topic: string;
+  jobs: JobDescription<T>[];
+  /** For the next call; null: that was all. */
+  cursor: string | null;
+}
+
+export type Counts = Record<LiveState, number>;
+
+export interface TopicsAnswer extends Answer {
+  topics: { topic: string; counts: Counts; paused: boolean; paused_until?: number | null }[];
+  cursor: string | null;
+}
+
+export interface StatsAnswer extends Answer {
+  /** Null: all together. */
+  topic: string | null;
+  counts: Counts;
+  totals: Record<string, number>;
+  /** For how many seconds the oldest ready job is ready. */
+  oldest_ready: number | null;
+  due: Record<string, number>;
+}
+
+export interface PauseAnswer extends Answer {
+  topic: string;
+  /** In unix seconds; null: until it is resumed. */
+  until: number | null;
+}
+
+export interface ResumeAnswer extends Answer {
+  topic: string;
+  was_paused: boolean;
+}
+
+export interface PurgeAnswer extends Answer {
+  topic: string;
+  count: number;
+  cursor: string | null;
+}
+
+export interface LeaveAnswer extends Answer {
+  worker: string;
+}
+
+/** Of each command. */
+interface Answers {
+  add: AddAnswer;
+  pop: PopAnswer;
+  finish: FinishAnswer;
+  touch: TouchAnswer;
+  release: MoveAnswer;
+  bury: BuryAnswer;
+  delete: DeleteAnswer;
+  update: UpdateAnswer;
+  get: GetAnswer;
+  run: MoveAnswer;
+  kick: KickAnswer | KickTopicAnswer;
+  peek: PeekAnswer;
+  topics: TopicsAnswer;
+  stats: StatsAnswer;
+  pause: PauseAnswer;
+  resume: ResumeAnswer;
+  purge: PurgeAnswer;
+  leave: LeaveAnswer;
+}
+
+/** What a command of a batch is answered with. */
+export type AnswerTo<C> = C extends { command: infer N extends keyof Answers } ? Answers[N] : never;

@@ -1,0 +1,128 @@
+/** The fields of the commands; their ranges, defaults and meanings: docs/protocol.md. Times are seconds. */
+import type { LiveState } from './answers.js';
+
+/** What JSON can say; checked when it is sent. */
+export type Body = {} | null;
+
+export interface AddFields {
+  id?: string;
+  /** Due so many seconds from now. */
+  delay?: number;
+  /** Due at this time, instead of `delay`: a Date, unix seconds, or RFC 3339 text. */
+  at?: Date | number | string;
+  ttr?: number;
+  /** 0 to 9; higher is sooner. */
+  priority?: number;
+  tries?: number;
+  backoff?: readonly number[];
+  ttl?: number;
+  retention?: number;
+  if_exists?: 'keep' | 'reject' | 'replace';
+  headers?: Record<string, string>;
+  tags?: readonly string[];
+  durability?: 'local';
+}
+
+export interface PopFields {
+  /** Seconds to wait for a job, 0 to 60. */
+  wait?: number;
+  ttr?: number;
+  worker?: string;
+}
+
+export interface FinishFields {
+  lease?: number;
+  durability?: 'local';
+}
+
+export interface TouchFields {
+  lease?: number;
+  ttr?: number;
+}
+
+export interface ReleaseFields {
+  lease?: number;
+  delay?: number;
+  attempt?: boolean;
+  reason?: string;
+}
+
+export interface BuryFields {
+  lease?: number;
+  reason?: string;
+}
+
+export interface DeleteFields {
+  durability?: 'local';
+}
+
+export interface UpdateFields {
+  delay?: number;
+  at?: Date | number | string;
+  body?: Body;
+  priority?: number;
+  ttl?: number;
+  durability?: 'local';
+}
+
+export interface PeekFields {
+  state?: LiveState;
+  cursor?: string | null;
+  count?: number;
+}
+
+export interface TopicsFields {
+  pattern?: string;
+  cursor?: string | null;
+}
+
+export interface StatsFields {
+  topic?: string;
+}
+
+export interface PauseFields {
+  seconds?: number;
+}
+
+export interface PurgeFields {
+  state?: LiveState;
+  cursor?: string | null;
+}
+
+export interface CallOptions {
+  signal?: AbortSignal;
+}
+
+export type AddOptions = AddFields & CallOptions;
+export type PopOptions = PopFields & CallOptions;
+export type FinishOptions = FinishFields & CallOptions;
+export type TouchOptions = TouchFields & CallOptions;
+export type ReleaseOptions = ReleaseFields & CallOptions;
+export type BuryOptions = BuryFields & CallOptions;
+export type DeleteOptions = DeleteFields & CallOptions;
+export type UpdateOptions = UpdateFields & CallOptions;
+export type PeekOptions = PeekFields & CallOptions;
+export type TopicsOptions = TopicsFields & CallOptions;
+export type StatsOptions = StatsFields & CallOptions;
+export type PauseOptions = PauseFields & CallOptions;
+export type PurgeOptions = PurgeFields & CallOptions;
+
+/** A member of a batch, as the protocol has it. */
+export type Command =
+  | ({ command: 'add'; topic: string; body: Body } & AddFields)
+  | ({ command: 'pop'; topic?: string; topics?: readonly string[]; count?: number } & PopFields)
+  | ({ command: 'finish'; id: string } & FinishFields)
+  | ({ command: 'touch'; id: string } & TouchFields)
+  | ({ command: 'release'; id: string } & ReleaseFields)
+  | ({ command: 'bury'; id: string } & BuryFields)
+  | ({ command: 'delete'; id: string } & DeleteFields)
+  | ({ command: 'update'; id: string } & UpdateFields)
+  | { command: 'get' | 'run'; id: string }
+  | { command: 'kick'; id?: string; topic?: string; count?: number }
+  | ({ command: 'peek'; topic: string } & PeekFields)
+  | ({ command: 'topics' } & TopicsFields)
+  | ({ command: 'stats' } & StatsFields)
+  | ({ command: 'pause'; topic: string } & PauseFields)
+  | { command: 'resume'; topic: string }
+  | ({ command: 'purge'; topic: string } & PurgeFields)
+  | { command: 'leave'; worker: string };

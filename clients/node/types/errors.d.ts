@@ -1,0 +1,62 @@
+/** What can go wrong with a command. */
+import type { JobState } from './answers.js';
+
+export class JobQueueError extends Error {}
+
+/** No answer of a job queue came: no connection, a time-out, a broken connection, a proxy's page. */
+export class UnreachableError extends JobQueueError {
+  constructor(message: string, about: { maybe_done: boolean; status?: number | null; retry_after?: number | null });
+  /** Whether the service may have done it all the same. */
+  readonly maybe_done: boolean;
+  /** Of the proxy's page, else null. */
+  readonly status: number | null;
+  readonly retry_after: number | null;
+}
+
+export interface RefusedAnswer {
+  success: false;
+  error?: string;
+  code?: string;
+  id?: string | null;
+  field?: string;
+  state?: JobState;
+  retry_after?: number;
+}
+
+/** The service said no. Each code has its class; a code that this version does not know is a plain RefusedError. */
+export class RefusedError extends JobQueueError {
+  constructor(answer: RefusedAnswer, status: number | null, retry_after: number | null);
+  readonly code: string | null;
+  readonly status: number | null;
+  readonly state: JobState | null;
+  readonly field: string | null;
+  /** Seconds after which to ask again. */
+  readonly retry_after: number | null;
+  /** All that the service said. */
+  readonly answer: RefusedAnswer;
+}
+
+export class BadJsonError extends RefusedError {}
+export class BadFieldError extends RefusedError {}
+export class UnknownFieldError extends RefusedError {}
+export class UnknownCommandError extends RefusedError {}
+export class TooManyError extends RefusedError {}
+export class BadHttpError extends RefusedError {}
+export class TooLargeError extends RefusedError {}
+export class UnauthorizedError extends RefusedError {}
+export class ForbiddenError extends RefusedError {}
+export class NotFoundError extends RefusedError {}
+export class NoSuchPathError extends RefusedError {}
+export class MethodNotAllowedError extends RefusedError {}
+export class AlreadyExistsError extends RefusedError {}
+export class ReservedError extends RefusedError {}
+export class NotReservedError extends RefusedError {}
+export class StaleLeaseError extends RefusedError {}
+export class TooLateError extends RefusedError {}
+export class WrongStateError extends RefusedError {}
+export class TopicFullError extends RefusedError {}
+export class TooFastError extends RefusedError {}
+export class NoRoomError extends RefusedError {}
+export class UnavailableError extends RefusedError {}
+export class ShuttingDownError extends RefusedError {}
+export class InternalError extends RefusedError {}

@@ -1,0 +1,101 @@
+/** The driver of the Node client: see ../README.md. */
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { Bury, Client, Job, JobQueueError, RefusedError, Retry, Worker } from '../../../clients/node/src/index.js';
+
+const [mode, url, options] = process.argv.slice(2);
+
+/** Writes to a pipe are synchronous on POSIX, so that nothing is lost at the exit. */
+function tell(line) {
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+// -- the client
+
+/** The jobs that were popped, to be handed to the client's methods as they came from it. */
+const popped = new Map();
+
+const key = ({ id, lease }) => `${id} ${lease}`;
+
+const CALLS = {
+  add: (client, { topic, body, ...rest }) => client.add(topic, body, rest),
+  pop: (client, { topic, ...rest }) => client.pop(topic, rest),
+  pop_many: (client, { topic, count, ...rest }) => client.popMany(topic, count, rest),
+  kick_topic: (client, { topic, count }) => client.kickTopic(topic, count),
+  batch: (client, { commands }) => client.batch(commands),
+  topics: (client, args) => client.topics(args),
+  stats: (client, args) => client.stats(args),
+  leave: (client, { worker }) => client.leave(worker),
+};
+for (const call of ['finish', 'touch', 'release', 'bury']) {
+  CALLS[call] = (client, { job, id, ...rest }) => client[call](job ? popped.get(key(job)) : id, rest);
+}
+for (const call of ['delete', 'get', 'run', 'kick', 'update']) {
+  CALLS[call] = (client, { id, ...rest }) => client[call](id, rest);
+}
+for (const call of ['peek', 'pause', 'resume', 'purge']) {
+  CALLS[call] = (client, { topic, ...rest }) => client[call](topic, rest);
+}
+
+function told(error) {
+  if (!(error instanceof JobQueueError)) return { class: 'Local', message: String(error) };
+  const { message, code, status, state, field, retry_after, maybe_done } = error;
+  const name = error.name.replace(/Error$/, '');
+  if (!(error instanceof RefusedError)) return { class: name, message, maybe_done };
+  return { class: name, code, message, status, state, field, retry_after };
+}
+
+function remembered(answer) {
+  for (const job of [answer].flat()) if (job instanceof Job) popped.set(key(job), job);
+  return answer;
+}
+
+async function answered(client, { call, args }) {
+  if (args.at?.time) args.at = new Date(args.at.time);
+  try {
+    const answer = await CALLS[call](client, args);
+    if (call !== 'batch') return { ok: remembered(answer) };
+    return { ok: answer.map((each) => (each instanceof Error ? { error: told(each) } : { ok: each })) };
+  } catch (error) {
+    return { error: told(error) };
+  }
+}
+
+async function runClient() {
+  const client = new Client({ url, ...JSON.parse(options) });
+  for await (const line of createInterface({ input: process.stdin })) tell(await answered(client, JSON.parse(line)));
+  client.close();
+}
+
+// -- the worker
+
+const DEEDS = {
+  return: () => {},
+  sleep: (job) => sleep(job.body.seconds * 1000),
+  fail: (job) => { throw new Error(job.body.reason); },
+  retry: (job) => { throw new Retry(job.body); },
+  bury: (job) => { throw new Bury(job.body.reason); },
+  watch: async (job) => {
+    while (job.lost === null) await sleep(20);
+    tell({ handler: 'lost', id: job.id, reason: job.lost });
+    job.check();
+  },
+};
+
+async function handle(job) {
+  tell({ handler: 'started', id: job.id, attempt: job.attempt, lease: job.lease, body: job.body });
+  await DEEDS[job.body.do](job);
+  tell({ handler: 'returned', id: job.id });
+}
+
+async function runWorker() {
+  const { topics, ...rest } = JSON.parse(options);
+  const worker = new Worker({ url, ...rest, on_event: (event, fields) => tell({ event, ...fields }) });
+  for (const topic of topics) worker.job(topic, handle);
+  const clean = await worker.run();
+  tell({ clean });
+  process.exit(clean ? 0 : 1);
+}
+
+await (mode === 'worker' ? runWorker : runClient)();
