@@ -56,12 +56,12 @@ final class Repetition
     public function pause(?float $retryAfter): bool
     {
         $pause = self::length(++$this->pauses, $retryAfter);
-        $wake = microtime(true) + $pause;
-        $this->end ??= microtime(true) + $this->seconds;
+        $wake = Clock::now() + $pause;
+        $this->end ??= Clock::now() + $this->seconds;
         if ($wake > $this->end) {
             return false;
         }
-        for ($left = $pause; $left > 0; $left = $wake - microtime(true)) {
+        for ($left = $pause; $left > 0; $left = $wake - Clock::now()) {
             usleep((int) ceil($left * 1e6)); // a signal ends it early
         }
         return true;

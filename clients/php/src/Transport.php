@@ -65,7 +65,7 @@ final class Transport
             return $this->finished($multi, $giveUp) ? $this->response($multi) : null;
         } finally {
             curl_multi_remove_handle($multi, $this->easy); // closes the connection when no whole answer came
-            $this->used = microtime(true);
+            $this->used = Clock::now();
         }
     }
 
@@ -98,7 +98,7 @@ final class Transport
 
     private function connection(): CurlMultiHandle
     {
-        $idle = microtime(true) - $this->used;
+        $idle = Clock::now() - $this->used;
         // A forked process must not speak on the connection of its parent.
         if ($this->multi === null || $idle > self::IDLE_S || $this->pid !== getmypid()) {
             $this->pid = (int) getmypid();
