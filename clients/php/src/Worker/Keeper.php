@@ -26,6 +26,9 @@ final class Keeper
     /** Seconds between two looks at least. */
     private const SHORT_S = 0.01;
 
+    /** Seconds that a touch may take when the lease is over: its answer says whose the job is. */
+    private const LATE_S = 0.2;
+
     /** Seconds that a handler has, after it was told `stopping`, and then again after a signal, to end. */
     private const LAST_WORDS_S = 1.0;
 
@@ -45,9 +48,10 @@ final class Keeper
     public function run(): never
     {
         try {
+            $this->listen();
             while (!$this->workerGone()) {
-                $this->listen();
                 $this->tick();
+                $this->listen();
             }
         } finally {
             // A plain exit would run the shutdown functions and destructors that were inherited from the worker, and
@@ -62,14 +66,18 @@ final class Keeper
         $now = Clock::now();
         if ($job !== null && $now >= $this->graceEnd) {
             $this->abandon($job, $now);
-        } elseif ($job !== null && $now >= min($job->touchAt, $job->until)) {
+        } elseif ($job !== null && $now >= $job->nextAt) {
             $this->keep($job, $now);
         }
     }
 
     private function keep(KeptJob $job, float $now): void
     {
-        $answer = $now >= $job->touchAt && !$this->workerStopped() ? $this->touched($job) : null;
+        if ($this->workerStopped()) {
+            $job->notRenewed($now); // whose the job is when it goes on, the touch then will say
+            return;
+        }
+        $answer = $now < $job->keepUntil ? $this->touched($job) : null;
         $why = $answer instanceof RefusedException ? Loss::reason($answer) : null;
         if (is_array($answer)) {
             $job->renewed($now);
@@ -86,8 +94,9 @@ final class Keeper
     private function touched(KeptJob $job): array|RefusedException|null
     {
         $touch = ['command' => 'touch', 'id' => $job->id, 'lease' => $job->lease];
+        $end = max($job->until, Clock::now() + self::LATE_S);
         try {
-            $answers = $this->exchange->all([$touch], fn (): bool => $this->hears() || Clock::now() >= $job->until);
+            $answers = $this->exchange->all([$touch], fn (): bool => $this->hears() || Clock::now() >= $end);
             return $answers[0] ?? null;
         } catch (JobQueueException) {
             return null;
@@ -98,7 +107,7 @@ final class Keeper
     private function abandon(KeptJob $job, float $now): void
     {
         if (!$job->lost) {
-            $this->release($job);
+            $job->ttr > 0.0 && $this->release($job);
             $this->lose($job, 'stopping');
         }
         if ($now < $this->graceEnd + self::LAST_WORDS_S * ($this->signals + 1)) {
@@ -111,9 +120,6 @@ final class Keeper
 
     private function release(KeptJob $job): void
     {
-        if (!$job->hasLease()) {
-            return;
-        }
         $release = ['command' => 'release', 'id' => $job->id, 'lease' => $job->lease, 'delay' => 0];
         $end = Clock::now() + self::LAST_WORDS_S;
         try {
@@ -138,7 +144,7 @@ final class Keeper
     /** Waits until there is something to do, and takes in what the worker says. */
     private function listen(): void
     {
-        $next = $this->job === null ? INF : min($this->job->touchAt, $this->job->until, $this->graceEnd);
+        $next = $this->job === null ? INF : min($this->job->nextAt, $this->graceEnd);
         $this->hears(max(self::SHORT_S, min(self::LOOK_S, $next - Clock::now())));
         while (is_string($line = fgets($this->socket))) {
             $this->understand(json_decode($line, true));

@@ -11,47 +11,44 @@ namespace JobQueue\Client\Worker;
  */
 final class KeptJob
 {
-    /** When it is to be touched next. */
-    public float $touchAt;
+    /** When it is to be looked after next. */
+    public float $nextAt;
     /** The end of its lease. */
     public float $until;
     public bool $lost = false;
 
     /**
+     * @param float $ttr seconds; 0: it has no lease
      * @param float $since the beginning of its lease
-     * @param float $keepUntil it is not touched after that
+     * @param float $keepUntil its lease is not kept alive after that
      */
     public function __construct(
         public readonly string $id,
         public readonly int $lease,
-        private readonly float $ttr,
+        public readonly float $ttr,
         float $since,
-        private readonly float $keepUntil,
+        public readonly float $keepUntil,
     ) {
         $this->renewed($since);
     }
 
     public function renewed(float $since): void
     {
-        $this->until = $this->hasLease() ? $since + $this->ttr : INF;
-        $touchAt = $since + $this->ttr / 3;
-        $this->touchAt = $this->hasLease() && $touchAt <= $this->keepUntil ? $touchAt : INF;
+        $this->until = $this->ttr > 0.0 ? $since + $this->ttr : INF;
+        $this->nextAt = $this->ttr > 0.0 ? $since + $this->ttr / 3 : INF;
     }
 
     public function notRenewed(float $now): void
     {
-        $this->touchAt = $now + min(1.0, $this->ttr / 10);
+        $this->nextAt = $now + min(1.0, $this->ttr / 10);
+        if ($now < $this->until) {
+            $this->nextAt = min($this->nextAt, $this->until); // the worker hears of the end of the lease in time
+        }
     }
 
     public function lose(): void
     {
         $this->lost = true;
-        $this->touchAt = INF;
-        $this->until = INF;
-    }
-
-    public function hasLease(): bool
-    {
-        return $this->ttr > 0.0;
+        $this->nextAt = INF;
     }
 }
