@@ -25,6 +25,9 @@ final class Transport
     /** Seconds after which an idle connection is not used again: something between may have forgotten it. */
     private const IDLE_S = 10.0;
 
+    /** curl's error for a kept connection that broke after the body was sent; PHP has no name for it. */
+    private const NOT_REWOUND = 65;
+
     private ?CurlMultiHandle $multi = null;
     private CurlHandle $easy;
     private int $pid = 0;
@@ -88,7 +91,8 @@ final class Transport
     {
         $result = curl_multi_info_read($multi)['result'] ?? CURLE_RECV_ERROR;
         if ($result !== CURLE_OK) {
-            $message = curl_error($this->easy) ?: (string) curl_strerror($result);
+            $message = $result === self::NOT_REWOUND ? 'the connection broke' : curl_error($this->easy);
+            $this->multi = null; // a handle counts its broken connections, and says odd things after some
             // As long as curl had not taken all of the body, the service cannot have had a whole request.
             throw new UnreachableException($message, maybe_done: $this->sent === strlen($this->body));
         }
