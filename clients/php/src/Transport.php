@@ -80,7 +80,8 @@ final class Transport
                 return true;
             }
             if ($giveUp !== null && $giveUp()) {
-                return false;
+                curl_multi_exec($multi, $running); // the answer may have come while it made up its mind
+                return $running === 0;
             }
             curl_multi_select($multi, self::TURN_S);
         }
