@@ -58,7 +58,6 @@ final class Client
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
      * @return Answer
-     * @throws JobQueueException
      */
     public function add(
         string $topic,
@@ -104,7 +103,6 @@ final class Client
      * @param Seconds $ttr of this delivery, instead of the job's own
      * @param string|null $worker who asks; kept with the job
      * @return Job|null null: there is none
-     * @throws JobQueueException
      */
     public function pop(
         string|array $topic,
@@ -124,7 +122,6 @@ final class Client
      * @param Seconds $wait
      * @param Seconds $ttr
      * @return list<Job> empty: there is none
-     * @throws JobQueueException
      */
     public function popMany(
         string|array $topic,
@@ -142,7 +139,6 @@ final class Client
      * The job is done. With a job, its lease is shown.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function finish(Job|string $id, ?int $lease = null, ?string $durability = null): array
     {
@@ -154,7 +150,6 @@ final class Client
      *
      * @param Seconds $ttr how long, this once
      * @return Answer
-     * @throws JobQueueException
      */
     public function touch(Job|string $id, ?int $lease = null, int|float|null $ttr = null): array
     {
@@ -167,7 +162,6 @@ final class Client
      * @param Seconds $delay null: the next step of its back-off
      * @param bool|null $attempt false: this delivery does not count as a try
      * @return Answer
-     * @throws JobQueueException
      */
     public function release(
         Job|string $id,
@@ -184,7 +178,6 @@ final class Client
      * A reserved job goes to the dead letters now.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function bury(Job|string $id, ?int $lease = null, ?string $reason = null): array
     {
@@ -195,7 +188,6 @@ final class Client
      * Cancel a job in any live state.
      *
      * @return Answer its `state` is what the job was
-     * @throws JobQueueException
      */
     public function delete(string $id, ?string $durability = null): array
     {
@@ -206,7 +198,6 @@ final class Client
      * All of a job.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function get(string $id): array
     {
@@ -217,7 +208,6 @@ final class Client
      * A delayed job is due now.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function run(string $id): array
     {
@@ -228,7 +218,6 @@ final class Client
      * A dead job is ready again.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function kick(string $id): array
     {
@@ -239,7 +228,6 @@ final class Client
      * Up to $count dead jobs of a topic are ready again.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function kickTopic(string $topic, ?int $count = null): array
     {
@@ -254,7 +242,6 @@ final class Client
      * @param mixed $body the new body; here null is one
      * @param Seconds $ttl
      * @return Answer
-     * @throws JobQueueException
      */
     public function update(
         string $id,
@@ -274,7 +261,6 @@ final class Client
      *
      * @param string|null $state delayed, ready, reserved or dead; null: all
      * @return Answer with `jobs`, and a `cursor` while there may be more
-     * @throws JobQueueException
      */
     public function peek(
         string $topic,
@@ -291,7 +277,6 @@ final class Client
      *
      * @param string|null $pattern with `*` for any characters and ? for one
      * @return Answer with `topics`, and a `cursor` while there may be more
-     * @throws JobQueueException
      */
     public function topics(?string $pattern = null, ?string $cursor = null): array
     {
@@ -302,7 +287,6 @@ final class Client
      * The figures of a topic, or of all together.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function stats(?string $topic = null): array
     {
@@ -314,7 +298,6 @@ final class Client
      *
      * @param Seconds $seconds for how long; null: until it is resumed
      * @return Answer
-     * @throws JobQueueException
      */
     public function pause(string $topic, int|float|null $seconds = null): array
     {
@@ -325,7 +308,6 @@ final class Client
      * End the pause of a topic.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function resume(string $topic): array
     {
@@ -337,7 +319,6 @@ final class Client
      *
      * @param string|null $state delayed, ready, reserved or dead; null: all
      * @return Answer while it has a `cursor`, there is more to do
-     * @throws JobQueueException
      */
     public function purge(string $topic, ?string $state = null, ?string $cursor = null): array
     {
@@ -348,7 +329,6 @@ final class Client
      * The waiting pops of a worker end now, empty.
      *
      * @return Answer
-     * @throws JobQueueException
      */
     public function leave(string $worker): array
     {

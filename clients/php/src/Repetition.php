@@ -71,6 +71,6 @@ final class Repetition
     public static function length(int $n, ?float $retryAfter): float
     {
         $most = min(2.0, 0.05 * 2 ** min($n, 10));
-        return max($retryAfter ?? 0.0, $most * mt_rand() / mt_getrandmax());
+        return max($retryAfter ?? 0.0, $most * random_int(0, 1_000_000) / 1e6);
     }
 }

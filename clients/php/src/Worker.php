@@ -4,11 +4,11 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
-use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Worker\Ending;
 use JobQueue\Client\Worker\KeeperLink;
 use JobQueue\Client\Worker\Loss;
+use JobQueue\Client\Worker\Polling;
 use JobQueue\Client\Worker\Report;
 use JobQueue\Client\Worker\Service;
 use JobQueue\Client\Worker\Signals;
@@ -22,24 +22,22 @@ use JobQueue\Client\Worker\Signals;
  */
 final class Worker
 {
-    /** Seconds that a poll has to come back after `leave`. */
-    private const LEAVE_S = 1.0;
+    /** Seconds to tell how a job ended, at least, also when the grace is over. */
+    private const TELL_S = 1.0;
 
     /** @var array<string, callable(Job): mixed> by topic */
     private array $handlers = [];
-    /** @var list<string> in the order of the next poll */
-    private array $topics = [];
 
     private readonly Exchange $exchange;
     private readonly string $name;
     private readonly Report $report;
     private readonly Service $service;
+    private Polling $polling;
     private ?KeeperLink $keeper = null;
 
     private bool $stopping = false;
     /** By Clock; of a worker that is to stop. */
     private float $graceEnd = INF;
-    private ?float $leftAt = null;
     private bool $handling = false;
     private bool $clean = true;
 
@@ -91,14 +89,12 @@ final class Worker
         if ($this->handlers === []) {
             throw new \LogicException('a worker needs a handler: call on() first');
         }
-        $this->topics = array_map(strval(...), array_keys($this->handlers)); // PHP made "7" a 7
+        $topics = array_map(strval(...), array_keys($this->handlers)); // PHP made "7" a 7
+        $this->polling = new Polling($this->exchange, $this->service, $this->name, $topics, $this->poll_s);
         $signals = Signals::arePossible() ? new Signals($this->signalled(...)) : null;
-        if (KeeperLink::isPossible()) {
-            $this->keeper = new KeeperLink(clone $this->exchange, $this->keep_alive_s);
-            $this->keeper->start();
-        }
-        $this->report->worker('started');
         try {
+            $this->startKeeper();
+            $this->report->worker('started');
             $this->work();
         } finally {
             $this->keeper?->close();
@@ -115,6 +111,14 @@ final class Worker
             $this->stopping = true;
             $this->endGraceAt(Clock::now() + $this->grace_s);
             $this->report->worker('stopping');
+        }
+    }
+
+    private function startKeeper(): void
+    {
+        if (KeeperLink::isPossible()) {
+            $this->keeper = new KeeperLink(clone $this->exchange, $this->keep_alive_s);
+            $this->keeper->start();
         }
     }
 
@@ -158,30 +162,24 @@ final class Worker
     private function polled(): ?Job
     {
         $this->keeper?->end();
-        $pop = $this->pop() + ['wait' => $this->poll_s];
-        $answers = $this->service->answered([$pop], $this->isStopping(...), $this->hasLeft(...));
-        $answer = $answers[0] ?? null;
-        return $answer instanceof RefusedException ? throw $answer : $this->job($answer);
+        return $this->job($this->polling->answer($this->isStopping(...)));
     }
 
     /** Tells how a job ended, and takes the next one where there is one at once. */
     private function ended(Ending $ending): ?Job
     {
         $commands = [$ending->command];
-        if (!$this->stopping) {
-            $commands[] = $this->pop();
+        if ($this->stopping) {
+            $this->keeper?->end();
+        } else {
+            $commands[] = $this->polling->pop();
         }
-        $answers = $this->service->answered($commands, $this->graceIsOver(...), $this->graceIsOver(...));
+        $soon = Clock::now() + self::TELL_S;
+        $over = fn (): bool => Clock::now() >= max($this->graceEnd, $soon);
+        $answers = $this->service->answered($commands, $over, $over);
         $this->settle($ending, $answers[0] ?? null);
         $next = $answers[1] ?? null;
         return $next instanceof RefusedException ? null : $this->job($next); // the poll will be refused too, and say it
-    }
-
-    /** @return array<string, mixed> with the topics in another order each time, so that none starves */
-    private function pop(): array
-    {
-        $this->topics[] = array_shift($this->topics);
-        return ['command' => 'pop', 'topics' => $this->topics, 'worker' => $this->name];
     }
 
     /** @param array<string, mixed>|null $answer */
@@ -220,19 +218,27 @@ final class Worker
     private function settle(Ending $ending, array|RefusedException|null $answer): void
     {
         $this->clean = $this->clean && $answer !== null;
-        $loss = $answer instanceof RefusedException ? Loss::reason($answer) ?? 'expired' : 'stopping';
-        // What was repeated may be refused because it was done the first time; a finish can be repeated as long as
-        // the service remembers the job.
-        $doneBefore = $this->service->uncertain && ($ending->event !== 'finished' || $loss === 'deleted');
-        if (is_array($answer) || ($answer !== null && $doneBefore)) {
+        if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($ending, $answer))) {
             $this->report->ended($ending->event, $ending, $ending->reason);
         } else {
-            $this->report->ended('lost', $ending, $loss);
+            $this->report->ended('lost', $ending, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
         }
     }
 
+    /** Whether the end of a job was refused only because it was sent before, and nobody heard the answer. */
+    private function wasDoneBefore(Ending $ending, RefusedException $refusal): bool
+    {
+        $loss = Loss::reason($refusal);
+        // A finish can be repeated as long as the service remembers the job.
+        return $this->service->uncertain && ($ending->event === 'finished' ? $loss === 'deleted' : $loss !== null);
+    }
+
+    /** What Job::lost() says in a handler; it is a handler's way to let the heart beat, too. */
     private function loss(): ?string
     {
+        if (!$this->handling) {
+            return null;
+        }
         $this->report->heartbeat(1);
         return $this->keeper?->lost();
     }
@@ -246,29 +252,5 @@ final class Worker
     {
         $this->report->heartbeat(0);
         return $this->stopping;
-    }
-
-    /** Whether the poll in flight is to be cut off: it did not come back though the service was asked to end it. */
-    private function hasLeft(): bool
-    {
-        if (!$this->isStopping()) {
-            return false;
-        }
-        if ($this->leftAt === null) {
-            $this->leftAt = Clock::now();
-            $this->leave();
-        }
-        return Clock::now() >= $this->leftAt + self::LEAVE_S;
-    }
-
-    private function leave(): void
-    {
-        $leave = ['command' => 'leave', 'worker' => $this->name];
-        $end = Clock::now() + self::LEAVE_S;
-        try {
-            (clone $this->exchange)->all([$leave], static fn (): bool => Clock::now() >= $end);
-        } catch (JobQueueException) {
-            // Then the poll is cut off.
-        }
     }
 }
