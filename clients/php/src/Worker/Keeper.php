@@ -77,7 +77,7 @@ final class Keeper
             $job->notRenewed($now); // whose the job is when it goes on, the touch then will say
             return;
         }
-        $answer = $now < $job->keepUntil ? $this->touched($job) : null;
+        $answer = $now < $job->keepUntil ? $this->touched($job, $now) : null;
         $why = $answer instanceof RefusedException ? Loss::reason($answer) : null;
         if (is_array($answer)) {
             $job->renewed($now);
@@ -91,10 +91,11 @@ final class Keeper
     }
 
     /** @return array<string, mixed>|RefusedException|null null: no answer came */
-    private function touched(KeptJob $job): array|RefusedException|null
+    private function touched(KeptJob $job, float $now): array|RefusedException|null
     {
         $touch = ['command' => 'touch', 'id' => $job->id, 'lease' => $job->lease];
-        $end = max($job->until, Clock::now() + self::LATE_S);
+        // A quarter: one instance that hangs leaves time to ask another.
+        $end = $now < $job->until ? min($job->until, $now + $job->ttr / 4) : $now + self::LATE_S;
         try {
             $answers = $this->exchange->all([$touch], fn (): bool => $this->hears() || Clock::now() >= $end);
             return $answers[0] ?? null;
