@@ -336,7 +336,7 @@ final class Client
     }
 
     /**
-     * Many commands in one request, 1 to 1,000, each as the protocol has it: `['command' => 'add', 'topic' => …]`.
+     * Many commands in one request, up to 1,000, each as the protocol has it: `['command' => 'add', 'topic' => …]`.
      *
      * @param list<Command> $commands
      * @return list<Answer|JobQueueException> of each, in order, the answer, or the error, not thrown
@@ -344,7 +344,7 @@ final class Client
      */
     public function batch(array $commands): array
     {
-        return $this->sender->all(array_map(self::timed(...), $commands));
+        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), $commands));
     }
 
     /** @internal for a worker: connections of its own, with the options of this client */

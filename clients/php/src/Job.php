@@ -34,7 +34,7 @@ final class Job
         public readonly ?array $headers,
         private readonly ?Closure $loss = null,
     ) {
-        $this->last_try = $tries !== 0 && $attempt >= $tries;
+        $this->last_try = $ttr <= 0.0 || ($tries !== 0 && $attempt >= $tries);
     }
 
     /**

@@ -69,12 +69,15 @@ final class Worker
     }
 
     /**
-     * The handler of a topic's jobs.
+     * The handler of a topic's jobs; a topic has one.
      *
      * @param callable(Job): mixed $handler
      */
     public function on(string $topic, callable $handler): void
     {
+        if (isset($this->handlers[$topic])) {
+            throw new \LogicException("the topic $topic has a handler already");
+        }
         $this->handlers[$topic] = $handler;
     }
 
@@ -233,13 +236,10 @@ final class Worker
         return $this->service->uncertain && ($ending->event === 'finished' ? $loss === 'deleted' : $loss !== null);
     }
 
-    /** What Job::lost() says in a handler; it is a handler's way to let the heart beat, too. */
+    /** What Job::lost() says; it is a handler's way to let the heart beat, too. */
     private function loss(): ?string
     {
-        if (!$this->handling) {
-            return null;
-        }
-        $this->report->heartbeat(1);
+        $this->report->heartbeat($this->handling ? 1 : 0);
         return $this->keeper?->lost();
     }
 

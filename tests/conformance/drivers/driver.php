@@ -47,7 +47,7 @@ function client(string $url, array $options): int
             $result = $client->{method($request['call'])}(...$arguments);
             foreach (is_array($result) ? $result : [$result] as $job) {
                 if ($job instanceof Job) {
-                    $popped[$job->lease] = $job;
+                    $popped["$job->id $job->lease"] = $job;
                 }
             }
             tell(['ok' => $request['call'] === 'batch' ? array_map(member(...), $result) : written($result)]);
@@ -65,13 +65,14 @@ function method(string $call): string
 
 /**
  * @param array<string, mixed> $given
- * @param array<int, Job> $popped by their leases
+ * @param array<string, Job> $popped by their ids and leases
  * @return array<string, mixed>
  */
 function arguments(string $call, array $given, array $popped): array
 {
     if (isset($given['job'])) {
-        $given = ['id' => $popped[$given['job']->lease]] + array_diff_key($given, ['job' => 0]);
+        $job = $popped["{$given['job']->id} {$given['job']->lease}"];
+        $given = ['id' => $job] + array_diff_key($given, ['job' => 0]);
     }
     if (isset($given['topics'])) {
         $given = ['topic' => $given['topics']] + array_diff_key($given, ['topics' => 0]);

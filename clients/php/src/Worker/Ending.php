@@ -17,6 +17,9 @@ use JobQueue\Client\Retry;
  */
 final class Ending
 {
+    /** Losses after which no word of the handler counts; after the others it may. */
+    private const OVER = ['deleted', 'stopping'];
+
     /**
      * @param string $event finished, failed, retried, buried or lost
      * @param array<string, mixed>|null $command null: nothing is told
@@ -36,6 +39,10 @@ final class Ending
     {
         $begun = Clock::now();
         [$event, $fields, $reason] = self::outcome($handler, $job);
+        $lost = $job->lost();
+        if (in_array($lost, self::OVER, true)) {
+            [$event, $fields, $reason] = ['lost', null, $lost];
+        }
         $command = null;
         // A job with ttr 0 was over when it was popped.
         if ($fields !== null && $job->ttr > 0.0) {

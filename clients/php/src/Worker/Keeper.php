@@ -13,8 +13,8 @@ use JobQueue\Client\Exchange;
  * The child process of a worker that keeps the lease of its job alive, whatever the handler is blocked in.
  *
  * Over a socket pair come lines of JSON from the worker: `["begin", id, lease, ttr, since]`, `["end"]`, and
- * `["grace", end]` when it is to stop; to the worker go `["lost", lease, reason]` and `["abandoned"]`. The keeper lives
- * as long as the worker: it must not hold a lease for a dead one.
+ * `["grace", end]` when it is to stop; to the worker go `["lost", id, lease, reason]` and `["abandoned"]`. The keeper
+ * lives as long as the worker: it must not hold a lease for a dead one.
  *
  * @internal
  */
@@ -133,7 +133,7 @@ final class Keeper
     private function lose(KeptJob $job, string $reason): void
     {
         $job->lose();
-        $this->tell(['lost', $job->lease, $reason]);
+        $this->tell(['lost', $job->id, $job->lease, $reason]);
     }
 
     /** @param list<mixed> $message */

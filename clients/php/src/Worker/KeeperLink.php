@@ -116,11 +116,14 @@ final class KeeperLink
 
     private function listen(): void
     {
+        if ($this->socket === null) {
+            return; // the worker is over, and someone still asks its job
+        }
         while (is_string($line = fgets($this->socket))) {
             $message = json_decode($line, true);
             $this->abandoned = $this->abandoned || $message[0] === 'abandoned';
-            if ($message[0] === 'lost' && $message[1] === ($this->begun[2] ?? null)) {
-                $this->lost = $message[2];
+            if ($message[0] === 'lost' && array_slice($message, 1, 2) === array_slice($this->begun ?? [], 1, 2)) {
+                $this->lost = $message[3];
             }
         }
         if (feof($this->socket)) {
