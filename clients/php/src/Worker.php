@@ -100,7 +100,7 @@ final class Worker
             $this->report->worker('started');
             $this->work();
         } finally {
-            $this->keeper?->close();
+            $this->endKeeper();
             $signals?->restore();
             $this->report->worker('stopped');
         }
@@ -123,6 +123,13 @@ final class Worker
             $this->keeper = new KeeperLink(clone $this->exchange, $this->keep_alive_s);
             $this->keeper->start();
         }
+    }
+
+    private function endKeeper(): void
+    {
+        // First forgotten, then closed: a signal in between must not speak to it.
+        [$keeper, $this->keeper] = [$this->keeper, null];
+        $keeper?->close();
     }
 
     private function signalled(): void

@@ -116,9 +116,6 @@ final class KeeperLink
 
     private function listen(): void
     {
-        if ($this->socket === null) {
-            return; // the worker is over, and someone still asks its job
-        }
         while (is_string($line = fgets($this->socket))) {
             $message = json_decode($line, true);
             $this->abandoned = $this->abandoned || $message[0] === 'abandoned';
@@ -150,10 +147,11 @@ final class KeeperLink
             pcntl_signal($signal, SIG_IGN);
         }
         set_error_handler(null);
-        // Who reads the worker's output waits for its end, and not for the keeper's.
+        // Who reads the worker's output waits for its end, and not for the keeper's. What takes their places, so that
+        // no connection does, stays open as long as this function runs: for ever.
         fclose(STDIN);
         fclose(STDOUT);
-        $standard = [fopen('/dev/null', 'r'), fopen('/dev/null', 'w')];
+        $places = [fopen('/dev/null', 'r'), fopen('/dev/null', 'w')];
         (new Keeper($socket, $this->exchange, $worker, $this->keep_alive_s))->run();
     }
 }

@@ -57,7 +57,7 @@ final class Service
         }
     }
 
-    /** The job that nobody began goes back to the front, as if it had not been popped. Once: else its TTR helps. */
+    /** A job that was not begun goes back, and this was no try. */
     public function giveBack(Job $job): void
     {
         $fields = ['id' => $job->id, 'lease' => $job->lease, 'delay' => 0, 'attempt' => false];
@@ -65,6 +65,7 @@ final class Service
             $this->exchange->one(['command' => 'release'] + $fields);
             $this->report->event('job.returned', ['topic' => $job->topic, 'id' => $job->id]);
         } catch (JobQueueException) {
+            // Then it is handed out again when its TTR is over.
         }
     }
 
