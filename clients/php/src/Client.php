@@ -1,0 +1,393 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+use DateTimeInterface;
+use JobQueue\Client\Exception\JobQueueException;
+
+/**
+ * The commands of the service, a method each.
+ *
+ * The parameters have the names, ranges and defaults of the protocol (docs/protocol.md); null is as if it were not
+ * given. Times are seconds. Each method gives the answer's JSON as an array, and throws RefusedException (the service
+ * said no), UnreachableException (no answer came) or, before anything is sent, JsonException (what cannot be JSON).
+ *
+ * @phpstan-type Answer array<string, mixed>
+ * @phpstan-type Command array<string, mixed>
+ * @phpstan-type Seconds int|float|null
+ */
+final class Client
+{
+    private readonly Exchange $exchange;
+    private readonly Sender $sender;
+
+    /**
+     * @param string $url of the service: `http://localhost:8000`; with a path prefix, too
+     * @param float $timeout_s seconds for an answer, beyond a pop's `wait`
+     * @param float $retry_for_s seconds to go on after the first failure; 0: not at all
+     * @param array<string, string> $headers sent with each request: for a proxy that wants a token
+     * @param bool $objects JSON objects in bodies and inside answers come as stdClass, so that `{}` and `[]` differ;
+     *                      else as associative arrays
+     */
+    public function __construct(
+        string $url,
+        float $timeout_s = 10.0,
+        float $connect_timeout_s = 3.0,
+        float $retry_for_s = 10.0,
+        array $headers = [],
+        bool $objects = false,
+    ) {
+        $transport = new Transport(rtrim($url, '/') . '/command', $timeout_s, $connect_timeout_s, $headers);
+        $this->exchange = new Exchange($transport, $objects);
+        $this->sender = new Sender($this->exchange, $retry_for_s);
+    }
+
+    /**
+     * Keep a job until it is due.
+     *
+     * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`
+     * @param Seconds $delay
+     * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
+     * @param Seconds $ttr
+     * @param list<int|float>|null $backoff
+     * @param Seconds $ttl
+     * @param Seconds $retention
+     * @param string|null $if_exists keep, reject or replace
+     * @param array<string, string>|null $headers
+     * @param list<string>|null $tags
+     * @return Answer
+     */
+    public function add(
+        string $topic,
+        mixed $body,
+        ?string $id = null,
+        int|float|null $delay = null,
+        DateTimeInterface|int|float|string|null $at = null,
+        int|float|null $ttr = null,
+        ?int $priority = null,
+        ?int $tries = null,
+        ?array $backoff = null,
+        int|float|null $ttl = null,
+        int|float|null $retention = null,
+        ?string $if_exists = null,
+        ?array $headers = null,
+        ?array $tags = null,
+        ?string $durability = null,
+    ): array {
+        $fields = [
+            'topic' => $topic,
+            'id' => $id,
+            'delay' => $delay,
+            'at' => $at,
+            'ttr' => $ttr,
+            'priority' => $priority,
+            'tries' => $tries,
+            'backoff' => $backoff,
+            'ttl' => $ttl,
+            'retention' => $retention,
+            'if_exists' => $if_exists,
+            'headers' => $headers === null ? null : (object) $headers,
+            'tags' => $tags,
+            'durability' => $durability,
+        ];
+        return $this->send('add', $fields, $body);
+    }
+
+    /**
+     * Reserve the next ready job, for its time to run.
+     *
+     * @param string|list<string> $topic where to look; several are tried in their order
+     * @param Seconds $wait up to so many seconds, 60 at most, until there is one
+     * @param Seconds $ttr of this delivery, instead of the job's own
+     * @param string|null $worker who asks; kept with the job
+     * @return Job|null null: there is none
+     */
+    public function pop(
+        string|array $topic,
+        int|float|null $wait = null,
+        int|float|null $ttr = null,
+        ?string $worker = null,
+    ): ?Job {
+        $fields = ['wait' => $wait, 'ttr' => $ttr, 'worker' => $worker];
+        $answer = $this->send('pop', [self::field($topic) => $topic] + $fields);
+        return $answer['id'] === null ? null : Job::fromAnswer($answer);
+    }
+
+    /**
+     * Reserve up to $count ready jobs, 1 to 1,000.
+     *
+     * @param string|list<string> $topic
+     * @param Seconds $wait
+     * @param Seconds $ttr
+     * @return list<Job> empty: there is none
+     */
+    public function popMany(
+        string|array $topic,
+        int $count,
+        int|float|null $wait = null,
+        int|float|null $ttr = null,
+        ?string $worker = null,
+    ): array {
+        $fields = ['count' => $count, 'wait' => $wait, 'ttr' => $ttr, 'worker' => $worker];
+        $answer = $this->send('pop', [self::field($topic) => $topic] + $fields);
+        return array_map(static fn (mixed $job) => Job::fromAnswer((array) $job), $answer['jobs']);
+    }
+
+    /**
+     * The job is done. With a job, its lease is shown.
+     *
+     * @return Answer
+     */
+    public function finish(Job|string $id, ?int $lease = null, ?string $durability = null): array
+    {
+        return $this->send('finish', self::named($id, $lease) + ['durability' => $durability]);
+    }
+
+    /**
+     * The lease of a reserved job runs anew from now.
+     *
+     * @param Seconds $ttr how long, this once
+     * @return Answer
+     */
+    public function touch(Job|string $id, ?int $lease = null, int|float|null $ttr = null): array
+    {
+        return $this->send('touch', self::named($id, $lease) + ['ttr' => $ttr]);
+    }
+
+    /**
+     * Give a reserved job back.
+     *
+     * @param Seconds $delay null: the next step of its back-off
+     * @param bool|null $attempt false: this delivery does not count as a try
+     * @return Answer
+     */
+    public function release(
+        Job|string $id,
+        ?int $lease = null,
+        int|float|null $delay = null,
+        ?bool $attempt = null,
+        ?string $reason = null,
+    ): array {
+        $fields = ['delay' => $delay, 'attempt' => $attempt, 'reason' => $reason];
+        return $this->send('release', self::named($id, $lease) + $fields);
+    }
+
+    /**
+     * A reserved job goes to the dead letters now.
+     *
+     * @return Answer
+     */
+    public function bury(Job|string $id, ?int $lease = null, ?string $reason = null): array
+    {
+        return $this->send('bury', self::named($id, $lease) + ['reason' => $reason]);
+    }
+
+    /**
+     * Cancel a job in any live state.
+     *
+     * @return Answer its `state` is what the job was
+     */
+    public function delete(string $id, ?string $durability = null): array
+    {
+        return $this->send('delete', ['id' => $id, 'durability' => $durability]);
+    }
+
+    /**
+     * All of a job.
+     *
+     * @return Answer
+     */
+    public function get(string $id): array
+    {
+        return $this->send('get', ['id' => $id]);
+    }
+
+    /**
+     * A delayed job is due now.
+     *
+     * @return Answer
+     */
+    public function run(string $id): array
+    {
+        return $this->send('run', ['id' => $id]);
+    }
+
+    /**
+     * A dead job is ready again.
+     *
+     * @return Answer
+     */
+    public function kick(string $id): array
+    {
+        return $this->send('kick', ['id' => $id]);
+    }
+
+    /**
+     * Up to $count dead jobs of a topic are ready again.
+     *
+     * @return Answer
+     */
+    public function kickTopic(string $topic, ?int $count = null): array
+    {
+        return $this->send('kick', ['topic' => $topic, 'count' => $count]);
+    }
+
+    /**
+     * Change a job that is delayed or ready; what is not given stays.
+     *
+     * @param Seconds $delay
+     * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
+     * @param mixed $body the new body; here null is one
+     * @param Seconds $ttl
+     * @return Answer
+     */
+    public function update(
+        string $id,
+        int|float|null $delay = null,
+        DateTimeInterface|int|float|string|null $at = null,
+        mixed $body = Body::Unchanged,
+        ?int $priority = null,
+        int|float|null $ttl = null,
+        ?string $durability = null,
+    ): array {
+        $fields = ['id' => $id, 'delay' => $delay, 'at' => $at, 'priority' => $priority, 'ttl' => $ttl];
+        return $this->send('update', $fields + ['durability' => $durability], $body);
+    }
+
+    /**
+     * Look at a topic's jobs without reserving them.
+     *
+     * @param string|null $state delayed, ready, reserved or dead; null: all
+     * @return Answer with `jobs`, and a `cursor` while there may be more
+     */
+    public function peek(
+        string $topic,
+        ?string $state = null,
+        ?string $cursor = null,
+        ?int $count = null,
+    ): array {
+        $fields = ['topic' => $topic, 'state' => $state, 'cursor' => $cursor, 'count' => $count];
+        return $this->send('peek', $fields);
+    }
+
+    /**
+     * Names and counts of the topics.
+     *
+     * @param string|null $pattern with `*` for any characters and ? for one
+     * @return Answer with `topics`, and a `cursor` while there may be more
+     */
+    public function topics(?string $pattern = null, ?string $cursor = null): array
+    {
+        return $this->send('topics', ['pattern' => $pattern, 'cursor' => $cursor]);
+    }
+
+    /**
+     * The figures of a topic, or of all together.
+     *
+     * @return Answer
+     */
+    public function stats(?string $topic = null): array
+    {
+        return $this->send('stats', ['topic' => $topic]);
+    }
+
+    /**
+     * Pops of a topic find nothing.
+     *
+     * @param Seconds $seconds for how long; null: until it is resumed
+     * @return Answer
+     */
+    public function pause(string $topic, int|float|null $seconds = null): array
+    {
+        return $this->send('pause', ['topic' => $topic, 'seconds' => $seconds]);
+    }
+
+    /**
+     * End the pause of a topic.
+     *
+     * @return Answer
+     */
+    public function resume(string $topic): array
+    {
+        return $this->send('resume', ['topic' => $topic]);
+    }
+
+    /**
+     * Delete the jobs of a topic.
+     *
+     * @param string|null $state delayed, ready, reserved or dead; null: all
+     * @return Answer while it has a `cursor`, there is more to do
+     */
+    public function purge(string $topic, ?string $state = null, ?string $cursor = null): array
+    {
+        return $this->send('purge', ['topic' => $topic, 'state' => $state, 'cursor' => $cursor]);
+    }
+
+    /**
+     * The waiting pops of a worker end now, empty.
+     *
+     * @return Answer
+     */
+    public function leave(string $worker): array
+    {
+        return $this->send('leave', ['worker' => $worker]);
+    }
+
+    /**
+     * Many commands in one request, up to 1,000, each as the protocol has it: `['command' => 'add', 'topic' => …]`.
+     *
+     * @param list<Command> $commands
+     * @return list<Answer|JobQueueException> of each, in order, the answer, or the error, not thrown
+     * @throws JobQueueException when all of them together failed
+     */
+    public function batch(array $commands): array
+    {
+        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), $commands));
+    }
+
+    /** @internal for a worker: connections of its own, with the options of this client */
+    public function exchange(): Exchange
+    {
+        return clone $this->exchange;
+    }
+
+    /**
+     * @param Command $fields
+     * @return Answer
+     */
+    private function send(string $name, array $fields, mixed $body = Body::Unchanged): array
+    {
+        $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
+        $command = ['command' => $name] + self::timed($given);
+        return $this->sender->one($body === Body::Unchanged ? $command : $command + ['body' => $body]);
+    }
+
+    /**
+     * @param Command $command
+     * @return Command
+     */
+    private static function timed(array $command): array
+    {
+        if (($command['at'] ?? null) instanceof DateTimeInterface) {
+            $command['at'] = $command['at']->format('Y-m-d\TH:i:s.uP');
+        }
+        return $command;
+    }
+
+    /** @param string|list<string> $topic */
+    private static function field(string|array $topic): string
+    {
+        return is_string($topic) ? 'topic' : 'topics';
+    }
+
+    /** @return Command */
+    private static function named(Job|string $id, ?int $lease): array
+    {
+        if ($id instanceof Job) {
+            return ['id' => $id->id, 'lease' => $lease ?? $id->lease];
+        }
+        return ['id' => $id, 'lease' => $lease];
+    }
+}

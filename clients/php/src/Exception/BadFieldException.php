@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Exception;
+
+/** `BAD_FIELD`: a field has a value that is not allowed; `field` names it. */
+final class BadFieldException extends RefusedException
+{
+}

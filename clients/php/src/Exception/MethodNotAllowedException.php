@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Exception;
+
+/** `METHOD_NOT_ALLOWED`: the path does not take this method: the URL is wrong. */
+final class MethodNotAllowedException extends RefusedException
+{
+}

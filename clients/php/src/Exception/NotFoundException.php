@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Exception;
+
+/** `NOT_FOUND`: there is no such job. */
+final class NotFoundException extends RefusedException
+{
+}

@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Exception;
+
+/** `SHUTTING_DOWN`: this instance stops; another one will answer. */
+final class ShuttingDownException extends RefusedException
+{
+}

@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Exception;
+
+/** `TOO_LARGE`: the request, a body or the answer is larger than allowed. */
+final class TooLargeException extends RefusedException
+{
+}

@@ -1,0 +1,78 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+use Closure;
+
+/** A job that a pop gave to this process, for its time to run. */
+final class Job
+{
+    /** No delivery follows this one: when it fails, the job is dead. */
+    public readonly bool $last_try;
+
+    /**
+     * @param mixed $body as it was added, decoded
+     * @param int $lease the number of this delivery
+     * @param int $attempt the deliveries that count, with this one
+     * @param int $tries how many of them there may be; 0: no limit
+     * @param float $due when it was due, in unix seconds
+     * @param float $ttr seconds until it is handed out again; 0: never, and nothing is to be said of it any more
+     * @param array<string, string>|null $headers as they were added
+     * @param (Closure(): (string|null))|null $loss the worker's knowledge; null: nobody watches over the lease
+     */
+    public function __construct(
+        public readonly string $id,
+        public readonly string $topic,
+        public readonly mixed $body,
+        public readonly int $lease,
+        public readonly int $attempt,
+        public readonly int $tries,
+        public readonly float $due,
+        public readonly float $ttr,
+        public readonly ?array $headers,
+        private readonly ?Closure $loss = null,
+    ) {
+        $this->last_try = $ttr <= 0.0 || ($tries !== 0 && $attempt >= $tries);
+    }
+
+    /**
+     * @param array<string, mixed> $answer of a pop, or a member of its `jobs`
+     * @param (Closure(): (string|null))|null $loss
+     * @internal
+     */
+    public static function fromAnswer(array $answer, ?Closure $loss = null): self
+    {
+        return new self(
+            $answer['id'],
+            $answer['topic'],
+            $answer['value'],
+            $answer['lease'],
+            $answer['attempt'],
+            $answer['tries'],
+            $answer['due'],
+            $answer['ttr'],
+            $answer['headers'] === null ? null : (array) $answer['headers'],
+            $loss,
+        );
+    }
+
+    /**
+     * In a worker's handler: null while the job is this worker's, else why it is not: `deleted`, `stale` (someone else
+     * has it), `expired` (the lease could not be kept alive in time) or `stopping` (the grace of the worker is over).
+     */
+    public function lost(): ?string
+    {
+        return $this->loss === null ? null : ($this->loss)();
+    }
+
+    /** @throws Lost when the job is lost: the handler ends, and nothing is told to the service */
+    public function check(): void
+    {
+        $reason = $this->lost();
+        if ($reason !== null) {
+            throw new Lost($reason);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+/** Ends a handler whose job is not its own any more; see Job::check(). */
+final class Lost extends \Exception
+{
+    /** @param string $reason as Job::lost() gives it */
+    public function __construct(public readonly string $reason)
+    {
+        parent::__construct("the job is lost: $reason");
+    }
+}

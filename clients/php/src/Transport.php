@@ -1,0 +1,166 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+use Closure;
+use CurlHandle;
+use CurlMultiHandle;
+use JobQueue\Client\Exception\UnreachableException;
+
+/**
+ * One HTTP connection to the service, kept and used again. A clone has a connection of its own.
+ *
+ * curl's multi interface carries single requests here, because PHP runs its signal handlers between two calls of it,
+ * and because a request can be given up in its midst.
+ *
+ * @internal
+ */
+final class Transport
+{
+    /** Seconds between two looks at whether to give up; a signal in the instant before a wait is seen after that. */
+    private const TURN_S = 0.2;
+
+    /** Seconds after which an idle connection is not used again: something between may have forgotten it. */
+    private const IDLE_S = 10.0;
+
+    /** curl's error for a kept connection that broke after the body was sent; PHP has no name for it. */
+    private const NOT_REWOUND = 65;
+
+    private ?CurlMultiHandle $multi = null;
+    private CurlHandle $easy;
+    private int $pid = 0;
+    private float $used = 0.0;
+
+    private string $body = '';
+    private int $sent = 0;
+    private ?float $retryAfter = null;
+
+    /** @param array<string, string> $headers sent with each request */
+    public function __construct(
+        private readonly string $url,
+        private readonly float $timeout_s,
+        private readonly float $connect_timeout_s,
+        private readonly array $headers,
+    ) {
+    }
+
+    public function __clone(): void
+    {
+        $this->multi = null;
+    }
+
+    /**
+     * @param float $wait_s how much longer than usual the answer may take
+     * @param (Closure(): bool)|null $giveUp is asked all the time; when it says true, the connection is closed
+     * @return Response|null null: given up
+     * @throws UnreachableException
+     */
+    public function post(string $body, float $wait_s = 0.0, ?Closure $giveUp = null): ?Response
+    {
+        $multi = $this->connection();
+        [$this->body, $this->sent, $this->retryAfter] = [$body, 0, null];
+        curl_setopt($this->easy, CURLOPT_INFILESIZE, strlen($body));
+        curl_setopt($this->easy, CURLOPT_TIMEOUT_MS, self::milliseconds($this->timeout_s + $wait_s));
+        curl_multi_add_handle($multi, $this->easy);
+        try {
+            return $this->finished($multi, $giveUp) ? $this->response($multi) : null;
+        } finally {
+            curl_multi_remove_handle($multi, $this->easy); // closes the connection when no whole answer came
+            $this->used = Clock::now();
+        }
+    }
+
+    private function finished(CurlMultiHandle $multi, ?Closure $giveUp): bool
+    {
+        while (true) {
+            curl_multi_exec($multi, $running);
+            if ($running === 0) {
+                return true;
+            }
+            if ($giveUp !== null && $giveUp()) {
+                curl_multi_exec($multi, $running); // the answer may have come while it made up its mind
+                return $running === 0;
+            }
+            curl_multi_select($multi, self::TURN_S);
+        }
+    }
+
+    /** @throws UnreachableException */
+    private function response(CurlMultiHandle $multi): Response
+    {
+        $result = curl_multi_info_read($multi)['result'] ?? CURLE_RECV_ERROR;
+        if ($result !== CURLE_OK) {
+            $message = $result === self::NOT_REWOUND ? 'the connection broke' : curl_error($this->easy);
+            $this->multi = null; // a handle counts its broken connections, and says odd things after some
+            // As long as curl had not taken all of the body, the service cannot have had a whole request.
+            throw new UnreachableException($message, maybe_done: $this->sent === strlen($this->body));
+        }
+        $status = curl_getinfo($this->easy, CURLINFO_RESPONSE_CODE);
+        return new Response($status, (string) curl_multi_getcontent($this->easy), $this->retryAfter);
+    }
+
+    private function connection(): CurlMultiHandle
+    {
+        $idle = Clock::now() - $this->used;
+        // A forked process must not speak on the connection of its parent.
+        if ($this->multi === null || $idle > self::IDLE_S || $this->pid !== getmypid()) {
+            $this->pid = (int) getmypid();
+            $this->easy = $this->prepared();
+            $this->multi = curl_multi_init();
+        }
+        return $this->multi;
+    }
+
+    private function prepared(): CurlHandle
+    {
+        $easy = curl_init();
+        curl_setopt_array($easy, [
+            CURLOPT_URL => $this->url,
+            CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
+            CURLOPT_HTTP_VERSION => CURL_HTTP_VERSION_1_1,
+            CURLOPT_RETURNTRANSFER => true,
+            CURLOPT_HTTPHEADER => $this->headerLines(),
+            CURLOPT_CONNECTTIMEOUT_MS => self::milliseconds($this->connect_timeout_s),
+            CURLOPT_NOSIGNAL => true,
+            // The body goes through a function, because curl repeats a POST with CURLOPT_POSTFIELDS by itself when a
+            // kept connection breaks; what it cannot rewind it does not repeat.
+            CURLOPT_UPLOAD => true,
+            CURLOPT_CUSTOMREQUEST => 'POST',
+            CURLOPT_READFUNCTION => $this->piece(...),
+            CURLOPT_HEADERFUNCTION => $this->header(...),
+        ]);
+        return $easy;
+    }
+
+    private function piece(CurlHandle $easy, mixed $file, int $length): string
+    {
+        $piece = substr($this->body, $this->sent, $length);
+        $this->sent += strlen($piece);
+        return $piece;
+    }
+
+    private function header(CurlHandle $easy, string $line): int
+    {
+        if (stripos($line, 'Retry-After:') === 0) {
+            $this->retryAfter = (float) substr($line, strlen('Retry-After:'));
+        }
+        return strlen($line);
+    }
+
+    /** @return list<string> */
+    private function headerLines(): array
+    {
+        $lines = ['Content-Type: application/json', 'Expect:'];
+        foreach ($this->headers as $name => $value) {
+            $lines[] = "$name: $value";
+        }
+        return $lines;
+    }
+
+    private static function milliseconds(float $seconds): int
+    {
+        return max(1, (int) ceil($seconds * 1000)); // 0 would be no limit for curl
+    }
+}

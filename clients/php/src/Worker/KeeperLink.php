@@ -1,0 +1,157 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Worker;
+
+use JobQueue\Client\Exchange;
+use JobQueue\Client\Job;
+
+/**
+ * The worker's end of its keeper: starts it, speaks with it, and starts another one when it died.
+ *
+ * @internal
+ */
+final class KeeperLink
+{
+    /** The keeper outlives these: Ctrl-C goes to it too, and its end is that of the worker. */
+    private const IGNORED = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
+
+    /** @var resource|null */
+    private mixed $socket = null;
+    private int $pid = 0;
+    /** @var list<mixed>|null what was said of the job in hand */
+    private ?array $begun = null;
+    /** @var list<mixed>|null */
+    private ?array $grace = null;
+    private ?string $lost = null;
+    private bool $abandoned = false;
+
+    public function __construct(private readonly Exchange $exchange, private readonly float $keep_alive_s)
+    {
+    }
+
+    public static function isPossible(): bool
+    {
+        return function_exists('pcntl_fork') && function_exists('posix_kill');
+    }
+
+    public function start(): void
+    {
+        $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, STREAM_IPPROTO_IP);
+        if ($pair === false) {
+            throw new \RuntimeException('no socket pair for the keeper of the lease');
+        }
+        array_map(static fn (mixed $end) => stream_set_blocking($end, false), $pair);
+        $worker = (int) getmypid();
+        // Blocked until the child ignores them: a signal to both in this moment must not end it.
+        pcntl_sigprocmask(SIG_BLOCK, self::IGNORED, $before);
+        $pid = pcntl_fork();
+        if ($pid === 0) {
+            fclose($pair[0]);
+            $this->becomeKeeper($pair[1], $worker);
+        }
+        pcntl_sigprocmask(SIG_SETMASK, $before);
+        fclose($pair[1]);
+        if ($pid === -1) {
+            throw new \RuntimeException('no process for the keeper of the lease: ' . pcntl_strerror(pcntl_errno()));
+        }
+        [$this->socket, $this->pid] = [$pair[0], $pid];
+    }
+
+    /** @param float $since the beginning of the lease, by Clock */
+    public function begin(Job $job, float $since): void
+    {
+        $this->lost = null;
+        $this->begun = ['begin', $job->id, $job->lease, $job->ttr, $since];
+        $this->listen(); // what it still said of the last job
+        $this->tell($this->begun);
+    }
+
+    public function end(): void
+    {
+        $this->begun = null;
+        $this->tell(['end']);
+    }
+
+    /** @param float $end of the grace, by Clock */
+    public function grace(float $end): void
+    {
+        $this->grace = ['grace', $end];
+        $this->tell($this->grace);
+    }
+
+    /** Why the job in hand is lost; null: it is not. */
+    public function lost(): ?string
+    {
+        $this->listen();
+        return $this->lost;
+    }
+
+    /** Whether the handler was told `stopping`, and did not end. */
+    public function abandoned(): bool
+    {
+        $this->listen();
+        return $this->abandoned;
+    }
+
+    public function close(): void
+    {
+        if ($this->socket !== null) {
+            fclose($this->socket);
+            $this->socket = null;
+            posix_kill($this->pid, SIGKILL);
+            pcntl_waitpid($this->pid, $status);
+        }
+    }
+
+    /** @param list<mixed> $message */
+    private function tell(array $message): void
+    {
+        $line = json_encode($message) . "\n";
+        if (@fwrite($this->socket, $line) !== strlen($line)) {
+            $this->startAnother();
+        }
+    }
+
+    private function listen(): void
+    {
+        while (is_string($line = fgets($this->socket))) {
+            $message = json_decode($line, true);
+            $this->abandoned = $this->abandoned || $message[0] === 'abandoned';
+            if ($message[0] === 'lost' && array_slice($message, 1, 2) === array_slice($this->begun ?? [], 1, 2)) {
+                $this->lost = $message[3];
+            }
+        }
+        if (feof($this->socket)) {
+            $this->startAnother();
+        }
+    }
+
+    private function startAnother(): void
+    {
+        pcntl_async_signals(false); // the handler of a signal would speak with a keeper that is half there
+        $this->close();
+        $this->start();
+        foreach (array_filter([$this->begun, $this->grace]) as $message) {
+            @fwrite($this->socket, json_encode($message) . "\n");
+        }
+        pcntl_async_signals(true);
+        pcntl_signal_dispatch();
+    }
+
+    /** @param resource $socket */
+    private function becomeKeeper(mixed $socket, int $worker): never
+    {
+        foreach (self::IGNORED as $signal) {
+            pcntl_signal($signal, SIG_IGN);
+        }
+        set_error_handler(null);
+        // Who reads the worker's output waits for its end, and not for the keeper's. What takes their places, so that
+        // no connection does, stays open as long as this function runs: for ever.
+        fclose(STDIN);
+        fclose(STDOUT);
+        $places = [fopen('/dev/null', 'r'), fopen('/dev/null', 'w')];
+        (new Keeper($socket, $this->exchange, $worker, $this->keep_alive_s))->run();
+    }
+}

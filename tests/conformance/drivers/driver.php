@@ -1,0 +1,200 @@
+<?php
+
+// The driver of the PHP client for the conformance suite; ../README.md says what it does.
+
+declare(strict_types=1);
+
+use JobQueue\Client\Bury;
+use JobQueue\Client\Client;
+use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnreachableException;
+use JobQueue\Client\Job;
+use JobQueue\Client\Json;
+use JobQueue\Client\Retry;
+use JobQueue\Client\Worker;
+
+$package = dirname(__DIR__, 3) . '/clients/php';
+require is_file("$package/vendor/autoload.php") ? "$package/vendor/autoload.php" : "$package/autoload.php";
+
+const CLIENT_OPTIONS = ['timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s' => 0, 'headers' => 0];
+
+[, $what, $url, $options] = $argv;
+exit($what === 'client' ? client($url, given($options)) : worker($url, given($options)));
+
+/** @return array<string, mixed> the members of a JSON object; what is in them stays as it is */
+function given(string $json): array
+{
+    return (array) Json::decode($json, objects: true);
+}
+
+/** @param array<string, mixed> $line */
+function tell(array $line): void
+{
+    fwrite(STDOUT, Json::encode($line) . "\n");
+}
+
+/** @param array<string, mixed> $options */
+function client(string $url, array $options): int
+{
+    $options['headers'] = (array) ($options['headers'] ?? []);
+    $client = new Client($url, ...$options, objects: true);
+    $popped = [];
+    while (($line = fgets(STDIN)) !== false) {
+        try {
+            $request = given($line);
+            $arguments = arguments($request['call'], (array) ($request['args'] ?? []), $popped);
+            $result = $client->{method($request['call'])}(...$arguments);
+            foreach (is_array($result) ? $result : [$result] as $job) {
+                if ($job instanceof Job) {
+                    $popped["$job->id $job->lease"] = $job;
+                }
+            }
+            tell(['ok' => $request['call'] === 'batch' ? array_map(member(...), $result) : written($result)]);
+        } catch (Throwable $error) {
+            tell(['error' => told($error)]);
+        }
+    }
+    return 0;
+}
+
+function method(string $call): string
+{
+    return ['pop_many' => 'popMany', 'kick_topic' => 'kickTopic'][$call] ?? $call;
+}
+
+/**
+ * @param array<string, mixed> $given
+ * @param array<string, Job> $popped by their ids and leases
+ * @return array<string, mixed>
+ */
+function arguments(string $call, array $given, array $popped): array
+{
+    if (isset($given['job'])) {
+        $job = $popped["{$given['job']->id} {$given['job']->lease}"];
+        $given = ['id' => $job] + array_diff_key($given, ['job' => 0]);
+    }
+    if (isset($given['topics'])) {
+        $given = ['topic' => $given['topics']] + array_diff_key($given, ['topics' => 0]);
+    }
+    if (isset($given['at']->time)) {
+        $given['at'] = new DateTimeImmutable($given['at']->time);
+    }
+    if ($call === 'add' && isset($given['headers'])) {
+        $given['headers'] = (array) $given['headers'];
+    }
+    if ($call === 'batch') {
+        $given['commands'] = array_map(static fn (mixed $command) => (array) $command, $given['commands']);
+    }
+    return $given;
+}
+
+function written(mixed $result): mixed
+{
+    if (is_array($result) && array_is_list($result)) {
+        return array_map(written(...), $result);
+    }
+    return $result instanceof Job ? fields($result) : $result;
+}
+
+/** @return array<string, mixed> */
+function member(mixed $result): array
+{
+    return $result instanceof JobQueueException ? ['error' => told($result)] : ['ok' => $result];
+}
+
+/** @return array<string, mixed> */
+function fields(Job $job): array
+{
+    return [
+        'id' => $job->id,
+        'topic' => $job->topic,
+        'body' => $job->body,
+        'lease' => $job->lease,
+        'attempt' => $job->attempt,
+        'tries' => $job->tries,
+        'due' => $job->due,
+        'ttr' => $job->ttr,
+        'headers' => $job->headers,
+        'last_try' => $job->last_try,
+    ];
+}
+
+/** @return array<string, mixed> */
+function told(Throwable $error): array
+{
+    $told = ['class' => 'Local', 'message' => $error->getMessage()];
+    if (!$error instanceof JobQueueException) {
+        return $told;
+    }
+    $told['class'] = preg_replace('/Exception$/', '', (new ReflectionClass($error))->getShortName());
+    if ($error instanceof UnreachableException) {
+        return $told + ['maybe_done' => $error->maybe_done];
+    }
+    assert($error instanceof RefusedException);
+    return $told + [
+        'code' => $error->code,
+        'status' => $error->status,
+        'state' => $error->state,
+        'field' => $error->field,
+        'retry_after' => $error->retry_after,
+    ];
+}
+
+/** @param array<string, mixed> $options */
+function worker(string $url, array $options): int
+{
+    $ofClient = array_intersect_key($options, CLIENT_OPTIONS);
+    if (isset($ofClient['headers'])) {
+        $ofClient['headers'] = (array) $ofClient['headers'];
+    }
+    // In PHP a worker always does one job at a time.
+    $ofWorker = array_diff_key($options, CLIENT_OPTIONS, ['topics' => 0, 'concurrency' => 0]);
+    $tellEvent = static fn (string $name, array $fields) => tell(['event' => $name] + $fields);
+    $worker = new Worker(new Client($url, ...$ofClient, objects: true), ...$ofWorker, on_event: $tellEvent);
+    foreach ($options['topics'] as $topic) {
+        $worker->on($topic, handle(...));
+    }
+    $clean = $worker->run();
+    tell(['clean' => $clean]);
+    return $clean ? 0 : 1;
+}
+
+function handle(Job $job): void
+{
+    $started = ['id' => $job->id, 'attempt' => $job->attempt, 'lease' => $job->lease, 'body' => $job->body];
+    tell(['handler' => 'started'] + $started);
+    obey($job);
+    tell(['handler' => 'returned', 'id' => $job->id]);
+}
+
+function obey(Job $job): void
+{
+    $order = (array) $job->body;
+    match ($order['do']) {
+        'return' => null,
+        'sleep' => sleepFor($order['seconds']),
+        'fail' => throw new RuntimeException($order['reason']),
+        'retry' => throw new Retry(...array_diff_key($order, ['do' => 0])),
+        'bury' => throw new Bury($order['reason']),
+        'watch' => watch($job),
+    };
+}
+
+/** A signal ends a sleep of PHP early. */
+function sleepFor(int|float $seconds): void
+{
+    $end = microtime(true) + $seconds;
+    while (($left = $end - microtime(true)) > 0) {
+        usleep((int) ($left * 1e6) + 1);
+    }
+}
+
+function watch(Job $job): void
+{
+    while (($reason = $job->lost()) === null) {
+        usleep(20_000);
+    }
+    tell(['handler' => 'lost', 'id' => $job->id, 'reason' => $reason]);
+    $job->check();
+}
