@@ -2,7 +2,8 @@
 
 One subscription a process. The scripts say: `ready n topic` (a list of the topic was empty and got n jobs),
 `due n` (bucket n got an entry earlier than all others), `free` (an instance gave up its timers' locks),
-`aside id` (a record that could not be read was set aside).
+`aside id` (a record that could not be read was set aside). A process says: `leave worker` (the waiting pops of this
+worker end now; the name is the rest of the line).
 
 A waiting pop is parked here, not on a Redis connection. A ring wakes as many pops as there are jobs, first come
 first served; who pops and learns that more are left wakes the next. Pub/sub may lose a message: so a pop looks once
@@ -12,9 +13,10 @@ more after it is parked and once at the end of its wait, and all look again afte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from buckets.errors import JobQueueError
@@ -26,12 +28,13 @@ _PAUSE_S = 0.1  # before a lost subscription is tried again
 
 
 class _Waiter:
-    """A parked pop."""
+    """A pop that may wait."""
 
-    __slots__ = ("rung",)
+    __slots__ = ("leaving", "rung")
 
     def __init__(self) -> None:
         self.rung = asyncio.Event()
+        self.leaving = False  # its next look is its last
 
 
 class Bell:
@@ -39,7 +42,8 @@ class Bell:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._waiters: dict[str, dict[_Waiter, None]] = {}
+        self._waiters: dict[str, dict[_Waiter, None]] = {}  # by topic
+        self._of_worker: dict[str, set[_Waiter]] = {}
         self._alarms: dict[tuple[int, int], asyncio.Event] = {}
         self._free = [asyncio.Event() for _ in pool.keys]
         self._openings: dict[str, asyncio.TimerHandle] = {}
@@ -90,6 +94,8 @@ class Bell:
             self._free[shard].set()
         elif kind == "aside":
             log.error("job.set_aside", extra={"id": rest, "shard": shard})
+        elif kind == "leave":
+            self._dismiss(rest)
 
     def ring(self, topic: str, jobs: int) -> None:
         """Wake as many of the topic's waiters as there are jobs, those first who came first."""
@@ -107,22 +113,60 @@ class Bell:
         for topic in self._waiters:
             self.ring(topic, 1)
 
-    async def pop(self, topics: Sequence[str], count: int, wait_s: float, **options: Any) -> Popped:
-        """As `Pool.pop`, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, or when the bell is
-        closed."""
-        popped = await self._pool.pop(topics, count, **options)
-        if popped.jobs or wait_s <= 0 or self._closed:
-            return popped
+    async def leave(self, worker: str) -> None:
+        """Let the waiting pops of a worker answer now, in all processes: with what one last look finds, or empty.
+        Raises Unavailable when the other processes may not know of it; those here end all the same."""
+        self._dismiss(worker)
+        await self._pool.tell(f"leave {worker}")
+
+    def _dismiss(self, worker: str) -> None:
+        for waiter in self._of_worker.get(worker, ()):
+            waiter.leaving = True
+            waiter.rung.set()
+
+    async def pop(
+        self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
+    ) -> Popped:
+        """As `Pool.pop`, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, when the worker
+        leaves, or when the bell is closed."""
+        options["worker"] = worker
+        if wait_s <= 0:
+            return await self._pool.pop(topics, count, **options)
         waiter = _Waiter()
+        with self._known(waiter, worker):  # from its first look on: the worker may leave meanwhile
+            popped = await self._pool.pop(topics, count, **options)
+            if popped.jobs or waiter.leaving or self._closed:
+                return popped
+            return await self._park(waiter, topics, count, wait_s, options)
+
+    @contextlib.contextmanager
+    def _known(self, waiter: _Waiter, worker: str) -> Iterator[None]:
+        """The waiter can be told to leave while the block runs; one without a worker cannot."""
+        if not worker:
+            yield
+            return
+        waiters = self._of_worker.setdefault(worker, set())
+        waiters.add(waiter)
+        try:
+            yield
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                del self._of_worker[worker]
+
+    async def _park(
+        self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, options: dict[str, Any]
+    ) -> Popped:
         for topic in topics:
             self._waiters.setdefault(topic, {})[waiter] = None
         self.parked += 1
+        popped = Popped()
         gone = True  # until it has its answer: its caller may be cancelled, Redis away
         try:
             popped = await self._parked_pop(waiter, topics, count, wait_s, options)
             gone = False
         finally:
-            self._leave(waiter, topics)
+            self._unpark(waiter, topics)
             found_elsewhere = bool(popped.jobs) and self._in_many_places(topics)
             if gone or waiter.rung.is_set() or popped.left or found_elsewhere:
                 self._pass_on(popped, topics)
@@ -147,7 +191,7 @@ class Bell:
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s
         while True:
-            over = loop.time() >= end
+            over = waiter.leaving or loop.time() >= end
             waiter.rung.clear()
             popped = await self._pool.pop(topics, count, **options)
             if popped.jobs or over or self._closed:
@@ -176,7 +220,7 @@ class Bell:
         del self._openings[topic]
         self.ring(topic, 1)
 
-    def _leave(self, waiter: _Waiter, topics: Sequence[str]) -> None:
+    def _unpark(self, waiter: _Waiter, topics: Sequence[str]) -> None:
         self.parked -= 1
         for topic in topics:
             waiters = self._waiters.get(topic)

@@ -159,6 +159,10 @@ class Shards:
         """Give up the locks of the shard's timers."""
         await self.call("unlock", shard, token=token, buckets=self.buckets)
 
+    async def tell(self, message: str) -> None:
+        """Say a thing to the bells of all processes, once: each hears all shards. Who is not connected misses it."""
+        await self.redis.read("PUBLISH", self.keys[0].bell, message)
+
     async def listen(self, heard: Callable[[int, str], None], connected: Callable[[], None]) -> None:
         """Hear the bells of all shards, as (shard, message), until the connection is lost: then raises Unavailable."""
         shards = {keys.bell: shard for shard, keys in enumerate(self.keys)}

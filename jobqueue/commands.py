@@ -118,6 +118,14 @@ async def bury(engine: Engine, command: params.Bury, handover: Handover) -> Answ
     return success(id=command.id, state=await engine.bury(command))
 
 
+async def leave(engine: Engine, command: params.Leave, handover: Handover) -> Answer:
+    """The pops of this worker that wait now end, in whichever instance: each looks once more, and answers with what it
+    finds, or empty. For a worker that is to stop: if it hung up in the instant in which an answer is written, the job
+    would stay reserved until its TTR is over. Pops that come later wait as ever; a worker without pops is no error."""
+    await engine.leave(command.worker)
+    return success(worker=command.worker)
+
+
 async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answer:
     """Dead letters are ready again, their tries and back-off anew, due now: the job `id`, or up to `count` of a
     `topic`."""
@@ -199,6 +207,7 @@ ONE: dict[type[Any], One] = {
     params.Touch: touch,
     params.Release: release,
     params.Bury: bury,
+    params.Leave: leave,
     params.Kick: kick,
     params.Run: run,
     params.Update: update,

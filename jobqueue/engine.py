@@ -128,6 +128,10 @@ class Engine:
             topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
         )
 
+    async def leave(self, worker: str) -> None:
+        """Let the waiting pops of a worker end now, whichever process has them."""
+        await self._bell.leave(worker)
+
     def give_back(self, jobs: Sequence[Job]) -> None:
         """See to it that jobs which reached nobody are handed to the next, at once."""
         self._pool.unpop_later(jobs)

@@ -84,6 +84,9 @@ KickCount = Annotated[_Count, Meta(description="up to so many of the topic")]
 PeekCount = Annotated[_Count, Meta(description="at most so many a page")]
 Wait = Annotated[float, Meta(ge=0, le=60, description="how many seconds to wait for a job")]
 Worker = Annotated[_Short, Meta(description="who asks; kept with the job")]
+LeavingWorker = Annotated[
+    str, Meta(min_length=1, max_length=128, description="whose waiting pops, by the `worker` that they named")
+]
 Lease = Annotated[
     int, Meta(ge=0, le=2**53 - 1, description="of the pop: refused as STALE_LEASE when it is not the newest")
 ]
@@ -122,6 +125,7 @@ EXPECTED = {  # what a field must be, by field, or by command and field where on
     "pattern": "1 to 255 characters of a topic, with * for any and ? for one",
     "seconds": "a number of seconds from 0.001 to 315360000 (10 years)",
     "wait": "a number of seconds from 0 to 60",
+    "leave worker": "a string of 1 to 128 characters",
     "worker": "a string of at most 128 characters",
 }
 DEFAULTS = {  # by command and field; a setting's name stands for its value

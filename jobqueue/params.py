@@ -102,6 +102,12 @@ class Bury(Struct, tag="bury", tag_field="command", forbid_unknown_fields=True):
     reason: fields.Reason | None = None
 
 
+class Leave(Struct, tag="leave", tag_field="command", forbid_unknown_fields=True):
+    """The waiting pops of a worker end now."""
+
+    worker: fields.LeavingWorker
+
+
 class Kick(Struct, tag="kick", tag_field="command", forbid_unknown_fields=True):
     """Dead letters are ready again."""
 
@@ -185,6 +191,7 @@ Command = (
     | Touch
     | Release
     | Bury
+    | Leave
     | Kick
     | Run
     | Update

@@ -158,6 +158,13 @@ class Buried(Struct, forbid_unknown_fields=True):
     state: Annotated[Literal["dead"], Meta(description="dead")]
 
 
+class Left(Struct, forbid_unknown_fields=True):
+    """The answer to leave."""
+
+    success: _Yes
+    worker: Annotated[str, Meta(description="whose pops were told")]
+
+
 class KickedJob(Struct, forbid_unknown_fields=True):
     """The answer to kick of a job."""
 
@@ -289,6 +296,7 @@ ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: one of these, wh
     "touch": (Touched,),
     "release": (Moved,),
     "bury": (Buried,),
+    "leave": (Left,),
     "kick": (KickedJob, KickedTopic),
     "run": (Moved,),
     "update": (Updated,),

@@ -58,6 +58,7 @@ async def live(seen: Seen) -> None:
     options = {"headers": {"a": "b"}, "tags": ["x"], "ttl": 5000, "backoff": [9], "durability": "local"}
     await seen.ask("add", topic="t", id="a", body={"x": 1}, **options)
     await seen.ask("pop", topic="t", worker="w")
+    await seen.ask("leave", worker="w")
     await seen.ask("touch", id="a")
     await seen.ask("get", id="a")
     await seen.ask("release", id="a", reason="later")

@@ -62,6 +62,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("release a --no-attempt --reason later", {"state": "ready"}),
         ("pop t --count 5", {}),
         ("bury a --reason broken", {"state": "dead"}),
+        ("leave web1:412:9f3a", {"worker": "web1:412:9f3a"}),
         ("kick a", {"count": 1}),
         ("finish b", {"state": "finished"}),
         ("delete a", {"state": "ready"}),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from buckets import Redis
 from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 Pair = tuple[ServiceProcess, ServiceProcess]
 
@@ -144,6 +146,68 @@ def has_answer(wire: socket.socket) -> bool:
         return bool(wire.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
         return False
+
+
+async def test_a_worker_leaves_at_one_instance_and_its_pop_at_the_other_ends_empty(pair: Pair) -> None:
+    for leaving, waiting in (pair, pair[::-1]):
+        async with Client(leaving.url) as here, Client(waiting.url) as there:
+            empty = asyncio.create_task(there.ask("pop", topic="t", wait=60, worker="web 1:412:9f3a"))
+            none = asyncio.create_task(there.ask("pop", topics=["u", "t"], count=5, wait=60, worker="web 1:412:9f3a"))
+            stays = asyncio.create_task(there.ask("pop", topic="t", wait=60, worker="web"))
+            await until(partial(parked_at, waiting, 3))
+            told = await here.ask("leave", worker="web 1:412:9f3a")
+            assert told == {"success": True, "worker": "web 1:412:9f3a"}
+            async with asyncio.timeout(PATIENCE_S):
+                assert await empty == {"success": True, "id": None, "value": None}
+                assert await none == {"success": True, "jobs": []}
+            assert await parked_at(waiting, 1)
+            await here.ask("add", topic="t", ttr=0, body=1)
+            assert (await stays)["value"] == 1
+
+
+async def parked_at(service: ServiceProcess, number: int) -> bool:
+    async with aiohttp.ClientSession() as session, session.get(service.url + "/metrics") as response:
+        return f"\njobqueue_parked_pops {number}.0\n" in await response.text()
+
+
+async def test_a_worker_that_leaves_again_and_again_has_seen_every_job_that_was_popped(pair: Pair) -> None:
+    """It pops at both instances, with jobs and leaves at random moments: none is reserved for nobody."""
+    chance = random.Random(7)
+    seen: list[str] = []
+    empty = 0
+    done = asyncio.Event()
+
+    async def work(client: Client, **fields: Any) -> None:
+        nonlocal empty
+        while not done.is_set():
+            answer = await client.ask("pop", topic="t", wait=60, worker="w", **fields)
+            jobs = [job["id"] for job in answer.get("jobs", [answer]) if job["id"]]
+            seen.extend(jobs)
+            empty += not jobs
+
+    async with Client(pair[0].url) as one, Client(pair[1].url) as other, asyncio.TaskGroup() as group:
+        workers = [group.create_task(work(client, **more)) for client in (one, other) for more in ({}, {"count": 3})]
+
+        async def all_have_left() -> bool:
+            await one.ask("leave", worker="w")
+            return all(worker.done() for worker in workers)
+
+        for number in range(500):
+            await asyncio.sleep(chance.uniform(0, 0.004))
+            client = chance.choice([one, other])
+            group.create_task(client.ask("add", topic="t", id=str(number), ttr=3600, body=1))
+            await asyncio.sleep(chance.uniform(0, 0.001))
+            if chance.random() < 0.7:
+                group.create_task(client.ask("leave", worker="w"))
+        await until(lambda: len(seen) >= 500)
+        stats = await one.ask("stats", topic="t")
+        reserved = (await one.ask("peek", topic="t", state="reserved", count=1000))["jobs"]
+        done.set()
+        await until(all_have_left)
+    assert sorted(seen, key=int) == [str(number) for number in range(500)]
+    assert {(job["id"], job["worker"]) for job in reserved} == {(each, "w") for each in seen}
+    assert (stats["totals"]["delivered"], stats["counts"]["reserved"]) == (500, 500)
+    assert empty > 100, "hardly a pop left without a job"
 
 
 async def test_a_client_that_hangs_up_while_it_waits_leaves_no_waiter_behind(pair: Pair) -> None:

@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from buckets.bell import Bell
 from buckets.clock import HeldClock
-from buckets.job import Job, NewJob
-from buckets.pool import Pool, Popped
+from buckets.job import NewJob
+from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
+from tests.buckets.bells import LONG_S, job_of, park, told
 from tests.buckets.jobs import add, pop, pop_one, popped_ids
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
-
-LONG_S = 60.0  # longer than any test is patient
-Parked = asyncio.Task[Popped]
-
-
-@pytest.fixture
-async def bell(pool: Pool) -> AsyncIterator[Bell]:
-    """A bell that hears."""
-    bell = Bell(pool)
-    hearing = asyncio.create_task(bell.run())
-    await until(bell.connected.is_set)
-    yield bell
-    bell.close()
-    hearing.cancel()
-    await asyncio.gather(hearing, return_exceptions=True)
-
-
-@pytest.fixture
-async def deaf(pool: Pool) -> AsyncIterator[Bell]:
-    """A bell that hears only what a test tells it: as if every message were lost."""
-    bell = Bell(pool)
-    yield bell
-    bell.close()
-
-
-async def park(bell: Bell, topics: Sequence[str] = ("t",), count: int = 1, wait_s: float = LONG_S) -> Parked:
-    """A pop that waits: it has looked twice and found nothing."""
-    before = bell.parked
-    task = asyncio.create_task(bell.pop(topics, count, wait_s))
-    await until(lambda: bell.parked == before + 1)
-    await Topics(bell._pool).stats()  # answered behind its second look
-    return task
-
-
-async def job_of(parked: Parked) -> Job:
-    async with asyncio.timeout(PATIENCE_S):
-        (job,) = (await parked).jobs
-    return job
 
 
 async def by_add(pool: Pool, clock: HeldClock) -> None:
@@ -306,14 +269,6 @@ async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(red
             assert not alarm.is_set()
     hearing.cancel()
     await asyncio.gather(hearing, return_exceptions=True)
-
-
-async def told(bell: Bell, pool: Pool) -> bool:
-    """Whether all that was said before has been heard: a message of our own came through."""
-    bell.free(0).clear()
-    await pool.redis.read("PUBLISH", pool.keys[0].bell, "free")
-    await until(bell.free(0).is_set)
-    return True
 
 
 async def test_a_record_set_aside_is_told_in_the_log(

@@ -15,6 +15,7 @@ from buckets.lock import Locks
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Bounds, Topics
+from tests.buckets.bells import hearing, jobs_of, park
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.buckets.walks import peeked, purge
@@ -125,6 +126,13 @@ async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
 
 async def test_a_process_may_join_the_namespace(full: Full) -> None:
     assert (await Pool.open(full.redis)).buckets == full.pool.buckets
+
+
+async def test_a_worker_may_leave(full: Full) -> None:
+    async with hearing(full.pool) as here, hearing(full.pool) as elsewhere:
+        parked = await park(elsewhere, ["empty"], worker="w")
+        await here.leave("w")
+        assert await jobs_of(parked) == []
 
 
 async def test_what_is_done_with_whole_topics_goes_on(full: Full) -> None:
