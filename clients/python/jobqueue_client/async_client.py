@@ -135,7 +135,7 @@ class AsyncClient:
         return await self._ask(commands.leave(worker))
 
     async def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
-        """1 to 1,000 commands, as the protocol has them, in one request: of each the answer, or the error."""
+        """Up to 1,000 commands, as the protocol has them, in one request: of each the answer, or the error."""
         return await self._run(many(commands, self._options.retry_for_s))
 
     async def _ask(self, command: Command[T]) -> T:

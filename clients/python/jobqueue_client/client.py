@@ -135,7 +135,7 @@ class Client:
         return self._ask(commands.leave(worker))
 
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
-        """1 to 1,000 commands, as the protocol has them, in one request: of each the answer, or the error."""
+        """Up to 1,000 commands, as the protocol has them, in one request: of each the answer, or the error."""
         return self._run(many(commands, self._options.retry_for_s))
 
     def _ask(self, command: Command[T]) -> T:

@@ -33,7 +33,7 @@ class Refused(JobQueueError):
 
     def __init__(self, answer: dict[str, Any], status: int, retry_after: float | None = None) -> None:
         self.code = str(answer.get("code", self.code))
-        super().__init__(f"{answer.get('error')} ({self.code})")
+        super().__init__(str(answer.get("error", self.code)))
         self.answer = answer
         """All of the answer."""
         self.status = status

@@ -49,7 +49,7 @@ def many(commands: Sequence[Mapping[str, Any]], retry_for_s: float) -> Exchange[
     results: dict[int, Answer | JobQueueError] = {}
     asked = list(range(len(batch)))
     retries = Retries(retry_for_s)
-    while True:
+    while asked:
         parts = [batch[number] for number in asked]
         try:
             answers = read_many(_told((yield _post_of(parts))), len(parts))
@@ -64,8 +64,9 @@ def many(commands: Sequence[Mapping[str, Any]], retry_for_s: float) -> Exchange[
             asked = [number for number in asked if _is_open(batch[number], results[number])]
             pause = retries.pause(longest_s([results[number] for number in asked])) if asked else None
         if pause is None:
-            return [results[number] for number in range(len(batch))]
+            break
         yield pause
+    return [results[number] for number in range(len(batch))]
 
 
 def _told(sent: Reply | Unreachable | None) -> Reply:
@@ -76,7 +77,7 @@ def _told(sent: Reply | Unreachable | None) -> Reply:
 
 
 def _post_of(commands: Sequence[Mapping[str, Any]]) -> Post:
-    return Post(encode(commands), _wait_s(commands[-1]) if commands else 0)
+    return Post(encode(commands), _wait_s(commands[-1]))
 
 
 def _wait_s(command: Mapping[str, Any]) -> float:

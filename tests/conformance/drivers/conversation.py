@@ -34,7 +34,7 @@ class Conversation:
     """The calls of one run, and the jobs that were popped in it."""
 
     def __init__(self) -> None:
-        self._popped: dict[int, Job] = {}
+        self._popped: dict[tuple[str, int], Job] = {}
 
     def call(self, line: str) -> Call:
         """The call that a line asks for."""
@@ -43,7 +43,7 @@ class Conversation:
         method = asked["call"]
         if method in ("finish", "touch", "release", "bury"):
             job = named.pop("job", None)
-            return Call(method, [self._popped[job["lease"]] if job else named.pop("id")], named)
+            return Call(method, [self._popped[job["id"], job["lease"]] if job else named.pop("id")], named)
         if method in ("pop", "pop_many"):
             return Call(method, [named.pop("topics") if "topics" in named else named.pop("topic")], named)
         if method == "batch":
@@ -61,7 +61,7 @@ class Conversation:
             say({"ok": self._job(result) if isinstance(result, Job) else result})
 
     def _job(self, job: Job) -> dict[str, Any]:
-        self._popped[job.lease] = job
+        self._popped[job.id, job.lease] = job
         return {name: getattr(job, name) for name in _FIELDS}
 
 
