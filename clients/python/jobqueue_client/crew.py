@@ -8,13 +8,12 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from jobqueue_client import commands
 from jobqueue_client.ends import Ends
 from jobqueue_client.errors import Refused
 from jobqueue_client.events import Events, log
 from jobqueue_client.job import Job, Lost
 from jobqueue_client.leases import Leases, lost_by
-from jobqueue_client.outcomes import Bury, Retry, outcome
+from jobqueue_client.outcomes import Bury, Retry, given_back, outcome
 from jobqueue_client.threads import Handler, Threads
 
 
@@ -61,17 +60,20 @@ class Crew:
         else:
             self.begin(job)
 
-    def abandon(self) -> int:
-        """Release what still runs; how many. Async handlers are cancelled, threads are left."""
-        running, self._running = self._running, {}
-        for job, (task, began) in running.items():
+    def warn(self) -> None:
+        """Tell the handlers that still run that they are to stop. Their leases are not kept any longer."""
+        for job in self._running:
             self._leases.drop(job)
             job.lose("stopping")
-            self._tell("job.lost", job, time.monotonic() - began, job.lost)
+
+    def abandon(self) -> None:
+        """Release what still runs. Async handlers are cancelled, threads are left."""
+        running, self._running = self._running, {}
+        for job, (task, began) in running.items():
             task.cancel()
-            if job.ttr and job.lost == "stopping":
+            self._tell("job.lost", job, time.monotonic() - began, job.lost)
+            if job.lost == "stopping":
                 self._start(self._release(job))
-        return len(running)
 
     def close(self) -> None:
         """Stop waiting for what has not ended."""
@@ -128,9 +130,11 @@ class Crew:
         self._events.tell("job.returned", topic=job.topic, id=job.id)
 
     async def _release(self, job: Job) -> None:
-        """Another worker may have it at once, and it costs no try: it is not the job's fault that this one stops."""
+        command = given_back(job)
+        if command is None:
+            return
         try:
-            await self._ends.send(commands.release(job, delay=0, attempt=False).fields)
+            await self._ends.send(command)
         except Refused as error:  # it is with another one already
             log.debug("the job %r could not be released: %s", job.id, error)
 

@@ -15,7 +15,8 @@ from jobqueue_client.polling import Polling
 from jobqueue_client.reach import Reach
 from jobqueue_client.threads import Handler
 
-_FLUSH_S = 3.0  # for what is released at the very end
+_HEED_S = 1.0  # for handlers that look whether they are to stop
+_FLUSH_S = 3.0  # for the last ends, and for what is released
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,11 @@ class Shift:
 
     async def _hand_over(self) -> bool:
         """Release what still runs. Whether nothing did, and every end was answered."""
-        abandoned = self._crew.abandon()
-        return await _first(self._crew.idle(), within_s=_FLUSH_S) and not abandoned
+        finished = not self._crew.running
+        self._crew.warn()
+        await _first(self._crew.idle(), within_s=_HEED_S if not finished else 0)
+        self._crew.abandon()
+        return await _first(self._crew.idle(), within_s=_FLUSH_S) and finished
 
     async def _heartbeats(self) -> None:
         while self._settings.heartbeat_s:
