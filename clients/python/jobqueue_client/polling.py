@@ -42,6 +42,8 @@ class Polling:
     async def tick(self) -> None:
         """One poll, when there is room; after a failure, a pause."""
         free = await self._crew.room()
+        if self._stopping:  # it may have been told so while it waited
+            return
         self._poll = asyncio.create_task(self._pop(free))
         try:
             await self._poll
