@@ -62,18 +62,32 @@ LAYERS = {
         *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
         *("check", "inspection", "cli"),
     ],
+    "jobqueue_client": [
+        *("times", "job", "fields", "answers", "errors", "options"),
+        *("commands", "replies", "retry", "exchange"),
+        *("connections", "client", "sessions", "async_client"),
+        *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
+    ],
 }
+FOLDERS = {"jobqueue_client": ROOT / "clients" / "python"}
+"""Where a package stands that is not in the root."""
+
+
+def folder_of(module: str) -> Path:
+    """The folder that the package of a module stands in."""
+    return FOLDERS.get(module.partition(".")[0], ROOT)
 
 
 def modules(package: str) -> list[str]:
     """The modules of a package with their full names; a folder's `__init__` is one, the package's own is none."""
-    paths = sorted((ROOT / package).rglob("*.py"))
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    folder = folder_of(package)
+    paths = sorted((folder / package).rglob("*.py"))
+    names = [".".join(path.relative_to(folder).with_suffix("").parts) for path in paths]
     return [name.removesuffix(".__init__") for name in names if name != f"{package}.__init__"]
 
 
 def source_of(module: str) -> str:
-    path = ROOT.joinpath(*module.split("."))
+    path = folder_of(module).joinpath(*module.split("."))
     return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
 
 
@@ -99,7 +113,7 @@ def imports(module: str, source: str) -> set[str]:
 
 
 def _is_module(name: str) -> bool:
-    path = ROOT.joinpath(*name.split("."))
+    path = folder_of(name).joinpath(*name.split("."))
     return path.is_dir() or path.with_suffix(".py").exists()
 
 
@@ -133,8 +147,9 @@ def test_imports_go_one_way(package: str) -> None:
         assert faults(module, source_of(module)) == []
 
 
-def test_the_list_of_layers_names_no_module_of_the_machine_that_is_gone() -> None:
-    assert {f"buckets.{name}" for name in LAYERS["buckets"]} == set(modules("buckets"))
+@pytest.mark.parametrize("package", ["buckets", "jobqueue_client"])
+def test_the_list_of_layers_names_no_module_that_is_gone(package: str) -> None:
+    assert {f"{package}.{name}" for name in LAYERS[package]} == set(modules(package))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +180,14 @@ def test_the_list_of_layers_names_no_module_of_the_machine_that_is_gone() -> Non
         ("jobqueue.helpers", "", "jobqueue.helpers is in no layer"),
         ("buckets.pool", "from buckets import Pool", "buckets.pool imports its own package, not a module of it"),
         ("jobqueue.web", "from clients.python import x", "jobqueue.web imports clients.python"),
+        ("jobqueue.web", "from jobqueue_client import Job", "jobqueue.web imports jobqueue_client"),
+        ("jobqueue_client.job", "from jobqueue.answers import x", "jobqueue_client.job imports jobqueue.answers"),
+        ("jobqueue_client.job", "from buckets import Job", "jobqueue_client.job imports buckets"),
+        (
+            "jobqueue_client.exchange",
+            "from jobqueue_client.client import Client",
+            "jobqueue_client.exchange imports jobqueue_client.client, which is not below it",
+        ),
     ],
 )
 def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:

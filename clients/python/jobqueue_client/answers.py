@@ -1,0 +1,146 @@
+"""The answers to commands, as they come. What each field means stands in docs/protocol.md; times are unix seconds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from jobqueue_client.fields import LiveState
+
+State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
+Counts = dict[LiveState, int]
+Answer = dict[str, Any]
+"""Any answer: a member of a batch's."""
+
+
+class Added(TypedDict):
+    success: bool
+    id: str
+    state: State
+    due: float
+    result: Literal["created", "existing", "replaced"]
+    durability: NotRequired[str]
+    topic: NotRequired[str]
+    """Of a virtual topic only, as `jobs`, which stand in place of `state`, `due` and `result`."""
+    jobs: NotRequired[list[Answer]]
+
+
+class Told(TypedDict):
+    """The answer to finish, delete and bury."""
+
+    success: bool
+    id: str
+    state: State
+    durability: NotRequired[str]
+
+
+class Touched(TypedDict):
+    success: bool
+    id: str
+    state: State
+    until: float
+
+
+class Timed(TypedDict):
+    """The answer to release, run and update."""
+
+    success: bool
+    id: str
+    state: State
+    due: float
+    durability: NotRequired[str]
+
+
+class Kicked(TypedDict):
+    success: bool
+    id: str
+    state: State
+    count: NotRequired[int]
+
+
+class TopicKicked(TypedDict):
+    success: bool
+    topic: str
+    count: int
+
+
+class Details(TypedDict):
+    """The answer to get, and a job of a peek's."""
+
+    success: NotRequired[bool]
+    id: str
+    state: State
+    topic: str
+    value: Any
+    created: float
+    due: float
+    priority: int
+    ttr: float
+    ttl: float | None
+    retention: float
+    tries: int
+    attempt: int
+    deliveries: int
+    backoff: list[float]
+    headers: dict[str, str] | None
+    tags: list[str] | None
+    lease: int | None
+    worker: str | None
+    reason: str | None
+    cause: NotRequired[str]
+    until: NotRequired[float]
+    ready_since: NotRequired[float]
+    reserved_until: NotRequired[float]
+    dead_since: NotRequired[float]
+
+
+class Peeked(TypedDict):
+    success: bool
+    topic: str
+    jobs: list[Details]
+    cursor: str | None
+
+
+class TopicRow(TypedDict):
+    topic: str
+    counts: Counts
+    paused: bool
+    paused_until: NotRequired[float]
+
+
+class Topics(TypedDict):
+    success: bool
+    topics: list[TopicRow]
+    cursor: str | None
+
+
+class Stats(TypedDict):
+    success: bool
+    topic: str | None
+    counts: Counts
+    totals: dict[str, int]
+    oldest_ready: float | None
+    due: dict[str, int]
+
+
+class Paused(TypedDict):
+    success: bool
+    topic: str
+    until: float | None
+
+
+class Resumed(TypedDict):
+    success: bool
+    topic: str
+    was_paused: bool
+
+
+class Left(TypedDict):
+    success: bool
+    worker: str
+
+
+class Purged(TypedDict):
+    success: bool
+    topic: str
+    count: int
+    cursor: str | None

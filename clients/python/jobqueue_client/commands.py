@@ -1,0 +1,163 @@
+"""The commands: what is sent for each call, and what is made of its answer. Without any I/O.
+
+Both clients have a method for each of these functions, with the same arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, Unpack
+
+from jobqueue_client.answers import (
+    Added,
+    Answer,
+    Details,
+    Kicked,
+    Left,
+    Paused,
+    Peeked,
+    Purged,
+    Resumed,
+    Stats,
+    Timed,
+    Told,
+    TopicKicked,
+    Topics,
+    Touched,
+)
+from jobqueue_client.fields import (
+    AddFields,
+    BuryFields,
+    DeleteFields,
+    FinishFields,
+    PeekFields,
+    PopFields,
+    PurgeFields,
+    ReleaseFields,
+    TopicsFields,
+    TouchFields,
+    UpdateFields,
+)
+from jobqueue_client.job import Job
+from jobqueue_client.times import Seconds, plain
+
+T = TypeVar("T")
+
+
+class Command(NamedTuple, Generic[T]):
+    """A command as it is sent, and how its answer is read."""
+
+    fields: dict[str, Any]
+    read: Callable[[Any], T]
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _command(name: str, given: dict[str, Any]) -> Command[Any]:
+    """A command whose answer stays as it came."""
+    return Command(_fields(name, given), _as_it_is)
+
+
+def _fields(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    # Only a body may be null on purpose.
+    fields = {key: value for key, value in given.items() if value is not None or key == "body"}
+    return plain({**fields, "command": name})
+
+
+def _of_job(job: Job | str, given: Any) -> dict[str, Any]:
+    """The fields of a command for a job in hand: the job's lease is shown with it."""
+    return {"id": job.id, "lease": job.lease, **given} if isinstance(job, Job) else {"id": job, **given}
+
+
+def _where(topics: str | Sequence[str]) -> dict[str, Any]:
+    return {"topic": topics} if isinstance(topics, str) else {"topics": list(topics)}
+
+
+def add(topic: str, body: Any, **fields: Unpack[AddFields]) -> Command[Added]:
+    return _command("add", {"topic": topic, "body": body, **fields})
+
+
+def pop(topics: str | Sequence[str], **fields: Unpack[PopFields]) -> Command[Job | None]:
+    return Command(_fields("pop", {**_where(topics), **fields}), _popped)
+
+
+def pop_many(topics: str | Sequence[str], count: int, **fields: Unpack[PopFields]) -> Command[list[Job]]:
+    return Command(_fields("pop", {**_where(topics), "count": count, **fields}), _popped_many)
+
+
+def _popped(answer: Answer) -> Job | None:
+    return Job.read(answer) if answer["id"] is not None else None
+
+
+def _popped_many(answer: Answer) -> list[Job]:
+    return [Job.read(job) for job in answer["jobs"]]
+
+
+def finish(job: Job | str, **fields: Unpack[FinishFields]) -> Command[Told]:
+    return _command("finish", _of_job(job, fields))
+
+
+def touch(job: Job | str, **fields: Unpack[TouchFields]) -> Command[Touched]:
+    return _command("touch", _of_job(job, fields))
+
+
+def release(job: Job | str, **fields: Unpack[ReleaseFields]) -> Command[Timed]:
+    return _command("release", _of_job(job, fields))
+
+
+def bury(job: Job | str, **fields: Unpack[BuryFields]) -> Command[Told]:
+    return _command("bury", _of_job(job, fields))
+
+
+def delete(id: str, **fields: Unpack[DeleteFields]) -> Command[Told]:
+    return _command("delete", {"id": id, **fields})
+
+
+def get(id: str) -> Command[Details]:
+    return _command("get", {"id": id})
+
+
+def run(id: str) -> Command[Timed]:
+    return _command("run", {"id": id})
+
+
+def kick(id: str) -> Command[Kicked]:
+    return _command("kick", {"id": id})
+
+
+def kick_topic(topic: str, count: int | None) -> Command[TopicKicked]:
+    return _command("kick", {"topic": topic, "count": count})
+
+
+def update(id: str, **fields: Unpack[UpdateFields]) -> Command[Timed]:
+    return _command("update", {"id": id, **fields})
+
+
+def peek(topic: str, **fields: Unpack[PeekFields]) -> Command[Peeked]:
+    return _command("peek", {"topic": topic, **fields})
+
+
+def topics(**fields: Unpack[TopicsFields]) -> Command[Topics]:
+    return _command("topics", {**fields})
+
+
+def stats(topic: str | None) -> Command[Stats]:
+    return _command("stats", {"topic": topic})
+
+
+def pause(topic: str, seconds: Seconds | None) -> Command[Paused]:
+    return _command("pause", {"topic": topic, "seconds": seconds})
+
+
+def resume(topic: str) -> Command[Resumed]:
+    return _command("resume", {"topic": topic})
+
+
+def purge(topic: str, **fields: Unpack[PurgeFields]) -> Command[Purged]:
+    return _command("purge", {"topic": topic, **fields})
+
+
+def leave(worker: str) -> Command[Left]:
+    return _command("leave", {"worker": worker})

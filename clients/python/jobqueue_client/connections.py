@@ -1,0 +1,122 @@
+"""Kept HTTP connections on the standard library's http.client: thread-safe, and safe to fork with."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import time
+from collections import deque
+from urllib.parse import urlsplit
+
+from jobqueue_client.errors import Unreachable
+from jobqueue_client.options import Options
+from jobqueue_client.replies import Reply
+
+_IDLE_S = 10.0
+
+
+class _Connection(http.client.HTTPConnection):
+    """One connection. A request goes out in one write, not head and body apart."""
+
+    body = b""
+    pid = 0
+    idle_since = 0.0
+
+    def send(self, data: object) -> None:
+        """Called once a request, with its head."""
+        assert isinstance(data, bytes)
+        super().send(data + self.body)
+
+    def is_usable(self) -> bool:
+        """Whether it is ours, not our parent process's, and neither old nor closed by the other side."""
+        if self.pid != os.getpid() or time.monotonic() - self.idle_since > _IDLE_S:
+            return False
+        poll = select.poll()  # not select(): a file descriptor may be above 1023
+        poll.register(self.sock, select.POLLIN)
+        return not poll.poll(0)
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
+class Connections:
+    """The connections to one service. Nobody waits for one: a thread that finds none idle opens another."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        parts = urlsplit(options.command_url)
+        self._host = parts.hostname or ""
+        self._port = parts.port
+        self._path = parts.path
+        self._kind = _SecureConnection if parts.scheme == "https" else _Connection
+        self._idle: deque[_Connection] = deque()  # its methods are atomic: no lock that a fork could leave locked
+
+    def post(self, data: bytes, within_s: float) -> Reply:
+        """Send a request and read its reply, which must come within so many seconds. Raises Unreachable."""
+        connection = self._take()
+        try:
+            reply, keep = self._exchange(connection, data, within_s)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            words = f"no answer within {within_s:g} s" if isinstance(error, TimeoutError) else f"no answer: {error!r}"
+            raise Unreachable(f"{self._options.url}: {words}", maybe_done=True) from None
+        except BaseException:
+            connection.close()
+            raise
+        if keep:
+            self._give_back(connection)
+        else:
+            connection.close()
+        return reply
+
+    def close(self) -> None:
+        """Close those that are idle."""
+        while (connection := self._pop()) is not None:
+            connection.close()
+
+    def _exchange(self, connection: _Connection, data: bytes, within_s: float) -> tuple[Reply, bool]:
+        connection.sock.settimeout(within_s)
+        connection.body = data
+        connection.putrequest("POST", self._path, skip_accept_encoding=True)
+        for name, value in self._options.all_headers.items():
+            connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(data)))
+        connection.endheaders()
+        response = connection.getresponse()
+        reply = Reply(response.status, response.getheader("Retry-After"), response.read())
+        return reply, not response.will_close
+
+    def _take(self) -> _Connection:
+        while (connection := self._pop()) is not None:
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return self._open()
+
+    def _pop(self) -> _Connection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _open(self) -> _Connection:
+        connection = self._kind(self._host, self._port, timeout=self._options.connect_timeout_s)
+        connection.pid = os.getpid()
+        try:
+            connection.connect()
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+            connection.close()
+            raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
+        return connection
+
+    def _give_back(self, connection: _Connection) -> None:
+        connection.body = b""
+        connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+        try:
+            while connection.idle_since - self._idle[0].idle_since > _IDLE_S:
+                self._idle.popleft().close()
+        except IndexError:  # another thread was faster
+            pass

@@ -1,0 +1,160 @@
+"""The handlers at work: one task for each job in hand, from its begin until its end was answered."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from jobqueue_client.ends import Ends
+from jobqueue_client.errors import Refused
+from jobqueue_client.events import Events, log
+from jobqueue_client.job import Job, Lost
+from jobqueue_client.leases import Leases, lost_by
+from jobqueue_client.outcomes import Bury, Retry, given_back, outcome
+from jobqueue_client.threads import Handler, Threads
+
+
+class Crew:
+    """Runs up to `concurrency` handlers at a time."""
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], concurrency: int, ends: Ends, leases: Leases, events: Events
+    ) -> None:
+        self._handlers = handlers
+        self._concurrency = concurrency
+        self._ends = ends
+        self._leases = leases
+        self._events = events
+        self._threads = Threads()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[Job, tuple[asyncio.Task[None], float]] = {}
+        self._freed = asyncio.Event()
+
+    @property
+    def running(self) -> int:
+        """How many handlers run."""
+        return len(self._running)
+
+    async def room(self) -> int:
+        """How many jobs can begin at once; waits until there is room for one."""
+        while len(self._tasks) >= self._concurrency:
+            await self._one_ends()
+        return self._concurrency - len(self._tasks)
+
+    async def idle(self) -> None:
+        """Wait until no job is in hand."""
+        while self._tasks:
+            await self._one_ends()
+
+    def begin(self, job: Job) -> None:
+        """Start the handler of a job."""
+        self._running[job] = (self._start(self._work(job)), time.monotonic())
+
+    def give_back(self, job: Job) -> None:
+        """Release a job that was not begun. One with TTR 0 cannot go back: it is begun, for else it would be gone."""
+        if job.ttr:
+            self._start(self._give_back(job))
+        else:
+            self.begin(job)
+
+    def warn(self) -> None:
+        """Tell the handlers that still run that they are to stop. Their leases are not kept any longer."""
+        for job in self._running:
+            self._leases.drop(job)
+            job.lose("stopping")
+
+    def abandon(self) -> None:
+        """Release what still runs. Async handlers are cancelled, threads are left."""
+        running, self._running = self._running, {}
+        for job, (task, began) in running.items():
+            task.cancel()
+            self._tell("job.lost", job, time.monotonic() - began, job.lost)
+            if job.lost == "stopping":
+                self._start(self._release(job))
+
+    def close(self) -> None:
+        """Stop waiting for what has not ended."""
+        self._threads.close()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _work(self, job: Job) -> None:
+        began = time.monotonic()
+        late_s = round(time.time() - job.due, 3)
+        self._events.tell("job.started", topic=job.topic, id=job.id, attempt=job.attempt, late_s=late_s)
+        if job.ttr:
+            self._leases.hold(job)
+        error = await self._attempt(job)
+        self._leases.drop(job)
+        self._running.pop(job, None)
+        await self._tell_end(job, began, error)
+
+    async def _attempt(self, job: Job) -> BaseException | None:
+        """Run the handler; what it raised."""
+        handler = self._handlers[job.topic]
+        try:
+            if not _is_async(handler):
+                return await self._threads.run(handler, job)
+            await handler(job)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task and task.cancelling():  # by `abandon`; else the handler raised it
+                raise
+            return error
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # a handler may end its job, not the worker
+            return error
+        return None
+
+    async def _tell_end(self, job: Job, began: float, error: BaseException | None) -> None:
+        seconds = time.monotonic() - began
+        event, command, reason = outcome(job, error)
+        if command is not None:
+            try:
+                await self._ends.send(command)
+            except Refused as refused:
+                event, reason = "job.lost", lost_by(refused)
+        trace = None if error is None or isinstance(error, Retry | Bury | Lost) else error
+        self._tell(event, job, seconds, reason, trace)
+
+    def _tell(
+        self, event: str, job: Job, seconds: float, reason: str | None, trace: BaseException | None = None
+    ) -> None:
+        why = {} if event == "job.finished" else {"reason": reason}
+        self._events.tell(event, trace, topic=job.topic, id=job.id, seconds=round(seconds, 3), **why)
+
+    async def _give_back(self, job: Job) -> None:
+        await self._release(job)
+        self._events.tell("job.returned", topic=job.topic, id=job.id)
+
+    async def _release(self, job: Job) -> None:
+        command = given_back(job)
+        if command is None:
+            return
+        try:
+            await self._ends.send(command)
+        except Refused as error:  # it is with another one already
+            log.debug("the job %r could not be released: %s", job.id, error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._freed.set()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a defect of jobqueue_client; the worker goes on", exc_info=error)
+
+    async def _one_ends(self) -> None:
+        self._freed.clear()
+        await self._freed.wait()
+
+
+def _is_async(handler: Handler) -> bool:
+    call = getattr(handler, "__call__", None)  # noqa: B004  # of an object, perhaps with an `async def __call__`
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

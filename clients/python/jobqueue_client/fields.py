@@ -1,0 +1,87 @@
+"""The fields of commands that are given by name. What each means stands in docs/protocol.md.
+
+None is as if the field were not given (but for a `body`). Lengths of time are seconds or a timedelta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from jobqueue_client.times import Moment, Seconds
+
+LiveState = Literal["delayed", "ready", "reserved", "dead"]
+
+
+class AddFields(TypedDict, total=False):
+    id: str | None
+    delay: Seconds | None
+    at: Moment | None
+    ttr: Seconds | None
+    priority: int | None
+    tries: int | None
+    backoff: Sequence[Seconds] | None
+    ttl: Seconds | None
+    retention: Seconds | None
+    if_exists: Literal["keep", "reject", "replace"] | None
+    headers: Mapping[str, str] | None
+    tags: Sequence[str] | None
+    durability: Literal["local"] | None
+
+
+class PopFields(TypedDict, total=False):
+    wait: Seconds | None
+    ttr: Seconds | None
+    worker: str | None
+
+
+class FinishFields(TypedDict, total=False):
+    lease: int | None
+    durability: Literal["local"] | None
+
+
+class TouchFields(TypedDict, total=False):
+    lease: int | None
+    ttr: Seconds | None
+
+
+class ReleaseFields(TypedDict, total=False):
+    lease: int | None
+    delay: Seconds | None
+    attempt: bool | None
+    reason: str | None
+
+
+class BuryFields(TypedDict, total=False):
+    lease: int | None
+    reason: str | None
+
+
+class DeleteFields(TypedDict, total=False):
+    durability: Literal["local"] | None
+
+
+class UpdateFields(TypedDict, total=False):
+    delay: Seconds | None
+    at: Moment | None
+    body: Any
+    """The new body; None is one, JSON's null."""
+    priority: int | None
+    ttl: Seconds | None
+    durability: Literal["local"] | None
+
+
+class PeekFields(TypedDict, total=False):
+    state: LiveState | None
+    cursor: str | None
+    count: int | None
+
+
+class TopicsFields(TypedDict, total=False):
+    pattern: str | None
+    cursor: str | None
+
+
+class PurgeFields(TypedDict, total=False):
+    state: LiveState | None
+    cursor: str | None

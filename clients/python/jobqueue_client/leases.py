@@ -1,0 +1,123 @@
+"""The leases of the jobs in hand: kept alive while the handlers run."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobqueue_client import commands
+from jobqueue_client.async_client import AsyncClient
+from jobqueue_client.errors import JobQueueError, NotFound, Refused, StaleLease
+from jobqueue_client.job import Job, LostReason
+from jobqueue_client.loops import survive
+from jobqueue_client.reach import Reach
+from jobqueue_client.retry import is_final
+
+_MOST = 1000  # the protocol's bound of an array
+
+
+def lost_by(error: Refused) -> LostReason:
+    """Why a job is lost, from the refusal of a command with its lease."""
+    if isinstance(error, NotFound):
+        return "deleted"
+    # Finished without a lease, by someone else: that is as if he had it.
+    return "stale" if isinstance(error, StaleLease) or error.state == "finished" else "expired"
+
+
+@dataclass(slots=True, eq=False)
+class _Lease:
+    """By the monotonic clock. It is believed to end a little before it does: it began before its answer came."""
+
+    job: Job
+    keep_until: float
+    ends: float
+    touch_at: float
+
+
+class Leases:
+    """Touches the jobs in hand when a third of their TTR is over; those that are due together in one request."""
+
+    def __init__(self, client: AsyncClient, reach: Reach, keep_alive_s: float) -> None:
+        self._client = client
+        self._reach = reach
+        self._keep_alive_s = keep_alive_s
+        self._held: dict[Job, _Lease] = {}
+        self._wake_at = math.inf
+        self._sooner = asyncio.Event()
+        self._touches: set[asyncio.Task[None]] = set()
+
+    def hold(self, job: Job) -> None:
+        """A handler has begun."""
+        now = time.monotonic()
+        lease = _Lease(job, now + self._keep_alive_s, now + job.ttr, now + job.ttr / 3)
+        self._held[job] = lease
+        if lease.touch_at < self._wake_at:
+            self._sooner.set()
+
+    def drop(self, job: Job) -> None:
+        """Its handler has ended."""
+        self._held.pop(job, None)
+
+    async def run(self) -> None:
+        """Keep them alive, until cancelled."""
+        try:
+            while True:
+                await survive(self.tick)
+        finally:
+            for touch in self._touches:
+                touch.cancel()
+
+    async def tick(self) -> None:
+        """Touch what is due, tell what has expired, and sleep until the next of either."""
+        now = time.monotonic()
+        self._expire(now)
+        due = [lease for lease in self._held.values() if lease.touch_at <= now < lease.keep_until]
+        for lease in due:  # whether or not an answer comes: one that hangs must not keep the next from being sent
+            lease.touch_at = now + lease.job.ttr / 3
+        for start in range(0, len(due), _MOST):
+            self._start(due[start : start + _MOST])
+        await self._sleep(now)
+
+    def _expire(self, now: float) -> None:
+        for lease in [lease for lease in self._held.values() if lease.ends <= now]:
+            self._lose(lease.job, "expired")
+
+    async def _sleep(self, now: float) -> None:
+        self._wake_at = min((min(lease.touch_at, lease.ends) for lease in self._held.values()), default=math.inf)
+        self._sooner.clear()
+        try:
+            async with asyncio.timeout(None if self._wake_at == math.inf else max(0, self._wake_at - now)):
+                await self._sooner.wait()
+        except TimeoutError:
+            pass
+
+    def _start(self, leases: Sequence[_Lease]) -> None:
+        touch = asyncio.create_task(self._touch(leases))
+        self._touches.add(touch)
+        touch.add_done_callback(self._touches.discard)
+
+    async def _touch(self, leases: Sequence[_Lease]) -> None:
+        sent = time.monotonic()
+        try:
+            results = await self._client.batch(
+                [commands.touch(lease.job, ttr=lease.job.ttr).fields for lease in leases]
+            )
+            self._reach.answered()
+        except JobQueueError as error:
+            self._reach.failed(error)
+            results = [error] * len(leases)
+        for lease, result in zip(leases, results, strict=True):
+            if not isinstance(result, JobQueueError):
+                lease.ends = max(lease.ends, sent + lease.job.ttr)
+            elif isinstance(result, Refused) and is_final(result):
+                self._lose(lease.job, lost_by(result))
+            else:  # about seven more before the lease ends
+                lease.touch_at = min(lease.touch_at, time.monotonic() + lease.job.ttr / 10)
+                self._sooner.set()
+
+    def _lose(self, job: Job, reason: LostReason) -> None:
+        if self._held.pop(job, None):
+            job.lose(reason)

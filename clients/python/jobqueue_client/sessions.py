@@ -1,0 +1,71 @@
+"""HTTP for asyncio, on aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+
+import aiohttp
+
+from jobqueue_client.errors import Unreachable
+from jobqueue_client.exchange import Post
+from jobqueue_client.options import Options
+from jobqueue_client.replies import Reply
+
+_IDLE_S = 10.0
+_AT_A_TIME = 100
+_LARGE = 1 << 20
+
+
+class Session:
+    """The connections to one service, in one event loop."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._session: aiohttp.ClientSession | None = None
+        # Thousands of calls at once share so many connections, and wait before their time-outs begin. Pops that wait
+        # for a job do not count: they would keep the adds waiting that are to end them.
+        self._lanes = asyncio.Semaphore(_AT_A_TIME)
+
+    async def post(self, post: Post) -> Reply:
+        """Send a request and read its reply. Raises Unreachable."""
+        if post.wait_s:
+            return await self._post(post)
+        async with self._lanes:
+            return await self._post(post)
+
+    async def close(self) -> None:
+        """Close the connections. The next request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _post(self, post: Post) -> Reply:
+        within_s = self._options.timeout_s + post.wait_s
+        try:
+            return await self._exchange(post.data, within_s)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
+            raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
+        except TimeoutError:
+            message = f"{self._options.url}: no answer within {within_s:g} s"
+            raise Unreachable(message, maybe_done=True) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"{self._options.url}: no answer: {error!r}", maybe_done=True) from None
+
+    async def _exchange(self, data: bytes, within_s: float) -> Reply:
+        # aiohttp warns of large bytes that are sent in one piece; a file it sends piece by piece.
+        body = data if len(data) < _LARGE else io.BytesIO(data)
+        timeout = aiohttp.ClientTimeout(total=within_s, connect=self._options.connect_timeout_s)
+        async with self._opened().post(
+            self._options.command_url, data=body, timeout=timeout, allow_redirects=False
+        ) as response:
+            return Reply(response.status, response.headers.get("Retry-After"), await response.read())
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=self._options.all_headers,
+            )
+        return self._session

@@ -1,0 +1,40 @@
+"""Times as users give them, as the protocol has them: seconds, and moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Seconds = float | timedelta
+Moment = datetime | float | str
+
+
+def seconds(value: Seconds) -> float:
+    """A length of time in seconds."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def moment(value: Moment) -> float | str:
+    """A point in time: unix seconds or RFC 3339 text. A naive datetime is a ValueError."""
+    if not isinstance(value, datetime):
+        return value
+    if value.utcoffset() is None:
+        raise ValueError("`at` needs a datetime with a time zone: this one is naive, and could be any of 24 hours")
+    return value.astimezone(UTC).isoformat()  # its own offset may have seconds, which RFC 3339 has not
+
+
+def _ladder(values: Any) -> Any:
+    return [seconds(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "at": moment,
+    "backoff": _ladder,
+    **dict.fromkeys(("delay", "ttr", "TTR", "ttl", "retention", "wait", "seconds"), seconds),
+}
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A command's fields with their times as the protocol has them."""
+    return {name: _PLAIN[name](value) if name in _PLAIN else value for name, value in fields.items()}

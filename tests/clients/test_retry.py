@@ -1,0 +1,89 @@
+"""What the Python client repeats, and when: what a scenario cannot show without waiting for it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from jobqueue_client import Internal, JobQueueError, NoRoom, NotFound, Unavailable, Unreachable
+from jobqueue_client.retry import Retries, is_final, is_safe, may_repeat, pause_s
+
+SAFE: list[dict[str, Any]] = [
+    {"command": "add", "topic": "t", "id": "1"},
+    {"command": "add", "topic": "t", "id": "1", "if_exists": "keep", "retention": 1},
+    {"command": "touch", "id": "1", "lease": 1},
+    {"command": "release", "id": "1", "lease": 1},
+    {"command": "bury", "id": "1", "lease": 1},
+    *({"command": name} for name in ("finish", "delete", "get", "stats", "peek", "topics", "pause", "resume", "leave")),
+]
+UNSAFE: list[dict[str, Any]] = [
+    {"command": "add", "topic": "t"},
+    {"command": "add", "topic": "t", "id": None},
+    {"command": "add", "topic": "t", "id": "1", "if_exists": "reject"},
+    {"command": "add", "topic": "t", "id": "1", "if_exists": "replace"},
+    {"command": "add", "topic": "t", "id": "1", "retention": 0.0},
+    {"command": "touch", "id": "1"},
+    {"command": "release", "id": "1", "lease": None},
+    {"command": "bury", "id": "1"},
+    *({"command": name} for name in ("pop", "run", "kick", "update", "purge", "a command of tomorrow")),
+]
+
+
+@pytest.mark.parametrize("command", SAFE, ids=str)
+def test_it_is_safe_to_repeat(command: dict[str, Any]) -> None:
+    assert is_safe(command)
+
+
+@pytest.mark.parametrize("command", UNSAFE, ids=str)
+def test_it_is_not_safe_to_repeat(command: dict[str, Any]) -> None:
+    assert not is_safe(command)
+
+
+@pytest.mark.parametrize(
+    ("error", "when_safe", "when_unsafe"),
+    [
+        (NoRoom({}, 503), True, True),
+        (Unavailable({}, 503), True, False),
+        (Internal({}, 500), False, False),
+        (NotFound({}, 404), False, False),
+        (Unreachable("", maybe_done=False), True, True),
+        (Unreachable("", maybe_done=True), True, False),
+        (Unreachable("", maybe_done=True, for_now=False), False, False),
+    ],
+)
+def test_an_error_is_repeated_or_not(error: JobQueueError, when_safe: bool, when_unsafe: bool) -> None:
+    assert (may_repeat(error, safe=True), may_repeat(error, safe=False)) == (when_safe, when_unsafe)
+
+
+def test_a_worker_gives_up_only_what_was_refused_for_good() -> None:
+    assert is_final(NotFound({}, 404))
+    assert not is_final(Internal({}, 500)) and not is_final(Unreachable("", maybe_done=True, for_now=False))
+
+
+def test_pauses_are_random_double_and_end_at_two_seconds() -> None:
+    for repetition, longest in [(1, 0.1), (2, 0.2), (5, 1.6), (6, 2), (5000, 2)]:
+        pauses = [pause_s(repetition) for _ in range(2000)]
+        assert 0 <= min(pauses) < longest / 20 and longest * 0.95 < max(pauses) <= longest
+
+
+def test_a_pause_is_no_shorter_than_the_service_asks() -> None:
+    assert pause_s(1, 7) == 7
+
+
+def test_what_would_come_too_late_is_not_repeated() -> None:
+    error = NoRoom({"retry_after": 0.06}, 503)
+    retries = Retries(for_s=0.2)
+    assert (first := retries.pause_after(error, safe=True)) is not None and 0.06 <= first <= 0.1
+    time.sleep(0.15)  # the time is real: 0.2 s after the first failure it is over
+    assert retries.pause_after(error, safe=True) is None
+    assert Retries(for_s=0).pause_after(error, safe=True) is None
+    assert Retries(for_s=1).pause_after(NoRoom({"retry_after": 2}, 503), safe=True) is None
+
+
+def test_what_an_earlier_attempt_may_have_done_is_told_at_the_end() -> None:
+    retries = Retries(for_s=10)
+    retries.pause_after(Unavailable({}, 503), safe=True)
+    last = Unreachable("", maybe_done=False)
+    retries.pause_after(last, safe=True)
+    assert last.maybe_done

@@ -1,0 +1,120 @@
+"""What the two drivers of Python share: the lines that they read and write (../README.md)."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from jobqueue_client import Bury, Job, JobQueueError, Refused, Retry, Unreachable
+
+_FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "last_try")
+_LOCAL = (ValueError, TypeError, RecursionError)
+_one_at_a_time = threading.Lock()
+
+
+def say(line: dict[str, Any]) -> None:
+    """Write one line. From any thread."""
+    with _one_at_a_time:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+class Call(NamedTuple):
+    """A call of a client's method."""
+
+    method: str
+    positional: list[Any]
+    named: dict[str, Any]
+
+
+class Conversation:
+    """The calls of one run, and the jobs that were popped in it."""
+
+    def __init__(self) -> None:
+        self._popped: dict[tuple[str, int], Job] = {}
+
+    def call(self, line: str) -> Call:
+        """The call that a line asks for."""
+        asked = json.loads(line)
+        named = {name: _at(value) if name == "at" else value for name, value in asked["args"].items()}
+        method = asked["call"]
+        if method in ("finish", "touch", "release", "bury"):
+            job = named.pop("job", None)
+            return Call(method, [self._popped[job["id"], job["lease"]] if job else named.pop("id")], named)
+        if method in ("pop", "pop_many"):
+            return Call(method, [named.pop("topics") if "topics" in named else named.pop("topic")], named)
+        if method == "batch":
+            commands = [{**each, "at": _at(each["at"])} if "at" in each else each for each in named["commands"]]
+            return Call(method, [commands], {})
+        return Call(method, [], named)
+
+    def ok(self, result: Any) -> None:
+        """Tell what a call gave."""
+        if isinstance(result, list) and not all(isinstance(each, Job) for each in result):
+            say({"ok": [failure(each) if isinstance(each, Exception) else {"ok": each} for each in result]})
+        elif isinstance(result, list):
+            say({"ok": [self._job(job) for job in result]})
+        else:
+            say({"ok": self._job(result) if isinstance(result, Job) else result})
+
+    def _job(self, job: Job) -> dict[str, Any]:
+        self._popped[job.id, job.lease] = job
+        return {name: getattr(job, name) for name in _FIELDS}
+
+
+def _at(value: Any) -> Any:
+    return datetime.fromisoformat(value["time"]) if isinstance(value, dict) else value
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An error as a line tells it. One that is neither the client's nor the language's own is raised: a defect."""
+    told: dict[str, Any] = {"class": type(error).__name__, "message": str(error)}
+    if isinstance(error, Refused):
+        told |= {name: getattr(error, name) for name in ("code", "status", "state", "field", "retry_after")}
+    elif isinstance(error, Unreachable):
+        told["maybe_done"] = error.maybe_done
+    elif isinstance(error, _LOCAL) and not isinstance(error, JobQueueError):
+        told["class"] = "Local"
+    else:
+        raise error
+    return {"error": told}
+
+
+def worker_options(text: str) -> tuple[list[str], dict[str, Any]]:
+    """The topics, and the worker's options. A worker repeats until it is answered: retry_for_s is none of its."""
+    options = json.loads(text)
+    options.pop("retry_for_s", None)
+    return options.pop("topics"), options
+
+
+def event(name: str, fields: dict[str, Any]) -> None:
+    """The hook."""
+    say({"event": name, **fields})
+
+
+def started(job: Job) -> None:
+    """The first line of a handler."""
+    say({"handler": "started", "id": job.id, "attempt": job.attempt, "lease": job.lease, "body": job.body})
+
+
+def lost(job: Job) -> None:
+    """The line of a handler that watched until its job was lost."""
+    say({"handler": "lost", "id": job.id, "reason": job.lost})
+
+
+def end(job: Job) -> None:
+    """End as the body says: return, or raise."""
+    given = {name: job.body[name] for name in ("after", "attempt", "reason") if name in job.body}
+    match job.body["do"]:
+        case "fail":
+            raise RuntimeError(given["reason"])
+        case "retry":
+            raise Retry(**given)
+        case "bury":
+            raise Bury(**given)
+        case "watch":
+            job.check()
+    say({"handler": "returned", "id": job.id})

@@ -1,0 +1,54 @@
+"""The driver of the Python client for asyncio, and of a worker with `async def` handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+
+from conversation import Conversation, end, event, failure, lost, say, started, worker_options
+from jobqueue_client import AsyncClient, Job, Worker
+
+
+async def client(url: str, options: str) -> None:
+    """Do the calls of standard input."""
+    conversation = Conversation()
+    async with AsyncClient(url, **json.loads(options)) as jobs:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            call = conversation.call(line)
+            try:
+                conversation.ok(await getattr(jobs, call.method)(*call.positional, **call.named))
+            except Exception as error:
+                say(failure(error))
+
+
+async def handle(job: Job) -> None:
+    """Do what the body says."""
+    started(job)
+    if job.body["do"] == "sleep":
+        await asyncio.sleep(job.body["seconds"])
+    elif job.body["do"] == "watch":
+        while job.lost is None:  # noqa: ASYNC110  # as a handler of a user's does it
+            await asyncio.sleep(0.02)
+        lost(job)
+    end(job)
+
+
+def worker(url: str, options: str) -> None:
+    """Work until a signal comes."""
+    topics, rest = worker_options(options)
+    works = Worker(url, on_event=event, **rest)
+    for topic in topics:
+        works.job(topic)(handle)
+    clean = works.run()
+    say({"clean": clean})
+    sys.exit(not clean)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    if sys.argv[1] == "client":
+        asyncio.run(client(*sys.argv[2:]))
+    else:
+        worker(*sys.argv[2:])
