@@ -75,8 +75,8 @@ _SEMANTICS = """\
 | finished, and remembered | success again | success again | success again |
 | deleted, or not known | NOT_FOUND | NOT_FOUND | NOT_FOUND |
 
-`touch`, `release` and `bury` need a reserved job: else NOT_RESERVED (of a deleted one NOT_FOUND), and with an older lease
-STALE_LEASE.
+`touch`, `release` and `bury` need a reserved job: else NOT_RESERVED (of a deleted one NOT_FOUND), and with an older
+lease STALE_LEASE.
 """
 
 
