@@ -24,15 +24,15 @@ from tests.bench.programs.bare import BATCH
 from tests.conformance.participants import PARTICIPANTS, Participant, Worker
 from tests.redis_server import RedisServer
 
-PROGRAMS = Path(__file__).parent / "programs"
 TTR_S = 1.0
 
+PROGRAMS = "tests/bench/programs"
 CONTESTANTS = {
-    "bare": [sys.executable, "bare.py"],
-    "python": [sys.executable, "client.py"],
-    "python-async": [sys.executable, "client_async.py"],
-    "php": ["php", "client.php"],
-    "node": ["node", "client.mjs"],
+    "bare": [sys.executable, "-m", "tests.bench.programs.bare"],
+    "python": [sys.executable, "-m", "tests.bench.programs.client"],
+    "python-async": [sys.executable, "-m", "tests.bench.programs.client_async"],
+    "php": ["php", f"{PROGRAMS}/client.php"],
+    "node": ["node", f"{PROGRAMS}/client.mjs"],
 }
 
 WORKS = {"add": "adds/s, one a request", "batch": f"adds/s, {BATCH} a request", "work": "jobs/s, a worker"}
@@ -40,11 +40,11 @@ WORKS = {"add": "adds/s, one a request", "batch": f"adds/s, {BATCH} a request", 
 
 async def measure(url: str, name: str, work: str, count: int, topic: str) -> float:
     """Jobs a second of a program of its own."""
-    program, file = CONTESTANTS[name]
     if work == "work":
         await fill(url, topic, count)
     process = await asyncio.create_subprocess_exec(
-        *(program, str(PROGRAMS / file), url, work, str(count), topic),
+        *CONTESTANTS[name],
+        *(url, work, str(count), topic),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         cwd=ROOT,

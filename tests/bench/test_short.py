@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import burst, growth, memory, punctual, walk
+from tests.bench import burst, clients, growth, memory, punctual, walk
 
 
 async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,3 +32,8 @@ async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> 
 async def test_the_benchmark_of_walks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await walk.main(2000)
     assert "p99 of pops times" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_the_clients_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await clients.main(1, 100, 1)
+    assert "python-async: SIGTERM in a stream" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 from jobqueue_client import Client, Job, Worker
 
@@ -12,7 +13,7 @@ BATCH = 100
 BODY = "x" * 98
 
 
-def fields(topic: str, number: int) -> dict[str, object]:
+def fields(topic: str, number: int) -> dict[str, Any]:
     return {"topic": topic, "id": f"{topic}:{number:0{19 - len(topic)}}", "delay": 3600, "body": BODY}
 
 
@@ -20,7 +21,7 @@ def work(url: str, topic: str, count: int) -> float:
     """Seconds from the start of a worker to its last finish."""
     done = 0
 
-    def told(event: str, _: dict[str, object]) -> None:
+    def told(event: str, _: dict[str, Any]) -> None:
         nonlocal done
         done += event == "job.finished"
         if done == count:

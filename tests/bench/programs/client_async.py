@@ -6,16 +6,18 @@ import asyncio
 import json
 import sys
 import time
+from typing import Any
 
-from client import BATCH, fields
 from jobqueue_client import AsyncClient, Job, Worker
+
+from tests.bench.programs.client import BATCH, fields
 
 
 async def work(url: str, topic: str, count: int) -> float:
     """Seconds from the start of a worker to its last finish."""
     done = 0
 
-    def told(event: str, _: dict[str, object]) -> None:
+    def told(event: str, _: dict[str, Any]) -> None:
         nonlocal done
         done += event == "job.finished"
         if done == count:
