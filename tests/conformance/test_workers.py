@@ -308,3 +308,13 @@ async def test_a_topic_that_cannot_be_ends_the_worker_with_words(shift: Shift) -
     async with Worker(shift.participant, url, {"topics": ["no such name!"]}) as worker:
         assert await worker.end() != 0
         assert {"clean": True} not in worker.lines
+
+
+async def test_what_was_begun_and_given_back_was_a_try(shift: Shift) -> None:
+    async with shift.worker(grace_s=0.3) as worker:
+        job = await shift.add("tried", {"do": "watch"}, ttr=60)
+        await worker.handler("started", job)
+        await worker.stop()
+        assert worker.told("event", "job.lost") == [job] and not worker.told("event", "job.returned")
+        told = await shift.get(job)
+        assert (told["state"], told["attempt"]) == ("ready", 1)

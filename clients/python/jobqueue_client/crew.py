@@ -8,12 +8,14 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from jobqueue_client import commands
+from jobqueue_client.commands import Command
 from jobqueue_client.ends import Ends
 from jobqueue_client.errors import Refused
 from jobqueue_client.events import Events, log
 from jobqueue_client.job import Job, Lost
 from jobqueue_client.leases import Leases, lost_by
-from jobqueue_client.outcomes import Bury, Retry, given_back, outcome
+from jobqueue_client.outcomes import Bury, Retry, outcome
 from jobqueue_client.threads import Handler, Threads
 
 
@@ -29,8 +31,8 @@ class Crew:
         self._leases = leases
         self._events = events
         self._threads = Threads()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._running: dict[Job, tuple[asyncio.Task[None], float]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running: dict[Job, tuple[asyncio.Task[Any], float]] = {}
         self._freed = asyncio.Event()
 
     @property
@@ -61,19 +63,19 @@ class Crew:
             self.begin(job)
 
     def warn(self) -> None:
-        """Tell the handlers that still run that they are to stop. Their leases are not kept any longer."""
+        """Tell the handlers that still run that they are to stop, and release their jobs; that was a try of each."""
         for job in self._running:
             self._leases.drop(job)
             job.lose("stopping")
+            if job.ttr and job.lost == "stopping":
+                self._start(self._release(commands.release(job, delay=0, reason="stopping")))
 
     def abandon(self) -> None:
-        """Release what still runs. Async handlers are cancelled, threads are left."""
+        """Wait no longer for what still runs. Async handlers are cancelled, threads are left."""
         running, self._running = self._running, {}
         for job, (task, began) in running.items():
             task.cancel()
             self._tell("job.lost", job, time.monotonic() - began, job.lost)
-            if job.lost == "stopping":
-                self._start(self._release(job))
 
     def close(self) -> None:
         """Stop waiting for what has not ended."""
@@ -89,13 +91,13 @@ class Crew:
             self._leases.hold(job)
         error = await self._attempt(job)
         self._leases.drop(job)
-        self._running.pop(job, None)
-        await self._tell_end(job, began, error)
+        if self._running.pop(job, None):  # else abandoned: a handler may swallow that it is cancelled
+            await self._tell_end(job, began, error)
 
     async def _attempt(self, job: Job) -> BaseException | None:
         """Run the handler; what it raised."""
-        handler = self._handlers[job.topic]
         try:
+            handler = self._handlers[job.topic]
             if not _is_async(handler):
                 return await self._threads.run(handler, job)
             await handler(job)
@@ -126,25 +128,24 @@ class Crew:
         self._events.tell(event, trace, topic=job.topic, id=job.id, seconds=round(seconds, 3), **why)
 
     async def _give_back(self, job: Job) -> None:
-        await self._release(job)
-        self._events.tell("job.returned", topic=job.topic, id=job.id)
+        if await self._release(commands.release(job, delay=0, attempt=False)):
+            self._events.tell("job.returned", topic=job.topic, id=job.id)
 
-    async def _release(self, job: Job) -> None:
-        command = given_back(job)
-        if command is None:
-            return
+    async def _release(self, command: Command[Any]) -> bool:
         try:
-            await self._ends.send(command)
+            await self._ends.send(command.fields)
         except Refused as error:  # it is with another one already
-            log.debug("the job %r could not be released: %s", job.id, error)
+            log.debug("the job %r could not be released: %s", command.fields["id"], error)
+            return False
+        return True
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         self._freed.set()
         if not task.cancelled() and (error := task.exception()):

@@ -36,6 +36,10 @@ class _Lease:
     ends: float
     touch_at: float
 
+    def wakes_at(self) -> float:
+        """When there is next something to do for it."""
+        return min(self.ends, self.touch_at) if self.touch_at < self.keep_until else self.ends
+
 
 class Leases:
     """Touches the jobs in hand when a third of their TTR is over; those that are due together in one request."""
@@ -54,7 +58,7 @@ class Leases:
         now = time.monotonic()
         lease = _Lease(job, now + self._keep_alive_s, now + job.ttr, now + job.ttr / 3)
         self._held[job] = lease
-        if lease.touch_at < self._wake_at:
+        if lease.wakes_at() < self._wake_at:
             self._sooner.set()
 
     def drop(self, job: Job) -> None:
@@ -74,7 +78,7 @@ class Leases:
         """Touch what is due, tell what has expired, and sleep until the next of either."""
         now = time.monotonic()
         self._expire(now)
-        due = [lease for lease in self._held.values() if lease.touch_at <= now < lease.keep_until]
+        due = [lease for lease in self._held.values() if lease.touch_at <= now and lease.touch_at < lease.keep_until]
         for lease in due:  # whether or not an answer comes: one that hangs must not keep the next from being sent
             lease.touch_at = now + lease.job.ttr / 3
         for start in range(0, len(due), _MOST):
@@ -86,7 +90,7 @@ class Leases:
             self._lose(lease.job, "expired")
 
     async def _sleep(self, now: float) -> None:
-        self._wake_at = min((min(lease.touch_at, lease.ends) for lease in self._held.values()), default=math.inf)
+        self._wake_at = min((lease.wakes_at() for lease in self._held.values()), default=math.inf)
         self._sooner.clear()
         try:
             async with asyncio.timeout(None if self._wake_at == math.inf else max(0, self._wake_at - now)):
@@ -105,10 +109,9 @@ class Leases:
             results = await self._client.batch(
                 [commands.touch(lease.job, ttr=lease.job.ttr).fields for lease in leases]
             )
-            self._reach.answered()
         except JobQueueError as error:
-            self._reach.failed(error)
             results = [error] * len(leases)
+        self._reach.told(results)
         for lease, result in zip(leases, results, strict=True):
             if not isinstance(result, JobQueueError):
                 lease.ends = max(lease.ends, sent + lease.job.ttr)

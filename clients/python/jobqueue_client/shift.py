@@ -11,6 +11,7 @@ from jobqueue_client.crew import Crew
 from jobqueue_client.ends import Ends
 from jobqueue_client.events import Events
 from jobqueue_client.leases import Leases
+from jobqueue_client.options import check_seconds
 from jobqueue_client.polling import Polling
 from jobqueue_client.reach import Reach
 from jobqueue_client.threads import Handler
@@ -31,14 +32,14 @@ class Settings:
     keep_alive_s: float
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.name) <= 128:
-            raise ValueError("name must have 1 to 128 characters")
-        if self.concurrency < 1:
-            raise ValueError("concurrency must be 1 or more")
-        if not 0 < self.poll_s <= 60:
-            raise ValueError("poll_s must be above 0 and at most 60")
-        if min(self.grace_s, self.heartbeat_s, self.keep_alive_s) < 0:
-            raise ValueError("grace_s, heartbeat_s and keep_alive_s cannot be below 0")
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= 128:
+            raise ValueError(f"name must be a text of 1 to 128 characters, not {self.name!r}")
+        if not isinstance(self.concurrency, int) or self.concurrency < 1:
+            raise ValueError(f"concurrency must be a whole number of 1 or more, not {self.concurrency!r}")
+        check_seconds("poll_s", self.poll_s, 0.001, 60)
+        check_seconds("grace_s", self.grace_s, 0)
+        check_seconds("heartbeat_s", self.heartbeat_s, 0)
+        check_seconds("keep_alive_s", self.keep_alive_s, 0)
 
 
 class Shift:
@@ -68,7 +69,7 @@ class Shift:
                 polls.result()
             return clean
         except asyncio.CancelledError:
-            polls.cancel()
+            await self._polling.stop()  # not only cancelled: what the poll brings would stay reserved
             await self._hand_over()
             raise
         finally:

@@ -36,10 +36,11 @@ class Threads:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker did not wait for this handler
                 loop.call_soon_threadsafe(self._report, ended, error)
 
+        if self._busy == self._count:
+            name = f"jobqueue-{self._count + 1}"
+            threading.Thread(target=_serve, args=(self._work,), name=name, daemon=True).start()
+            self._count += 1  # not before: there may be no more threads to be had
         self._busy += 1
-        if self._busy > self._count:
-            self._count += 1
-            threading.Thread(target=_serve, args=(self._work,), name=f"jobqueue-{self._count}", daemon=True).start()
         self._work.put(work)
         return await ended
 

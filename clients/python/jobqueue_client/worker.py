@@ -55,6 +55,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._stopped = threading.Event()
+        self._signalled = False
 
     def job(self, topic: str) -> Callable[[H], H]:
         """Decorator: the handler of a topic's jobs. ValueError for a second one."""
@@ -107,8 +108,9 @@ class Worker:
                 loop.remove_signal_handler(number)
 
     def _on_signal(self) -> None:
-        if self._stop.is_set():
+        if self._signalled:  # a `stop` before is none: the first signal after it leaves the grace
             self._hurry.set()
+        self._signalled = True
         self._stop.set()
 
 
