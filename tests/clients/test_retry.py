@@ -59,6 +59,7 @@ def test_an_error_is_repeated_or_not(error: JobQueueError, when_safe: bool, when
 def test_a_worker_gives_up_only_what_was_refused_for_good() -> None:
     assert is_final(NotFound({}, 404))
     assert not is_final(Internal({}, 500)) and not is_final(Unreachable("", maybe_done=True, for_now=False))
+    assert not is_final(Internal({}, 200))  # as the member of a batch
 
 
 def test_pauses_are_random_double_and_end_at_two_seconds() -> None:

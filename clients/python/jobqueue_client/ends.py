@@ -78,10 +78,9 @@ class Ends:
         results: list[Answer | JobQueueError]
         try:
             results = await self._client.batch([end.command for end in batch])
-            self._reach.answered()
         except JobQueueError as error:
-            self._reach.failed(error)
             results = [error] * len(batch)
+        self._reach.told(results)
         open_ = [(end, result) for end, result in zip(batch, results, strict=True) if not end.settle(result)]
         self._failures = self._failures + 1 if open_ else 0
         if open_:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from jobqueue_client.errors import JobQueueError, Refused, Unavailable
 from jobqueue_client.events import Events
@@ -16,8 +17,8 @@ class Reach:
         self._gone_since: float | None = None
 
     def failed(self, error: JobQueueError) -> None:
-        """A request found no service, or one without its Redis. Other refusals come from a service that is there."""
-        if self._gone_since is None and (isinstance(error, Unavailable) or not isinstance(error, Refused)):
+        """A request failed."""
+        if self._gone_since is None and _is_gone(error):
             self._gone_since = time.monotonic()
             self._events.tell("service.lost", reason=str(error))
 
@@ -27,3 +28,16 @@ class Reach:
             seconds = round(time.monotonic() - self._gone_since, 3)
             self._gone_since = None
             self._events.tell("service.back", seconds=seconds)
+
+    def told(self, results: Iterable[object]) -> None:
+        """What came of each member of a batch."""
+        gone = [result for result in results if isinstance(result, JobQueueError) and _is_gone(result)]
+        if gone:
+            self.failed(gone[0])
+        else:
+            self.answered()
+
+
+def _is_gone(error: JobQueueError) -> bool:
+    """Whether there is no service, or one without its Redis. Other refusals come from a service that is there."""
+    return isinstance(error, Unavailable) or not isinstance(error, Refused)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jobqueue_client.errors import (
+    Internal,
     JobQueueError,
     NoRoom,
     Refused,
@@ -42,7 +43,9 @@ def may_repeat(error: JobQueueError, *, safe: bool) -> bool:
 
 def is_final(error: JobQueueError) -> bool:
     """Whether no repetition can help, however long one waits: the service said no, for a reason that stays."""
-    return isinstance(error, Refused) and error.status < 500 and not may_repeat(error, safe=True)
+    if not isinstance(error, Refused) or may_repeat(error, safe=True):
+        return False
+    return error.status < 500 and not isinstance(error, Internal)  # in a batch its status is 200
 
 
 def pause_s(repetition: int, at_least_s: float | None = None) -> float:
