@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from jobqueue_client import Client, Retry, Worker, commands
@@ -32,21 +33,53 @@ def test_none_is_not_sent_but_for_a_body() -> None:
     assert commands.update("1", body=None).fields == {"command": "update", "id": "1", "body": None}
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://", "http://a b", "http://h/?q=1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000",
+        "ftp://localhost",
+        "http://",
+        "http://a b",
+        "http://h/?q=1",
+        "http://h:x",
+        "http://[::1",
+        "http://:p@h",
+    ],
+)
 def test_what_is_no_url_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="URL"):
+    with pytest.raises(ValueError, match="url"):
         Client(url)
 
 
 def test_a_header_that_would_break_the_request_is_refused() -> None:
-    with pytest.raises(ValueError, match="header"):
-        Client("http://localhost:8000", headers={"Authorization": "a\r\nHost: b"})
+    for headers in ({"Authorization": "a\r\nHost: b"}, {"a b": "c"}, {"a:": "c"}, {"": "c"}, {"a": cast(str, 1)}):
+        with pytest.raises(ValueError, match="headers"):
+            Client("http://localhost:8000", headers=headers)
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"poll_s": 61}, {"name": ""}, {"grace_s": -1}])
-def test_an_option_of_a_worker_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        Worker("http://localhost:8000", **options)
+@pytest.mark.parametrize("option", ["timeout_s", "connect_timeout_s", "retry_for_s"])
+@pytest.mark.parametrize("value", [-1, math.nan, None, "1"], ids=str)
+def test_an_option_of_a_client_that_cannot_be_is_refused_by_its_name(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{option} "):
+        Client("http://localhost:8000", **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("concurrency", [0, 2.5, math.nan, "3"]),
+        ("name", ["", "x" * 129, 5]),
+        ("poll_s", [0, 61, math.nan]),
+        ("grace_s", [-1, math.nan, None]),
+        ("heartbeat_s", [-1, math.nan]),
+        ("keep_alive_s", [-1, math.nan]),
+        ("timeout_s", [0, math.inf]),
+    ],
+)
+def test_an_option_of_a_worker_that_cannot_be_is_refused_by_its_name(option: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{option} "):
+            Worker("http://localhost:8000", **{option: value})
 
 
 @pytest.mark.parametrize("after", [-1, float("nan"), timedelta(days=4000)])

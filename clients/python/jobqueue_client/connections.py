@@ -14,6 +14,7 @@ from jobqueue_client.options import Options
 from jobqueue_client.replies import Reply
 
 _IDLE_S = 10.0
+_PART_BYTES = 1 << 16
 
 
 class _Connection(http.client.HTTPConnection):
@@ -48,7 +49,7 @@ class Connections:
         self._options = options
         parts = urlsplit(options.command_url)
         self._host = parts.hostname or ""
-        self._port = parts.port
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else it is looked for in an IPv6 host
         self._path = parts.path
         self._kind = _SecureConnection if parts.scheme == "https" else _Connection
         self._idle: deque[_Connection] = deque()  # its methods are atomic: no lock that a fork could leave locked
@@ -77,6 +78,7 @@ class Connections:
             connection.close()
 
     def _exchange(self, connection: _Connection, data: bytes, within_s: float) -> tuple[Reply, bool]:
+        end = time.monotonic() + within_s
         connection.sock.settimeout(within_s)
         connection.body = data
         connection.putrequest("POST", self._path, skip_accept_encoding=True)
@@ -85,7 +87,7 @@ class Connections:
         connection.putheader("Content-Length", str(len(data)))
         connection.endheaders()
         response = connection.getresponse()
-        reply = Reply(response.status, response.getheader("Retry-After"), response.read())
+        reply = Reply(response.status, response.getheader("Retry-After"), _read(response, end))
         return reply, not response.will_close
 
     def _take(self) -> _Connection:
@@ -120,3 +122,16 @@ class Connections:
                 self._idle.popleft().close()
         except IndexError:  # another thread was faster
             pass
+
+
+def _read(response: http.client.HTTPResponse, end: float) -> bytes:
+    """The body. In parts: neither its length that is told, nor a sender that dribbles, is to be trusted."""
+    parts = []
+    while part := response.read1(_PART_BYTES):
+        parts.append(part)
+        if time.monotonic() > end:
+            raise TimeoutError
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    response.close()
+    return b"".join(parts)

@@ -40,7 +40,9 @@ class Job:
 
     @classmethod
     def read(cls, answer: dict[str, Any]) -> Self:
-        """A job from a pop's answer."""
+        """A job from a pop's answer. KeyError or TypeError for what is none."""
+        if not all(isinstance(answer[name], int | float) for name in ("lease", "attempt", "tries", "due", "ttr")):
+            raise TypeError("a job without its numbers")
         return cls(
             id=answer["id"],
             topic=answer["topic"],

@@ -1,10 +1,15 @@
-"""A client's options, checked: what both clients need to know before they send anything."""
+"""Options, checked: what must be right before anything is sent."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+_A_DAY_S = 86_400
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @dataclass(frozen=True)
@@ -18,12 +23,14 @@ class Options:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_url(self.url)
-        if self.timeout_s <= 0 or self.connect_timeout_s <= 0 or self.retry_for_s < 0:
-            raise ValueError("timeout_s and connect_timeout_s must be above 0, retry_for_s not below it")
+        if not _is_url(self.url):
+            raise ValueError(f"url: {self.url!r} is no URL of a service, like http://localhost:8000")
+        check_seconds("timeout_s", self.timeout_s, 0.001, _A_DAY_S)
+        check_seconds("connect_timeout_s", self.connect_timeout_s, 0.001, _A_DAY_S)
+        check_seconds("retry_for_s", self.retry_for_s, 0)
         for name, value in self.headers.items():
-            if not f"{name}{value}".isascii() or not f"{name}{value}".isprintable() or not name:
-                raise ValueError(f"the header {name!r} cannot be sent: name and value must be printable ASCII")
+            if not _HEADER_NAME.fullmatch(name) or not _is_printable(value):
+                raise ValueError(f"headers: {name!r} cannot be sent: name and value must be printable ASCII")
 
     @property
     def command_url(self) -> str:
@@ -34,9 +41,21 @@ class Options:
         return {"Content-Type": "application/json", **self.headers}
 
 
-def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise ValueError(f"{url!r} is no URL of a service, like http://localhost:8000")
-    if not url.isascii() or not url.isprintable() or " " in url or parts.port == 0:
-        raise ValueError(f"{url!r} is no URL of a service, like http://localhost:8000")
+def check_seconds(name: str, value: float, least: float, most: float = math.inf) -> None:
+    """ValueError for an option that is not so many seconds."""
+    if not isinstance(value, int | float) or not least <= value <= most:  # NaN neither
+        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
+        raise ValueError(f"{name} must be a number of seconds {bounds}, not {value!r}")
+
+
+def _is_printable(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable()
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except (ValueError, AttributeError):  # a port that is no number, a half of an IPv6 address; no text at all
+        return False
+    return bool(known) and _is_printable(url) and not set(url) & set(" ?#@")

@@ -46,9 +46,16 @@ def read_many(reply: Reply, count: int) -> list[Answer | Refused]:
 
 def _parsed(reply: Reply) -> Any:
     try:
-        return json.loads(reply.data)
+        return json.loads(reply.data, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
+
+
+def _integer(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:  # Python reads no more than 4,300 digits; one such body must not hide the jobs beside it
+        return float(text)
 
 
 def _is_answer(value: Any) -> bool:

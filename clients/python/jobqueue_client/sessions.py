@@ -44,7 +44,8 @@ class Session:
         within_s = self._options.timeout_s + post.wait_s
         try:
             return await self._exchange(post.data, within_s)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnicodeError) as error:
+            # UnicodeError: a host name that cannot be one
             raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
         except TimeoutError:
             message = f"{self._options.url}: no answer within {within_s:g} s"
@@ -55,7 +56,9 @@ class Session:
     async def _exchange(self, data: bytes, within_s: float) -> Reply:
         # aiohttp warns of large bytes that are sent in one piece; a file it sends piece by piece.
         body = data if len(data) < _LARGE else io.BytesIO(data)
-        timeout = aiohttp.ClientTimeout(total=within_s, connect=self._options.connect_timeout_s)
+        connect_s = self._options.connect_timeout_s
+        # `total` holds for an answer that dribbles; a shorter one could end while there is no connection yet.
+        timeout = aiohttp.ClientTimeout(total=connect_s + within_s, connect=connect_s, sock_read=within_s)
         async with self._opened().post(
             self._options.command_url, data=body, timeout=timeout, allow_redirects=False
         ) as response:
