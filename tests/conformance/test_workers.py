@@ -52,11 +52,11 @@ class Shift:
         self.participant, self.stage, self.topic = participant, stage, topic
 
     @asynccontextmanager
-    async def worker(self, **options: Any) -> AsyncIterator[Worker]:
+    async def worker(self, url: str = "", **options: Any) -> AsyncIterator[Worker]:
         """A worker that has begun to work; killed at the end if it still does."""
         if not self.participant.concurrent:
             options.pop("concurrency", None)
-        url = self.stage.service.url
+        url = url or self.stage.service.url
         async with Worker(self.participant, url, {"topics": [self.topic], **options}) as worker:
             await worker.event("worker.started")
             yield worker
@@ -318,3 +318,26 @@ async def test_what_was_begun_and_given_back_was_a_try(shift: Shift) -> None:
         assert worker.told("event", "job.lost") == [job] and not worker.told("event", "job.returned")
         told = await shift.get(job)
         assert (told["state"], told["attempt"]) == ("ready", 1)
+
+
+async def test_a_reason_is_cut_to_what_the_service_keeps(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("wordy", {"do": "bury", "reason": "ü" * 1200}, ttr=60)
+        assert (await worker.event("job.buried", job))["reason"] == "ü" * 1000
+        assert (await shift.get(job))["reason"] == "ü" * 1000
+
+
+async def test_a_job_that_comes_after_the_signal_goes_back_unbegun(shift: Shift) -> None:
+    proxy = shift.stage.proxy
+    proxy.faults = ["late"]
+    proxy.go.clear()
+    async with shift.worker(proxy.url) as worker:
+        job = await shift.add("underway", {"do": "return"}, ttr=60)
+        await shift.becomes(job, "reserved")
+        worker.process.send_signal(signal.SIGTERM)
+        await worker.event("worker.stopping")
+        proxy.go.set()
+        assert await worker.end() == 0
+        assert worker.told("event", "job.returned") == [job] and not worker.told("handler", "started")
+        told = await shift.get(job)
+        assert (told["state"], told["attempt"], told["deliveries"]) == ("ready", 0, 1)
