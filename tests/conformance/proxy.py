@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -24,6 +25,7 @@ class Request(NamedTuple):
 
     when: float  # by time.monotonic()
     commands: list[dict[str, Any]]
+    headers: Mapping[str, str]
 
 
 class Proxy:
@@ -54,7 +56,8 @@ class Proxy:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         data = await request.read()
         asked = json.loads(data)
-        self.requests.append(Request(time.monotonic(), asked if isinstance(asked, list) else [asked]))
+        commands = asked if isinstance(asked, list) else [asked]
+        self.requests.append(Request(time.monotonic(), commands, request.headers))
         match self.faults.pop(0) if self.faults else "pass":
             case "drop":
                 return _cut(request)

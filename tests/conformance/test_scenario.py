@@ -8,6 +8,7 @@ behind the service's URL, and who `cannot`. A step is one of
 - `do`: something happens to the service or to Redis (`Stage.act`);
 - `faults`: what the proxy does with the next requests (`proxy.py`);
 - `requests`: how many commands each request had that came since the faults; `apart_s`: no two came within less;
+- `headers`: what each of these requests had among its headers;
 - `stored`: a job's body stands in the service with exactly the bytes of what it `is`.
 """
 
@@ -57,6 +58,9 @@ async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names)
             assert [len(request.commands) for request in requests] == numbers
             gaps = [later.when - sooner.when for sooner, later in itertools.pairwise(requests)]
             assert all(gap >= step.get("apart_s", 0) for gap in gaps), gaps
+        case {"headers": headers}:
+            assert stage.proxy.requests
+            assert all(headers.items() <= request.headers.items() for request in stage.proxy.requests)
         case {"stored": job_id, "is": body}:
             exactly = json.dumps(filled(body, names), ensure_ascii=False, separators=(",", ":")).encode()
             assert await stage.stored(job_id) == exactly

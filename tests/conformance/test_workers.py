@@ -341,3 +341,13 @@ async def test_a_job_that_comes_after_the_signal_goes_back_unbegun(shift: Shift)
         assert worker.told("event", "job.returned") == [job] and not worker.told("handler", "started")
         told = await shift.get(job)
         assert (told["state"], told["attempt"], told["deliveries"]) == ("ready", 0, 1)
+
+
+async def test_an_end_that_was_done_though_its_answer_was_lost_counts_as_done(shift: Shift) -> None:
+    job = await shift.add("forgotten", {"do": "return"}, ttr=60, retention=0)
+    shift.stage.proxy.faults = ["pass", "cut"]  # its pop and its finish: the second finish finds no such job
+    async with shift.worker(shift.stage.proxy.url, concurrency=1) as worker:
+        await worker.event("job.finished", job)
+        assert (await shift.get(job))["code"] == "NOT_FOUND"
+        assert await worker.stop() == 0
+        assert not worker.told("event", "job.lost")
