@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.participants import Participant, Worker
+from tests.conformance.proxy import Proxy
 from tests.conformance.stage import Stage
 from tests.waiting import until
 
@@ -331,16 +332,24 @@ async def test_a_job_that_comes_after_the_signal_goes_back_unbegun(shift: Shift)
     proxy = shift.stage.proxy
     proxy.faults = ["late"]
     proxy.go.clear()
+    proxy.requests.clear()
     async with shift.worker(proxy.url) as worker:
         job = await shift.add("underway", {"do": "return"}, ttr=60)
         await shift.becomes(job, "reserved")
         worker.process.send_signal(signal.SIGTERM)
-        await worker.event("worker.stopping")
+        await until(lambda: _has_left(proxy))
         proxy.go.set()
         assert await worker.end() == 0
         assert worker.told("event", "job.returned") == [job] and not worker.told("handler", "started")
         told = await shift.get(job)
         assert (told["state"], told["attempt"], told["deliveries"]) == ("ready", 0, 1)
+
+
+def _has_left(proxy: Proxy) -> bool:
+    """Whether the worker whose pop came has said `leave`."""
+    sent = [command for request in proxy.requests for command in request.commands]
+    name = next(command["worker"] for command in sent if command["command"] == "pop")
+    return {"command": "leave", "worker": name} in sent
 
 
 async def test_an_end_that_was_done_though_its_answer_was_lost_counts_as_done(shift: Shift) -> None:
@@ -351,3 +360,18 @@ async def test_an_end_that_was_done_though_its_answer_was_lost_counts_as_done(sh
         assert (await shift.get(job))["code"] == "NOT_FOUND"
         assert await worker.stop() == 0
         assert not worker.told("event", "job.lost")
+
+
+async def test_a_late_word_does_not_end_the_delivery_of_another(shift: Shift) -> None:
+    async with shift.worker(concurrency=1) as worker:
+        job = await shift.add("late", {"do": "sleep", "seconds": 0.5}, ttr=0.3)
+        await worker.handler("started", job)
+        worker.process.send_signal(signal.SIGSTOP)
+        told = await shift.stage.client.ask("pop", topic=shift.topic, wait=10, ttr=30)
+        assert told["id"] == job
+        worker.process.send_signal(signal.SIGCONT)
+        await worker.handler("returned", job)
+        assert await worker.stop() == 0
+        assert worker.told("event", "job.lost") == [job] and not worker.told("event", "job.finished")
+        assert (await shift.get(job))["state"] == "reserved"
+        assert (await shift.stage.client.ask("finish", id=job, lease=told["lease"]))["success"]
