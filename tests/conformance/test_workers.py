@@ -375,3 +375,13 @@ async def test_a_late_word_does_not_end_the_delivery_of_another(shift: Shift) ->
         assert worker.told("event", "job.lost") == [job] and not worker.told("event", "job.finished")
         assert (await shift.get(job))["state"] == "reserved"
         assert (await shift.stage.client.ask("finish", id=job, lease=told["lease"]))["success"]
+
+
+async def test_no_job_is_taken_that_cannot_begin_at_once(shift: Shift) -> None:
+    hands = 2 if shift.participant.concurrent else 1
+    for number in range(5):
+        await shift.add(str(number), {"do": "sleep", "seconds": 0.3}, ttr=60)
+    async with shift.worker(concurrency=2) as worker:
+        await worker.handler("started", times=hands)
+        assert await shift.reserved() == hands
+        await worker.event("job.finished", times=5)
