@@ -84,9 +84,9 @@ class Connections:
             connection.putheader(name, value)
         connection.putheader("Content-Length", str(len(data)))
         connection.endheaders()
-        response = connection.getresponse()
-        reply = Reply(response.status, response.getheader("Retry-After"), response.read())
-        return reply, not response.will_close
+        with connection.getresponse() as response:
+            reply = Reply(response.status, response.getheader("Retry-After"), response.read())
+            return reply, not response.will_close
 
     def _take(self) -> _Connection:
         while (connection := self._pop()) is not None:

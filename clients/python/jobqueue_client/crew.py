@@ -99,12 +99,10 @@ class Crew:
             if not _is_async(handler):
                 return await self._threads.run(handler, job)
             await handler(job)
-        except asyncio.CancelledError as error:
+        except BaseException as error:  # SystemExit too: a handler may end its job, not the worker
             task = asyncio.current_task()
-            if task and task.cancelling():  # by `abandon`; else the handler raised it
+            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():  # by `abandon` or `close`
                 raise
-            return error
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # a handler may end its job, not the worker
             return error
         return None
 

@@ -42,7 +42,8 @@ class Refused(JobQueueError):
         """The state that the job is in, with a code that says it is not in one for the command."""
         self.field: str | None = answer.get("field")
         """The field that is to blame."""
-        self.retry_after = answer.get("retry_after", retry_after)
+        told = answer.get("retry_after")
+        self.retry_after = told if isinstance(told, int | float) else retry_after
 
 
 class BadJson(Refused):
