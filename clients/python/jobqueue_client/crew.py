@@ -8,12 +8,13 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from jobqueue_client import commands
 from jobqueue_client.ends import Ends
 from jobqueue_client.errors import Refused
 from jobqueue_client.events import Events, log
 from jobqueue_client.job import Job, Lost
 from jobqueue_client.leases import Leases, lost_by
-from jobqueue_client.outcomes import Bury, Retry, given_back, outcome
+from jobqueue_client.outcomes import Bury, Retry, outcome
 from jobqueue_client.threads import Handler, Threads
 
 
@@ -60,20 +61,20 @@ class Crew:
         else:
             self.begin(job)
 
-    def warn(self) -> None:
-        """Tell the handlers that still run that they are to stop. Their leases are not kept any longer."""
+    def release_all(self) -> None:
+        """Tell the handlers that still run that they are to stop, and release their jobs."""
         for job in self._running:
             self._leases.drop(job)
             job.lose("stopping")
+            if job.ttr and job.lost == "stopping":  # else it is lost already
+                self._start(self._release(job, attempt=True))
 
     def abandon(self) -> None:
-        """Release what still runs. Async handlers are cancelled, threads are left."""
+        """Wait for the handlers no longer. Async ones are cancelled, threads are left."""
         running, self._running = self._running, {}
         for job, (task, began) in running.items():
             task.cancel()
             self._tell("job.lost", job, time.monotonic() - began, job.lost)
-            if job.lost == "stopping":
-                self._start(self._release(job))
 
     def close(self) -> None:
         """Stop waiting for what has not ended."""
@@ -124,15 +125,13 @@ class Crew:
         self._events.tell(event, trace, topic=job.topic, id=job.id, seconds=round(seconds, 3), **why)
 
     async def _give_back(self, job: Job) -> None:
-        await self._release(job)
+        await self._release(job, attempt=False)
         self._events.tell("job.returned", topic=job.topic, id=job.id)
 
-    async def _release(self, job: Job) -> None:
-        command = given_back(job)
-        if command is None:
-            return
+    async def _release(self, job: Job, *, attempt: bool) -> None:
+        """Another worker may have it at once: it is not the job's fault that this one stops."""
         try:
-            await self._ends.send(command)
+            await self._ends.send(commands.release(job, delay=0, attempt=attempt).fields)
         except Refused as error:  # it is with another one already
             log.debug("the job %r could not be released: %s", job.id, error)
 

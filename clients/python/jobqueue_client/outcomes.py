@@ -46,20 +46,16 @@ class Outcome(NamedTuple):
 
 def outcome(job: Job, error: BaseException | None) -> Outcome:
     """What a handler's end means; `error`: what it raised."""
-    if isinstance(error, Lost) or job.lost in ("deleted", "stale"):  # the service would say no
-        why = error.reason if isinstance(error, Lost) else job.lost
-        return Outcome("job.lost", given_back(job) if why == "stopping" else None, why)
+    if isinstance(error, Lost):
+        return Outcome("job.lost", None, error.reason)
+    if job.lost in ("deleted", "stopping"):  # there is no job any more, or it is released already
+        return Outcome("job.lost", None, job.lost)
     if error is None:
         return Outcome("job.finished", _unless_gone(job, commands.finish(job)), None)
     if isinstance(error, Bury):
         reason = None if error.reason is None else _short(str(error.reason))
         return Outcome("job.buried", _unless_gone(job, commands.bury(job, reason=reason)), reason)
     return _released(job, error)
-
-
-def given_back(job: Job) -> dict[str, Any] | None:
-    """What is sent for a job that is not to be done here: another worker may have it at once, and it costs no try."""
-    return _unless_gone(job, commands.release(job, delay=0, attempt=False))
 
 
 def _released(job: Job, error: BaseException) -> Outcome:
