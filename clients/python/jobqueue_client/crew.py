@@ -29,7 +29,7 @@ class Crew:
         self._ends = ends
         self._leases = leases
         self._events = events
-        self._threads = Threads()
+        self._threads = Threads(0 if all(map(_is_async, handlers.values())) else concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[Job, tuple[asyncio.Task[None], float]] = {}
         self._freed = asyncio.Event()
@@ -52,6 +52,8 @@ class Crew:
 
     def begin(self, job: Job) -> None:
         """Start the handler of a job."""
+        if job.ttr:  # its lease runs from now on, whenever the handler comes to its turn
+            self._leases.hold(job)
         self._running[job] = (self._start(self._work(job)), time.monotonic())
 
     def give_back(self, job: Job) -> None:
@@ -86,8 +88,6 @@ class Crew:
         began = time.monotonic()
         late_s = round(time.time() - job.due, 3)
         self._events.tell("job.started", topic=job.topic, id=job.id, attempt=job.attempt, late_s=late_s)
-        if job.ttr:
-            self._leases.hold(job)
         error = await self._attempt(job)
         self._leases.drop(job)
         self._running.pop(job, None)
