@@ -105,7 +105,7 @@ export class Client {
     return this.#call('purge', { ...options, topic });
   }
 
-  /** The waiting pops of this worker end now, empty. */
+  /** The waiting pops of this worker end now, with what they find. */
   leave(worker, options) {
     return this.#call('leave', { ...options, worker });
   }

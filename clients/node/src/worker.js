@@ -51,7 +51,7 @@ export class Worker {
 
   /**
    * Work until stop(), SIGTERM or SIGINT.
-   * @returns {Promise<boolean>} whether all that was begun has ended
+   * @returns {Promise<boolean>} whether all had finished in the grace
    * @throws {RefusedError} that no repetition can help: of a bad topic name, say
    */
   async run() {

@@ -1,6 +1,7 @@
-/** Run by `npm run check`: answers that no job queue gives, and errors that cannot be shown. */
+/** Run by `npm run check`: servers that are no job queue, and errors that cannot be shown. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
+import net from 'node:net';
 import { after, before, test } from 'node:test';
 
 import { Client, RefusedError, Retry, TooFastError, UnreachableError } from '../src/index.js';
@@ -53,6 +54,15 @@ test('a retry_after that is no number does not make it hurry', async () => {
   status = 429;
   answer = { success: false, code: 'TOO_FAST', error: 'no', retry_after: 'soon' };
   await assert.rejects(client.get('x'), (error) => error instanceof TooFastError && error.retry_after === null);
+});
+
+test('a connection that does not come about is waited for no longer than connect_timeout_s', async () => {
+  const mute = net.createServer(() => {}); // it never answers to the beginning of TLS
+  await new Promise((resolve) => { mute.listen(0, '127.0.0.1', resolve); });
+  const url = `https://127.0.0.1:${mute.address().port}`;
+  const impatient = new Client({ url, connect_timeout_s: 0.2, retry_for_s: 0 });
+  await assert.rejects(impatient.get('x'), (error) => error instanceof UnreachableError && !error.maybe_done);
+  mute.close();
 });
 
 test('an error that cannot be shown is a reason all the same', () => {
