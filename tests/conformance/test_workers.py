@@ -425,6 +425,14 @@ async def test_a_long_reason_is_cut_to_what_the_service_takes(shift: Shift) -> N
         assert "ü" * 900 in (await shift.becomes(job, "delayed"))["reason"]
 
 
+async def test_a_service_that_is_away_for_several_polls_is_told_once(shift: Shift) -> None:
+    async with _through_the_proxy(shift, poll_s=0.2) as worker:
+        shift.stage.proxy.faults = ["page"] * 4
+        await worker.event("service.back")
+        told = [line["event"] for line in worker.lines if line.get("event", "").startswith("service.")]
+        assert told == ["service.lost", "service.back"]
+
+
 async def _refused(shift: Shift) -> bool:
     return not shift.stage.proxy.faults
 
