@@ -433,6 +433,15 @@ async def test_a_service_that_is_away_for_several_polls_is_told_once(shift: Shif
         assert told == ["service.lost", "service.back"]
 
 
+async def test_no_more_handlers_run_at_a_time_than_there_may(shift: Shift) -> None:
+    hands = 3 if shift.participant.concurrent else 1
+    jobs = [await shift.add(str(number), {"do": "sleep", "seconds": 0.3}) for number in range(2 * hands)]
+    async with shift.worker(concurrency=3) as worker:
+        await worker.event("job.finished", times=len(jobs))
+        steps = [{"started": 1, "returned": -1}[line["handler"]] for line in worker.lines if "handler" in line]
+        assert max(itertools.accumulate(steps)) == hands
+
+
 async def _refused(shift: Shift) -> bool:
     return not shift.stage.proxy.faults
 

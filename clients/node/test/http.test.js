@@ -1,4 +1,4 @@
-/** Run by `npm run check`: servers that are no job queue, and errors that cannot be shown. */
+/** Run by `npm run check`: the client before servers of the test's own, and errors that cannot be shown. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import net from 'node:net';
@@ -54,6 +54,15 @@ test('a retry_after that is no number does not make it hurry', async () => {
   status = 429;
   answer = { success: false, code: 'TOO_FAST', error: 'no', retry_after: 'soon' };
   await assert.rejects(client.get('x'), (error) => error instanceof TooFastError && error.retry_after === null);
+});
+
+test('connections are kept and used again', async () => {
+  const seen = new Set();
+  server.on('connection', (socket) => seen.add(socket));
+  status = 200;
+  answer = { success: true };
+  for (let n = 0; n < 3; n++) await client.get('x');
+  assert.ok(seen.size <= 1); // none, when those before left one
 });
 
 test('a connection that does not come about is waited for no longer than connect_timeout_s', async () => {
