@@ -65,13 +65,13 @@ test('connections are kept and used again', async () => {
   assert.ok(seen.size <= 1); // none, when those before left one
 });
 
-test('a connection that does not come about is waited for no longer than connect_timeout_s', async () => {
+test('a connection that does not come about is waited for no longer than connect_timeout_s', async (t) => {
   const mute = net.createServer(() => {}); // it never answers to the beginning of TLS
+  t.after(() => mute.close());
   await new Promise((resolve) => { mute.listen(0, '127.0.0.1', resolve); });
   const url = `https://127.0.0.1:${mute.address().port}`;
   const impatient = new Client({ url, connect_timeout_s: 0.2, retry_for_s: 0 });
   await assert.rejects(impatient.get('x'), (error) => error instanceof UnreachableError && !error.maybe_done);
-  mute.close();
 });
 
 test('an error that cannot be shown is a reason all the same', () => {
