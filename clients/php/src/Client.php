@@ -39,6 +39,11 @@ final class Client
         array $headers = [],
         bool $objects = false,
     ) {
+        Options::url($url);
+        Options::above0('timeout_s', $timeout_s);
+        Options::above0('connect_timeout_s', $connect_timeout_s);
+        Options::from0('retry_for_s', $retry_for_s);
+        Options::headers($headers);
         $transport = new Transport(rtrim($url, '/') . '/command', $timeout_s, $connect_timeout_s, $headers);
         $this->exchange = new Exchange($transport, $objects);
         $this->sender = new Sender($this->exchange, $retry_for_s);
@@ -344,7 +349,7 @@ final class Client
      */
     public function batch(array $commands): array
     {
-        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), $commands));
+        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), array_values($commands)));
     }
 
     /** @internal for a worker: connections of its own, with the options of this client */
