@@ -7,11 +7,13 @@ import asyncio
 import itertools
 import random
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.conformance.participants import Participant, Worker
 from tests.conformance.stage import Stage
@@ -308,3 +310,73 @@ async def test_a_topic_that_cannot_be_ends_the_worker_with_words(shift: Shift) -
     async with Worker(shift.participant, url, {"topics": ["no such name!"]}) as worker:
         assert await worker.end() != 0
         assert {"clean": True} not in worker.lines
+
+
+class _Heard(Worker):
+    """A worker whose log the test reads."""
+
+    log = subprocess.PIPE
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("poll_s", value) for value in (0, 61)],
+        *[(option, -1) for option in ("grace_s", "heartbeat_s", "keep_alive_s", "retry_for_s")],
+        *[(option, 0) for option in ("timeout_s", "connect_timeout_s")],
+        ("name", "x" * 129),
+        ("headers", {"X-Token": "a\r\nX-Other: b"}),
+    ],
+)
+async def test_an_option_that_cannot_be_is_an_error_that_names_it(
+    participant: Participant, stage: Stage, option: str, value: Any
+) -> None:
+    async with _Heard(participant, stage.service.url, {"topics": ["options"], option: value}) as worker:
+        assert await worker.end() != 0
+        assert worker.lines == []
+        assert option in await worker.logged()
+
+
+async def test_a_job_that_came_too_late_to_be_begun_is_released_though_the_service_restarts(
+    participant: Participant,
+) -> None:
+    """The service hands out a job as the worker leaves, and is not there for a moment when it comes back."""
+    job = {"id": "late:1", "topic": "late", "value": {"do": "return"}, "lease": 7, "attempt": 1, "tries": 2}
+    polled, left, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    refusals = 2
+
+    async def answer(command: dict[str, Any]) -> dict[str, Any]:
+        nonlocal refusals
+        match command["command"]:
+            case "leave":
+                left.set()
+            case "pop":
+                polled.set()
+                await left.wait()
+                due = {"due": 1.5, "ttr": 3600, "headers": None, "state": "reserved"}
+                one = job | due
+                return {"success": True} | ({"jobs": [one]} if "count" in command else one)
+            case "release":
+                if refusals:
+                    refusals -= 1
+                    return {"success": False, "id": "late:1", "error": "not now", "code": "SHUTTING_DOWN"}
+                assert command["lease"] == 7 and command["attempt"] is False and command["delay"] == 0
+                released.set()
+        return {"success": True}
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        asked = await request.json()
+        if isinstance(asked, list):
+            return web.json_response([await answer(command) for command in asked])
+        told = await answer(asked)
+        return web.json_response(told, status=200 if told["success"] else 503)
+
+    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    async with Worker(participant, f"http://{host}:{port}", {"topics": ["late"]}) as worker:
+        await polled.wait()
+        assert await worker.stop() == 0
+        assert released.is_set() and not worker.told("handler", "started")
+    await runner.cleanup()
