@@ -252,13 +252,14 @@ async def test_a_handler_that_does_not_listen_cannot_keep_a_stopped_worker_alive
 
 async def test_a_second_signal_ends_the_grace(shift: Shift) -> None:
     async with shift.worker(grace_s=60) as worker:
-        job = await shift.add("impatient", {"do": "sleep", "seconds": 60}, ttr=60)
+        job = await shift.add("impatient", {"do": "sleep", "seconds": 60}, ttr=60, backoff=[60])
         await worker.handler("started", job)
         worker.process.send_signal(signal.SIGTERM)
         await worker.event("worker.stopping")
         worker.process.send_signal(signal.SIGTERM)
         assert await worker.end() == 1
-        assert (await shift.get(job))["state"] == "ready"
+        told = await shift.get(job)
+        assert (told["state"], told["attempt"]) == ("ready", 1)  # given back at once; and it was a try
 
 
 @pytest.mark.parametrize("end", ["service stops", "service is killed"])
@@ -322,7 +323,7 @@ class _Heard(Worker):
     ("option", "value"),
     [
         *[("poll_s", value) for value in (0, 61)],
-        *[(option, -1) for option in ("grace_s", "heartbeat_s", "keep_alive_s", "retry_for_s")],
+        *[(option, -1) for option in ("grace_s", "heartbeat_s", "keep_alive_s")],
         *[(option, 0) for option in ("timeout_s", "connect_timeout_s")],
         ("name", "x" * 129),
         ("headers", {"X-Token": "a\r\nX-Other: b"}),
@@ -380,3 +381,42 @@ async def test_a_job_that_came_too_late_to_be_begun_is_released_though_the_servi
         assert await worker.stop() == 0
         assert released.is_set() and not worker.told("handler", "started")
     await runner.cleanup()
+
+
+async def test_a_reason_is_cut_to_what_the_service_keeps(shift: Shift) -> None:
+    reason = "ü" * 2000
+    async with shift.worker() as worker:
+        fails = await shift.add("fails", {"do": "fail", "reason": reason}, backoff=[60])
+        later = await shift.add("later", {"do": "retry", "after": 60, "reason": reason})
+        buried = await shift.add("buried", {"do": "bury", "reason": reason})
+        assert len((await shift.becomes(fails, "delayed"))["reason"]) == 1000
+        for job, state in ((later, "delayed"), (buried, "dead")):
+            assert (await shift.becomes(job, state))["reason"] == reason[:1000]
+        assert await worker.stop() == 0
+        assert not worker.told("event", "job.lost")
+
+
+async def test_a_lease_is_touched_when_a_third_of_its_ttr_is_over(participant: Participant, stage: Stage) -> None:
+    stage.proxy.faults.clear()
+    async with Worker(participant, stage.proxy.url, {"topics": ["thirds"]}) as worker:
+        await stage.client.ask("add", topic="thirds", id="thirds:1", body={"do": "sleep", "seconds": 2}, ttr=3)
+        await worker.handler("started", "thirds:1")
+        stage.proxy.requests.clear()
+        await worker.event("job.finished", "thirds:1")
+        sent = [command for request in stage.proxy.requests for command in request.commands]
+        assert 1 <= len([command for command in sent if command["command"] == "touch"]) <= 2
+        assert await worker.stop() == 0
+
+
+async def test_an_end_whose_answer_was_lost_counts_as_done(participant: Participant, stage: Stage) -> None:
+    stage.proxy.faults.clear()
+    async with Worker(participant, stage.proxy.url, {"topics": ["twice"], "concurrency": 1}) as worker:
+        for number, order in enumerate([{"retention": 0}, {"retention": 60}]):
+            job = f"twice:{number}"
+            body = {"do": "sleep", "seconds": 0.5}
+            await stage.client.ask("add", topic="twice", id=job, body=body, ttr=60, **order)
+            await worker.handler("started", job)
+            stage.proxy.faults = ["cut"]
+            await worker.event("job.finished", job)
+        assert await worker.stop() == 0
+        assert not worker.told("event", "job.lost")

@@ -139,7 +139,7 @@ final class Transport
     {
         $lines = ['Content-Type: application/json', 'Expect:'];
         foreach ($this->headers as $name => $value) {
-            $lines[] = $value === '' ? "$name;" : "$name: $value"; // curl would leave out one with nothing after its colon
+            $lines[] = $value === '' ? "$name;" : "$name: $value"; // curl would leave out one with nothing after `:`
         }
         return $lines;
     }

@@ -50,6 +50,7 @@ final class Worker
      * @param float $keep_alive_s seconds that one handler's lease is kept alive
      * @param (callable(string, array<string, mixed>): mixed)|null $on_event gets each event's name and fields
      * @param (callable(string): mixed)|null $log gets each line of the log; null: they go to standard error
+     * @throws \InvalidArgumentException for an option that cannot be
      */
     public function __construct(
         Client|string $client,
