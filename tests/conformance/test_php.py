@@ -217,3 +217,45 @@ async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
         return False
 
     await until(gone)
+
+
+async def test_pauses_are_random_and_bounded(stage: Stage) -> None:
+    program = """
+        foreach ([1 => 0.1, 3 => 0.4, 100 => 2.0] as $n => $most) {
+            $lengths = array_map(fn () => JobQueue\\Client\\Repetition::length($n, null), range(1, 200));
+            echo min($lengths) < $most / 4 && max($lengths) > $most * 3 / 4 && max($lengths) <= $most ? 'y' : 'n';
+        }
+    """
+    assert await said(await begun(stage, program)) == "yyy"
+
+
+async def test_a_message_that_is_not_utf8_is_kept_as_far_as_it_is(stage: Stage) -> None:
+    program = """
+        (new Client($url))->add('bytes', 1, id: 'bytes:1', backoff: [60]);
+        $worker = new Worker($url);
+        $worker->on('bytes', function (Job $job) use ($worker): void {
+            $worker->stop();
+            throw new DomainException("price \\xff");
+        });
+        echo $worker->run() ? 'clean' : 'unclean';
+    """
+    assert (await said(await begun(stage, program))).endswith("clean")
+    told = await stage.client.ask("get", id="bytes:1")
+    assert (told["state"], told["reason"]) == ("delayed", "DomainException: price \N{REPLACEMENT CHARACTER}")
+
+
+async def test_a_fork_does_not_speak_on_its_parents_connection(stage: Stage) -> None:
+    program = """
+        $client = new Client($url, timeout_s: 2, retry_for_s: 0);
+        foreach (['parent', 'child'] as $topic) {
+            $client->add('fork', 1, id: "fork:$topic", delay: 60);
+        }
+        $child = pcntl_fork();
+        $id = $child === 0 ? 'fork:child' : 'fork:parent';
+        for ($right = $n = 0; $n < 200; $n++) {
+            $right += $client->get($id)['id'] === $id ? 1 : 0;
+        }
+        $child === 0 || pcntl_waitpid($child, $status);
+        echo "$right\\n";
+    """
+    assert await said(await begun(stage, program)) == "200\n200\n"

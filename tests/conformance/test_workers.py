@@ -366,6 +366,7 @@ async def test_a_job_that_came_too_late_to_be_begun_is_released_though_the_servi
         return {"success": True}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.headers["X-Token"] == "a token"
         asked = await request.json()
         if isinstance(asked, list):
             return web.json_response([await answer(command) for command in asked])
@@ -376,7 +377,8 @@ async def test_a_job_that_came_too_late_to_be_begun_is_released_though_the_servi
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    async with Worker(participant, f"http://{host}:{port}", {"topics": ["late"]}) as worker:
+    options = {"topics": ["late"], "headers": {"X-Token": "a token"}}
+    async with Worker(participant, f"http://{host}:{port}", options) as worker:
         await polled.wait()
         assert await worker.stop() == 0
         assert released.is_set() and not worker.told("handler", "started")
@@ -420,3 +422,16 @@ async def test_an_end_whose_answer_was_lost_counts_as_done(participant: Particip
             await worker.event("job.finished", job)
         assert await worker.stop() == 0
         assert not worker.told("event", "job.lost")
+
+
+async def test_a_handler_that_returns_late_does_not_end_the_delivery_of_another(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("overtaken", {"do": "sleep", "seconds": 0.5}, ttr=0.3)
+        await worker.handler("started", job)
+        worker.process.send_signal(signal.SIGSTOP)
+        told = await shift.stage.client.ask("pop", topic=shift.topic, wait=10, ttr=30)
+        assert told["id"] == job
+        worker.process.send_signal(signal.SIGCONT)
+        assert (await worker.event("job.lost", job))["reason"] in ("stale", "expired")
+        assert (await shift.get(job))["state"] == "reserved"
+        assert (await shift.stage.client.ask("finish", id=job, lease=told["lease"]))["success"]
