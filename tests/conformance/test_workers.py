@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import random
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -250,13 +251,14 @@ async def test_a_handler_that_does_not_listen_cannot_keep_a_stopped_worker_alive
 
 async def test_a_second_signal_ends_the_grace(shift: Shift) -> None:
     async with shift.worker(grace_s=60) as worker:
-        job = await shift.add("impatient", {"do": "sleep", "seconds": 60}, ttr=60)
+        job = await shift.add("impatient", {"do": "sleep", "seconds": 60}, ttr=60, backoff=[60])
         await worker.handler("started", job)
         worker.process.send_signal(signal.SIGTERM)
         await worker.event("worker.stopping")
         worker.process.send_signal(signal.SIGTERM)
         assert await worker.end() == 1
-        assert (await shift.get(job))["state"] == "ready"
+        told = await shift.get(job)
+        assert (told["state"], told["attempt"]) == ("ready", 1)  # given back at once; and it was a try
 
 
 @pytest.mark.parametrize("end", ["service stops", "service is killed"])
@@ -349,7 +351,8 @@ async def test_a_touch_that_hangs_costs_no_lease(shift: Shift) -> None:
 async def test_a_job_that_still_comes_when_its_worker_stops_goes_back_as_if_it_had_never_been_out(shift: Shift) -> None:
     async with _through_the_proxy(shift, poll_s=60) as worker:
         await until(shift.stage.parked)
-        shift.stage.proxy.faults = ["drop"]  # the `leave`, so that the poll goes on waiting
+        # The `leave`, so that the poll goes on waiting; and the release, twice.
+        shift.stage.proxy.faults = ["drop", "page", "page"]
         worker.process.send_signal(signal.SIGTERM)
         await worker.event("worker.stopping")
         job = await shift.add("unbegun", {"do": "return"}, ttr=60)
@@ -448,3 +451,28 @@ async def _refused(shift: Shift) -> bool:
 
 NOT_NOW = {"status": 503, "answer": {"success": False, "code": "UNAVAILABLE", "error": "not now", "retry_after": 2}}
 """An answer after which a command was perhaps done."""
+
+
+class _Heard(Worker):
+    """A worker whose log the test reads."""
+
+    log = subprocess.PIPE
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("poll_s", value) for value in (0, 61)],
+        *[(option, -1) for option in ("grace_s", "heartbeat_s", "keep_alive_s")],
+        *[(option, 0) for option in ("timeout_s", "connect_timeout_s")],
+        ("name", "x" * 129),
+        ("headers", {"X-Token": "a\r\nX-Other: b"}),
+    ],
+)
+async def test_an_option_that_cannot_be_is_an_error_that_names_it(
+    participant: Participant, stage: Stage, option: str, value: Any
+) -> None:
+    async with _Heard(participant, stage.service.url, {"topics": ["options"], option: value}) as worker:
+        assert await worker.end() != 0
+        assert worker.lines == []
+        assert option in await worker.logged()
