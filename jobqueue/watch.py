@@ -61,8 +61,9 @@ async def _draw(client: Client, fields: Fields, pause_s: float, out: Output, ans
         while True:
             if not trouble:
                 drawn = tables.stats(answer.fields, pace.rates(answer.fields["totals"], time.monotonic()))
-            foot = trouble or f"{time.strftime('%H:%M:%S')}, every {pause_s:g} s; Ctrl-C ends"
-            live.update(Group(drawn, Text(foot, style="red" if trouble else "dim")), refresh=True)
+            # Above the tables: what a small terminal has no room for is cut at the bottom.
+            head = trouble or f"{time.strftime('%H:%M:%S')}, every {pause_s:g} s; Ctrl-C ends"
+            live.update(Group(Text(head, style="red" if trouble else "dim"), drawn), refresh=True)
             await asyncio.sleep(pause_s)
             try:
                 answer, trouble = await client.ask("stats", **fields), ""

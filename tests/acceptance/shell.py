@@ -19,7 +19,7 @@ from tests.acceptance.service import JOBQUEUE, ROOT
 
 _PATIENCE_S = 30.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_COLUMNS = 120
+_ROWS, _COLUMNS = 24, 120
 
 
 class Ran(NamedTuple):
@@ -42,7 +42,8 @@ class Ran(NamedTuple):
 
 def environment(url: str) -> dict[str, str]:
     """Of this process, without what is meant for it, and with the URL of a service."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+    ours = ("JOBQUEUE_", "LINES", "COLUMNS")  # the latter would hide the size of the terminal
+    own = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return own | {"TERM": "xterm", "JOBQUEUE_URL": url, "PYTHONPATH": str(ROOT)}
 
 
@@ -103,7 +104,7 @@ class Terminal:
 
     async def __aenter__(self) -> Self:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, _COLUMNS, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
         self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=theirs, stdout=theirs, stderr=theirs, env=self._env
         )
@@ -134,11 +135,14 @@ class Terminal:
 
     async def see(self, pattern: str, begin: int = 0) -> None:
         """Wait until it has shown something that fits, from this character on."""
-        async with asyncio.timeout(_PATIENCE_S):
-            while not re.search(pattern, self.text[begin:]):
-                assert not self._over, self.text
-                self._more.clear()
-                await self._more.wait()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                while not re.search(pattern, self.text[begin:]):
+                    assert not self._over, self.text
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            raise AssertionError(f"{pattern!r} was not shown, but: {self.text[begin:]}") from None
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,13 @@ def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
         for name in names
     )
     assert names and run(package, "php", "-r", f"require 'vendor/autoload.php';{asked};") == ""
+
+
+@pytest.mark.parametrize("folder", [ROOT, ROOT / "clients" / "python"], ids=["with the project", "alone"])
+def test_the_python_client_is_installed_with_the_project_and_alone(folder: Path, tmp_path: Path) -> None:
+    source = shutil.copytree(folder, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info"))
+    run(tmp_path, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", str(source))
+    (wheel,) = tmp_path.glob("*.whl")
+    files = set(zipfile.ZipFile(wheel).namelist())
+    assert {"jobqueue_client/__init__.py", "jobqueue_client/py.typed", "jobqueue_client/worker.py"} <= files
+    assert ("jobqueue/app.py" in files) == (folder == ROOT)

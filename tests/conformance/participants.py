@@ -132,6 +132,11 @@ class Worker(Driver):
             self.lines += [json.loads(line) async for line in self.process.stdout]
             return await self.process.wait()
 
+    async def logged(self) -> str:
+        """What it wrote to its log, a pipe, until its end."""
+        assert self.process.stderr
+        return (await self.process.stderr.read()).decode()
+
     async def stop(self) -> int:
         """SIGTERM; its exit code."""
         self.process.send_signal(signal.SIGTERM)

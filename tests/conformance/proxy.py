@@ -1,9 +1,8 @@
 """A proxy before the service that breaks requests, to see what a client repeats.
 
 `faults` says what happens to the next requests, one each: `pass`; `cut`: the service does it, its answer is lost;
-`drop`: it never reaches the service; `hang`: no answer comes; `late`: the answer waits until `go` is set; `page`: a
-proxy's 502 page; an object with `status` and `answer`: that answer, of an instance that is not this service. Those that
-follow pass.
+`drop`: it never reaches the service; `hang`: no answer comes; `page`: a proxy's 502 page; an object with `status` and
+`answer`: that answer, of an instance that is not this service. Those that follow pass.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class Proxy:
         self._target = target
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
-        self.go = asyncio.Event()
         self.url = ""
 
     async def __aenter__(self) -> Proxy:
@@ -66,10 +64,6 @@ class Proxy:
                 return _cut(request)
             case "hang":
                 await asyncio.Event().wait()
-            case "late":
-                answer = await self._forward(data)
-                await self.go.wait()
-                return answer
             case "page":
                 return web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html")
             case dict(told):

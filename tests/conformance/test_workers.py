@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import random
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.participants import Participant, Worker
-from tests.conformance.proxy import Proxy
 from tests.conformance.stage import Stage
 from tests.waiting import until
 
@@ -53,11 +53,11 @@ class Shift:
         self.participant, self.stage, self.topic = participant, stage, topic
 
     @asynccontextmanager
-    async def worker(self, url: str = "", **options: Any) -> AsyncIterator[Worker]:
+    async def worker(self, **options: Any) -> AsyncIterator[Worker]:
         """A worker that has begun to work; killed at the end if it still does."""
         if not self.participant.concurrent:
             options.pop("concurrency", None)
-        url = url or self.stage.service.url
+        url = self.stage.service.url
         async with Worker(self.participant, url, {"topics": [self.topic], **options}) as worker:
             await worker.event("worker.started")
             yield worker
@@ -251,13 +251,14 @@ async def test_a_handler_that_does_not_listen_cannot_keep_a_stopped_worker_alive
 
 async def test_a_second_signal_ends_the_grace(shift: Shift) -> None:
     async with shift.worker(grace_s=60) as worker:
-        job = await shift.add("impatient", {"do": "sleep", "seconds": 60}, ttr=60)
+        job = await shift.add("impatient", {"do": "sleep", "seconds": 60}, ttr=60, backoff=[60])
         await worker.handler("started", job)
         worker.process.send_signal(signal.SIGTERM)
         await worker.event("worker.stopping")
         worker.process.send_signal(signal.SIGTERM)
         assert await worker.end() == 1
-        assert (await shift.get(job))["state"] == "ready"
+        told = await shift.get(job)
+        assert (told["state"], told["attempt"]) == ("ready", 1)  # given back at once; and it was a try
 
 
 @pytest.mark.parametrize("end", ["service stops", "service is killed"])
@@ -311,70 +312,179 @@ async def test_a_topic_that_cannot_be_ends_the_worker_with_words(shift: Shift) -
         assert {"clean": True} not in worker.lines
 
 
-async def test_what_was_begun_and_given_back_was_a_try(shift: Shift) -> None:
-    async with shift.worker(grace_s=0.3) as worker:
-        job = await shift.add("tried", {"do": "watch"}, ttr=60)
-        await worker.handler("started", job)
-        await worker.stop()
-        assert worker.told("event", "job.lost") == [job] and not worker.told("event", "job.returned")
-        told = await shift.get(job)
-        assert (told["state"], told["attempt"]) == ("ready", 1)
-
-
-async def test_a_reason_is_cut_to_what_the_service_keeps(shift: Shift) -> None:
-    async with shift.worker() as worker:
-        job = await shift.add("wordy", {"do": "bury", "reason": "ü" * 1200}, ttr=60)
-        assert (await worker.event("job.buried", job))["reason"] == "ü" * 1000
-        assert (await shift.get(job))["reason"] == "ü" * 1000
-
-
-async def test_a_job_that_comes_after_the_signal_goes_back_unbegun(shift: Shift) -> None:
+@asynccontextmanager
+async def _through_the_proxy(shift: Shift, **options: Any) -> AsyncIterator[Worker]:
+    """A worker of one handler at a time, so that its requests come one by one."""
     proxy = shift.stage.proxy
-    proxy.faults = ["late"]
-    proxy.go.clear()
+    proxy.faults.clear()
     proxy.requests.clear()
-    async with shift.worker(proxy.url) as worker:
-        job = await shift.add("underway", {"do": "return"}, ttr=60)
-        await shift.becomes(job, "reserved")
-        worker.process.send_signal(signal.SIGTERM)
-        await until(lambda: _has_left(proxy))
-        proxy.go.set()
-        assert await worker.end() == 0
-        assert worker.told("event", "job.returned") == [job] and not worker.told("handler", "started")
-        told = await shift.get(job)
-        assert (told["state"], told["attempt"], told["deliveries"]) == ("ready", 0, 1)
+    if shift.participant.concurrent:
+        options["concurrency"] = 1
+    async with Worker(shift.participant, proxy.url, {"topics": [shift.topic], **options}) as worker:
+        await worker.event("worker.started")
+        yield worker
+        if worker.process.returncode is None:
+            worker.process.kill()
 
 
-def _has_left(proxy: Proxy) -> bool:
-    """Whether the worker whose pop came has said `leave`."""
-    sent = [command for request in proxy.requests for command in request.commands]
-    name = next(command["worker"] for command in sent if command["command"] == "pop")
-    return {"command": "leave", "worker": name} in sent
+def _sent(shift: Shift, command: str) -> int:
+    return sum(each["command"] == command for request in shift.stage.proxy.requests for each in request.commands)
 
 
-async def test_an_end_that_was_done_though_its_answer_was_lost_counts_as_done(shift: Shift) -> None:
-    job = await shift.add("forgotten", {"do": "return"}, ttr=60, retention=0)
-    shift.stage.proxy.faults = ["pass", "cut"]  # its pop and its finish: the second finish finds no such job
-    async with shift.worker(shift.stage.proxy.url, concurrency=1) as worker:
+async def test_a_lease_is_touched_when_a_third_of_it_is_over_and_not_all_the_time(shift: Shift) -> None:
+    async with _through_the_proxy(shift) as worker:
+        job = await shift.add("thirds", {"do": "sleep", "seconds": 2.5}, ttr=3)
         await worker.event("job.finished", job)
-        assert (await shift.get(job))["code"] == "NOT_FOUND"
-        assert await worker.stop() == 0
+        assert 1 <= _sent(shift, "touch") <= 3  # two, where the machine is not busy
+
+
+async def test_a_touch_that_hangs_costs_no_lease(shift: Shift) -> None:
+    async with _through_the_proxy(shift) as worker:
+        job = await shift.add("hung", {"do": "sleep", "seconds": 4}, ttr=3)
+        await worker.handler("started", job)
+        shift.stage.proxy.faults = ["hang"]
+        await worker.event("job.finished", job)
+        assert (await shift.get(job))["deliveries"] == 1
         assert not worker.told("event", "job.lost")
 
 
-async def test_a_late_word_does_not_end_the_delivery_of_another(shift: Shift) -> None:
-    async with shift.worker(concurrency=1) as worker:
-        job = await shift.add("late", {"do": "sleep", "seconds": 0.5}, ttr=0.3)
+async def test_a_job_that_still_comes_when_its_worker_stops_goes_back_as_if_it_had_never_been_out(shift: Shift) -> None:
+    async with _through_the_proxy(shift, poll_s=60) as worker:
+        await until(shift.stage.parked)
+        # The `leave`, so that the poll goes on waiting; and the release, twice.
+        shift.stage.proxy.faults = ["drop", "page", "page"]
+        worker.process.send_signal(signal.SIGTERM)
+        await worker.event("worker.stopping")
+        job = await shift.add("unbegun", {"do": "return"}, ttr=60)
+        assert await worker.end() == 0
+        assert _sent(shift, "leave") == 1
+        assert worker.told("event", "job.returned") == [job] and not worker.told("handler", "started")
+        told = await shift.get(job)
+        assert (told["state"], told["deliveries"], told["attempt"]) == ("ready", 1, 0)
+
+
+async def test_what_was_given_back_is_not_finished_by_a_handler_that_returns_too_late(shift: Shift) -> None:
+    async with shift.worker(grace_s=0.3) as worker:
+        job = await shift.add("late", {"do": "sleep", "seconds": 0.8}, ttr=60)
+        await worker.handler("started", job)
+        assert await worker.stop() == 1
+        finished, lost = worker.told("event", "job.finished"), worker.told("event", "job.lost")
+        assert finished + lost == [job]
+        assert (await shift.get(job))["state"] == ("finished" if finished else "ready")
+
+
+async def test_a_handler_that_returns_cannot_end_another_workers_delivery(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("theirs", {"do": "sleep", "seconds": 1}, ttr=0.3)
         await worker.handler("started", job)
         worker.process.send_signal(signal.SIGSTOP)
         told = await shift.stage.client.ask("pop", topic=shift.topic, wait=10, ttr=30)
         assert told["id"] == job
         worker.process.send_signal(signal.SIGCONT)
+        await worker.event("job.lost", job)
         await worker.handler("returned", job)
-        assert await worker.stop() == 0
-        assert worker.told("event", "job.lost") == [job] and not worker.told("event", "job.finished")
+        await worker.stop()
+        assert not worker.told("event", "job.finished")
         assert (await shift.get(job))["state"] == "reserved"
         assert (await shift.stage.client.ask("finish", id=job, lease=told["lease"]))["success"]
+
+
+async def test_a_job_that_someone_else_finished_is_stale(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("done", {"do": "watch"}, ttr=0.6)
+        await worker.handler("started", job)
+        assert (await shift.stage.client.ask("finish", id=job))["success"]
+        assert (await worker.handler("lost", job))["reason"] == "stale"
+
+
+async def test_a_job_that_went_to_another_worker_is_not_counted_as_finished(shift: Shift) -> None:
+    """Its finish was perhaps done; the refusal of the next says that it was not."""
+    async with _through_the_proxy(shift) as worker:
+        job = await shift.add("perhaps", {"do": "sleep", "seconds": 0.1}, ttr=30)
+        await worker.handler("started", job)
+        shift.stage.proxy.faults = [NOT_NOW]
+        await until(lambda: _refused(shift))
+        await shift.stage.client.ask("delete", id=job)
+        await shift.add("perhaps", {"do": "return"}, ttr=30, if_exists="replace")
+        assert (await shift.stage.client.ask("pop", topic=shift.topic))["id"] == job
+        await worker.event("job.lost", job)
+        assert not worker.told("event", "job.finished")
+
+
+async def test_an_end_that_was_done_though_its_answer_was_lost_counts_as_done(shift: Shift) -> None:
+    async with _through_the_proxy(shift) as worker:
+        await until(shift.stage.parked)
+        shift.stage.proxy.faults = ["cut"]
+        job = await shift.add("heard", {"do": "retry", "after": 80}, ttr=30)
+        await worker.event("job.retried", job)
+        assert not worker.told("event", "job.lost")
+        assert (await shift.get(job))["deliveries"] == 1
+
+
+async def test_a_long_reason_is_cut_to_what_the_service_takes(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("long-winded", {"do": "fail", "reason": "ü" * 2000}, backoff=[60])
+        await worker.event("job.failed", job)
+        assert "ü" * 900 in (await shift.becomes(job, "delayed"))["reason"]
+
+
+async def test_a_service_that_is_away_for_several_polls_is_told_once(shift: Shift) -> None:
+    async with _through_the_proxy(shift, poll_s=0.2) as worker:
+        shift.stage.proxy.faults = ["page"] * 4
+        await worker.event("service.back")
+        told = [line["event"] for line in worker.lines if line.get("event", "").startswith("service.")]
+        assert told == ["service.lost", "service.back"]
+
+
+async def test_no_more_handlers_run_at_a_time_than_there_may(shift: Shift) -> None:
+    hands = 3 if shift.participant.concurrent else 1
+    jobs = [await shift.add(str(number), {"do": "sleep", "seconds": 0.3}) for number in range(2 * hands)]
+    async with shift.worker(concurrency=3) as worker:
+        await worker.event("job.finished", times=len(jobs))
+        steps = [{"started": 1, "returned": -1}[line["handler"]] for line in worker.lines if "handler" in line]
+        assert max(itertools.accumulate(steps)) == hands
+
+
+async def _refused(shift: Shift) -> bool:
+    return not shift.stage.proxy.faults
+
+
+NOT_NOW = {"status": 503, "answer": {"success": False, "code": "UNAVAILABLE", "error": "not now", "retry_after": 2}}
+"""An answer after which a command was perhaps done."""
+
+
+class _Heard(Worker):
+    """A worker whose log the test reads."""
+
+    log = subprocess.PIPE
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("poll_s", value) for value in (0, 61)],
+        *[(option, -1) for option in ("grace_s", "heartbeat_s", "keep_alive_s")],
+        *[(option, 0) for option in ("timeout_s", "connect_timeout_s")],
+        ("name", "x" * 129),
+        ("headers", {"X-Token": "a\r\nX-Other: b"}),
+    ],
+)
+async def test_an_option_that_cannot_be_is_an_error_that_names_it(
+    participant: Participant, stage: Stage, option: str, value: Any
+) -> None:
+    async with _Heard(participant, stage.service.url, {"topics": ["options"], option: value}) as worker:
+        assert await worker.end() != 0
+        assert worker.lines == []
+        assert option in await worker.logged()
+
+
+async def test_a_finish_that_was_done_and_is_forgotten_counts_as_done(shift: Shift) -> None:
+    async with _through_the_proxy(shift) as worker:
+        await until(shift.stage.parked)
+        shift.stage.proxy.faults = ["cut"]  # the next finish finds no such job
+        job = await shift.add("forgotten", {"do": "return"}, ttr=30, retention=0)
+        await worker.event("job.finished", job)
+        assert not worker.told("event", "job.lost")
 
 
 async def test_no_job_is_taken_that_cannot_begin_at_once(shift: Shift) -> None:

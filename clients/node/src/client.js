@@ -3,6 +3,7 @@ import { JobQueueError, UnreachableError, refusal } from './errors.js';
 import { Transport } from './http.js';
 import { Job } from './job.js';
 import { encode } from './json.js';
+import { checkNoneIsLeft, checkSeconds } from './options.js';
 import { Patience, isSafe, mayRepeat } from './retry.js';
 
 /**
@@ -14,9 +15,9 @@ export class Client {
   #transport;
   #retry_for_s;
 
-  constructor({ url, timeout_s = 10, connect_timeout_s = 3, retry_for_s = 10, headers = {}, ...unknown }) {
-    const [name] = Object.keys(unknown);
-    if (name !== undefined) throw new TypeError(`there is no option ${name}`);
+  constructor({ url, timeout_s = 10, connect_timeout_s = 3, retry_for_s = 10, headers = {}, ...rest } = {}) {
+    checkNoneIsLeft(rest);
+    checkSeconds('retry_for_s', retry_for_s);
     this.#transport = new Transport({ url, timeout_s, connect_timeout_s, headers });
     this.#retry_for_s = retry_for_s;
   }
@@ -29,14 +30,15 @@ export class Client {
   /** A job, or null. `topic`: one or an array of them, in which they are tried. */
   async pop(topic, options) {
     const answer = await this.#call('pop', { ...options, ...places(topic) });
-    return answer.id === null ? null : new Job(answer);
+    return answer.id === null ? null : popped(answer);
   }
 
   /** Up to `count` jobs. */
   async popMany(topic, count, options) {
     if (count == null) throw new TypeError('popMany wants a count');
     const answer = await this.#call('pop', { ...options, ...places(topic), count });
-    return answer.jobs.map((job) => new Job(job));
+    if (!Array.isArray(answer.jobs)) throw stranger(200);
+    return answer.jobs.map(popped);
   }
 
   async finish(job, options) {
@@ -103,7 +105,7 @@ export class Client {
     return this.#call('purge', { ...options, topic });
   }
 
-  /** The waiting pops of this worker end now, empty. */
+  /** The waiting pops of this worker end now, with what they find. */
   leave(worker, options) {
     return this.#call('leave', { ...options, worker });
   }
@@ -193,11 +195,26 @@ function slowest(errors) {
 function read({ status, retry_after, text }, count) {
   const answer = parse(text);
   if (answer?.success === false) throw refusal(answer, status, retry_after);
-  if (count === undefined ? answer?.success === true : Array.isArray(answer) && answer.length === count) {
-    return count === undefined ? answer : answer.map((each) => (each.success ? each : refusal(each)));
+  if (count === undefined && answer?.success === true) return answer;
+  if (Array.isArray(answer) && answer.length === count && answer.every((each) => typeof each?.success === 'boolean')) {
+    return answer.map((each) => (each.success ? each : refusal(each)));
   }
+  throw stranger(status, retry_after);
+}
+
+/** The job of a pop's answer. What has no lease or no TTR nobody could end. */
+function popped(answer) {
+  const { id, topic, value, lease, ttr } = answer ?? {};
+  const isJob = typeof id === 'string' && typeof topic === 'string' && value !== undefined
+    && Number.isInteger(lease) && Number.isFinite(ttr);
+  if (!isJob) throw stranger(200);
+  return new Job(answer);
+}
+
+/** What answered is no job queue. */
+function stranger(status, retry_after = null) {
   const maybe_done = status < 300 || status >= 500; // else a proxy refused it
-  throw new UnreachableError(`no answer of a job queue, but status ${status}`, { maybe_done, status, retry_after });
+  return new UnreachableError(`no answer of a job queue, but status ${status}`, { maybe_done, status, retry_after });
 }
 
 function parse(text) {

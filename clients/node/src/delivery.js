@@ -4,6 +4,8 @@ import { WorkerJob } from './job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
 
+const OVER = ['deleted', 'stopping']; // losses after which a late finish cannot count, or must not
+
 export class Delivery {
   #job;
   #outbox;
@@ -47,7 +49,7 @@ export class Delivery {
   async #handle(handler) {
     try {
       await handler(this.#job, { signal: this.#job.signal });
-      return { word: 'finished', command: 'finish' };
+      return OVER.includes(this.#job.lost) ? null : { word: 'finished', command: 'finish' };
     } catch (error) {
       return error instanceof Lost || this.#job.lost ? null : this.#afterThrowing(error);
     }

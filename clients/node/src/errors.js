@@ -29,7 +29,7 @@ export class RefusedError extends JobQueueError {
     this.status = status;
     this.state = answer.state ?? null;
     this.field = answer.field ?? null;
-    this.retry_after = answer.retry_after ?? retry_after;
+    this.retry_after = answer.retry_after >= 0 ? Number(answer.retry_after) : retry_after;
     this.answer = answer;
   }
 }
@@ -61,6 +61,7 @@ export class InternalError extends RefusedError {}
 
 /** Code: its class and its HTTP status, which a batch's members do not tell. */
 const CODES = {
+  __proto__: null,
   BAD_JSON: [BadJsonError, 400],
   BAD_FIELD: [BadFieldError, 400],
   UNKNOWN_FIELD: [UnknownFieldError, 400],

@@ -1,7 +1,11 @@
 /** What a handler throws to say how its job goes on. */
 import { inspect } from 'node:util';
 
+import { checkSeconds } from './options.js';
+
 export { Lost } from './job.js';
+
+const TEN_YEARS_S = 315_360_000;
 
 /**
  * Give the job back: due in `after` seconds (0 to 315,360,000), by default by its back-off. `attempt` false: this
@@ -11,7 +15,7 @@ export class Retry extends Error {
   constructor({ after, attempt, reason } = {}) {
     super(reason ?? 'again');
     this.name = 'Retry';
-    if (after != null && !(Number.isFinite(after) && after >= 0)) throw new RangeError('after is a number of seconds');
+    if (after != null) checkSeconds('after', after, { most: TEN_YEARS_S });
     if (attempt != null && typeof attempt !== 'boolean') throw new TypeError('attempt is true or false');
     this.after = after;
     this.attempt = attempt;
@@ -30,9 +34,13 @@ export class Bury extends Error {
 
 /** An error as a reason: its class and message, or whatever was thrown. */
 export function asReason(error) {
-  if (!(error instanceof Error)) return shortened(inspect(error));
-  const name = error.name === 'Error' ? error.constructor.name : error.name;
-  return shortened(`${name}: ${String(error.message)}`);
+  try {
+    if (!(error instanceof Error)) return shortened(inspect(error));
+    const name = error.name === 'Error' ? error.constructor.name : error.name;
+    return shortened(`${name}: ${String(error.message)}`);
+  } catch {
+    return 'an error that cannot be shown'; // its getter threw, which must not hide that the job failed
+  }
 }
 
 /** The 1,000 characters that the service takes, as text that JSON can say. */

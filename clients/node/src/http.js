@@ -3,6 +3,8 @@ import http from 'node:http';
 import https from 'node:https';
 
 import { UnreachableError } from './errors.js';
+import { checkHeaders, checkSeconds, checkedUrl } from './options.js';
+import { timerMs } from './timer.js';
 
 const IDLE_MS = 10_000;
 
@@ -16,8 +18,10 @@ export class Transport {
   #connect_timeout_ms;
 
   constructor({ url, timeout_s, connect_timeout_s, headers }) {
-    const address = new URL(url);
-    if (!['http:', 'https:'].includes(address.protocol)) throw new TypeError('the url begins with http: or https:');
+    const address = checkedUrl(url);
+    checkSeconds('timeout_s', timeout_s, { positive: true });
+    checkSeconds('connect_timeout_s', connect_timeout_s, { positive: true });
+    checkHeaders(headers);
     this.#module = address.protocol === 'https:' ? https : http;
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
     // timeout 0: the agent's is for idle connections only, ours are below.
@@ -81,7 +85,7 @@ class Exchange {
     this.#signal = signal;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#timer = setTimeout(this.#late, patience.connect_ms);
+    this.#timer = setTimeout(this.#late, timerMs(patience.connect_ms));
     signal?.addEventListener('abort', this.#aborted);
     request.on('socket', this.#given);
     request.on('response', this.#answered);
@@ -96,7 +100,7 @@ class Exchange {
   #connected = () => {
     this.#sent = true;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#late, this.#patience.answer_ms);
+    this.#timer = setTimeout(this.#late, timerMs(this.#patience.answer_ms));
   };
 
   #answered = (response) => {

@@ -1,10 +1,13 @@
 /** Keeps the lease of a job alive while its handler runs, and notices when it is lost. */
+import { isForNow, pauseBefore } from './retry.js';
 
 export class Lease {
   #job;
   #outbox;
   #lose;
   #touch_until; // by performance.now(), as all times here
+  #since; // the lease runs from here on
+  #failures = 0; // touches since then
   #touching;
   #ending;
 
@@ -28,26 +31,35 @@ export class Lease {
   }
 
   #runsFrom(then) {
+    this.#since = then;
+    this.#failures = 0;
     const ttr_ms = this.#job.ttr * 1000;
     clearTimeout(this.#ending);
     this.#ending = setTimeout(() => this.#lose('expired'), then + ttr_ms - performance.now());
-    this.#touching = setTimeout(() => this.#touch(), then + ttr_ms / 3 - performance.now());
+    this.#touchIn(then + ttr_ms / 3 - performance.now());
+  }
+
+  #touchIn(ms) {
+    clearTimeout(this.#touching);
+    this.#touching = setTimeout(() => this.#touch(), ms);
   }
 
   async #touch() {
     const now = performance.now();
     if (now >= this.#touch_until) return;
-    const { id, lease } = this.#job;
-    const answer = await this.#outbox.send({ command: 'touch', id, lease });
-    if (this.#job === null || answer === undefined) return;
+    const { id, lease, ttr } = this.#job;
+    this.#touchIn((ttr * 1000) / 3); // answered or not: one that hangs must not keep the next from being sent
+    const answer = await this.#outbox.touch({ command: 'touch', id, lease });
+    if (this.#job === null || answer === undefined || now < this.#since) return;
     if (answer.success) return this.#runsFrom(now);
     const loss = lossOf(answer);
     if (loss) this.#lose(loss);
-    else this.#touching = setTimeout(() => this.#touch(), (this.#job.ttr * 1000) / 3);
+    else if (isForNow(answer)) this.#touchIn(pauseBefore(++this.#failures, answer));
   }
 }
 
 /** What a refused command says about a job that this worker had; undefined: nothing. */
-export function lossOf({ code }) {
+export function lossOf({ code, state }) {
+  if (code === 'NOT_RESERVED' && state === 'finished') return 'stale'; // by someone else
   return { NOT_FOUND: 'deleted', STALE_LEASE: 'stale', NOT_RESERVED: 'expired' }[code];
 }

@@ -1,6 +1,6 @@
 /**
- * The way out for a worker's finish, touch, release and bury. One request at a time is on its way; what comes meanwhile
- * gathers and goes together. Each is repeated until it is answered.
+ * The way out for a worker's finish, release and bury, and for its touches. Of the former one request at a time is on
+ * its way; what comes meanwhile gathers and goes together. Each is repeated until it is answered.
  */
 import { UnreachableError } from './errors.js';
 import { isForNow, pause, pauseBefore } from './retry.js';
@@ -11,6 +11,7 @@ export class Outbox {
   #client;
   #report;
   #waiting = []; // {command, resolve, maybe_done}
+  #touches = []; // {command, resolve}
   #sending = false;
   #closed = new AbortController();
 
@@ -27,6 +28,17 @@ export class Outbox {
       if (this.#sending) return;
       this.#sending = true;
       setImmediate(() => this.#sendAll()); // so that what ends in this turn of the loop goes together
+    });
+  }
+
+  /**
+   * A touch goes beside what is on its way: an instance that hangs must not cost leases. It is not repeated, for how
+   * long that helps the lease knows. The answer, or the error, not thrown; undefined when the outbox closed before.
+   */
+  touch(command) {
+    return new Promise((resolve) => {
+      this.#touches.push({ command, resolve });
+      if (this.#touches.length === 1) setImmediate(() => this.#touchAll());
     });
   }
 
@@ -47,32 +59,46 @@ export class Outbox {
 
   /** Send, hand out the answers, and put back at the front what was refused for now; the error of the latter. */
   async #exchange(sent) {
-    const answers = await this.#answers(sent.map(({ command }) => command));
-    if (this.#closed.signal.aborted) return void sent.forEach(({ resolve }) => resolve());
-    const again = answers.find(isForNow);
-    if (again) this.#report.gone(again);
-    else this.#report.back();
+    const answers = await this.#answers(sent);
     this.#waiting.unshift(...sent.filter((each, place) => !settled(each, answers[place])));
-    return again;
+    return answers.find(isForNow);
   }
 
-  async #answers(commands) {
-    try {
-      return await this.#client.batch(commands, { signal: this.#closed.signal });
-    } catch (error) {
-      return commands.map(() => error);
+  #touchAll() {
+    while (this.#touches.length > 0) {
+      const sent = this.#touches.splice(0, MOST);
+      this.#answers(sent).then((answers) => sent.forEach(({ resolve }, place) => resolve(answers[place])));
     }
+  }
+
+  /** To each its answer or its error; undefined when the outbox is closed. */
+  async #answers(sent) {
+    const { signal } = this.#closed;
+    const answers = await this.#client
+      .batch(sent.map(({ command }) => command), { signal })
+      .catch((error) => sent.map(() => error));
+    if (signal.aborted) return sent.map(() => undefined);
+    const gone = answers.find(isForNow);
+    if (gone) this.#report.gone(gone);
+    else this.#report.back();
+    return answers;
   }
 }
 
 /** Hand out an answer; false when it is to be asked again. */
 function settled(each, answer) {
-  if (isForNow(answer)) {
+  if (answer !== undefined && isForNow(answer)) {
     each.maybe_done ||= answer instanceof UnreachableError ? answer.maybe_done : answer.code === 'UNAVAILABLE';
     return false;
   }
-  // When the request before did it, its repetition is refused, for the job is in no hands any more.
-  const done = each.maybe_done && each.command.command !== 'touch' && [404, 409].includes(answer.status);
-  each.resolve(done ? { success: true } : answer);
+  each.resolve(each.maybe_done && wasDone(each.command, answer) ? { success: true } : answer);
   return true;
+}
+
+/**
+ * Whether a repetition is refused because the request before did it: the job is in no hands any more. A finish succeeds
+ * again while the job is remembered, so that a stale one says that another worker has it.
+ */
+function wasDone({ command }, answer) {
+  return answer?.status === 404 || (answer?.status === 409 && command !== 'finish');
 }

@@ -30,16 +30,17 @@ export class Poll {
    * @throws {RefusedError} that no repetition can help
    */
   async take(count) {
-    for (let failures = 1; !this.#left.signal.aborted; failures++) {
+    for (let asked = 1; !this.#left.signal.aborted; asked++) {
       try {
-        const jobs = await this.#ask(Math.min(count, MOST));
+        // After a failure without waiting: else only the next job would tell that the service is back.
+        const jobs = await this.#ask(Math.min(count, MOST), asked === 1 ? this.#wait : 0);
         this.#report.back();
         return jobs;
       } catch (error) {
         if (this.#cut.signal.aborted) break;
         if (!isForNow(error) && error.code !== 'INTERNAL') throw error;
         this.#report.gone(error);
-        await pause(pauseBefore(failures, error), this.#left.signal).catch(() => {});
+        await pause(pauseBefore(asked, error), this.#left.signal).catch(() => {});
       }
     }
     return [];
@@ -53,8 +54,8 @@ export class Poll {
     this.#client.leave(this.#worker).catch(() => {});
   }
 
-  async #ask(count) {
-    const options = { wait: this.#wait, worker: this.#worker, signal: this.#cut.signal };
+  async #ask(count, wait) {
+    const options = { wait, worker: this.#worker, signal: this.#cut.signal };
     this.#waiting = true;
     try {
       return await this.#client.popMany(this.#turned(), count, options);

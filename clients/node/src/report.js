@@ -73,5 +73,10 @@ export function secondsSince(then) {
 
 function log(event, fields, ...more) {
   const words = Object.entries(fields).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
-  console.error(`jobqueue: ${event} ${words.join(' ')}`, ...more);
+  const line = `jobqueue: ${event} ${words.join(' ')}`;
+  try {
+    console.error(line, ...more);
+  } catch {
+    console.error(line, ...more.map(asReason)); // an error that cannot be shown
+  }
 }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { UnreachableError } from './errors.js';
+import { timerMs } from './timer.js';
 
 const NOTHING_DONE = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
@@ -40,7 +41,7 @@ export function pauseBefore(repetition, error) {
 
 /** Sleep; rejected with the signal's reason when that is aborted. */
 export async function pause(ms, signal) {
-  await sleep(ms, undefined, { signal }).catch(() => signal.throwIfAborted());
+  await sleep(timerMs(ms), undefined, { signal }).catch(() => signal.throwIfAborted());
 }
 
 /** The time that one call may take over its repetitions. It runs from the first failure on. */

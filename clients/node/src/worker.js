@@ -4,13 +4,14 @@ import { hostname } from 'node:os';
 
 import { Client } from './client.js';
 import { Delivery } from './delivery.js';
+import { checkNoneIsLeft, checkSeconds } from './options.js';
 import { Outbox } from './outbox.js';
 import { Poll } from './poll.js';
 import { Report } from './report.js';
+import { timerMs } from './timer.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 const LAST_WORDS_MS = 1000; // for handlers that listen, and for the releases, when the grace is over
-const LONGEST_MS = 2 ** 31 - 1; // of a timer; a longer one would fire at once
 
 /** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
 export class Worker {
@@ -27,10 +28,14 @@ export class Worker {
 
   constructor({
     concurrency = 10, name = randomName(), poll_s = 20, grace_s = 25, heartbeat_s = 60, keep_alive_s = 3600, on_event,
-    ...client
-  }) {
-    if (!(concurrency >= 1)) throw new RangeError('concurrency is 1 or more');
-    this.#client = new Client({ ...client, retry_for_s: 0 }); // the worker repeats for as long as it takes
+    url, timeout_s, connect_timeout_s, headers, ...rest
+  } = {}) {
+    checkNoneIsLeft(rest);
+    checkWorker({ concurrency, name, on_event });
+    checkSeconds('poll_s', poll_s, { positive: true, most: 60 });
+    for (const [option, value] of Object.entries({ grace_s, heartbeat_s, keep_alive_s })) checkSeconds(option, value);
+    // The worker itself repeats, for as long as it takes.
+    this.#client = new Client({ url, timeout_s, connect_timeout_s, retry_for_s: 0, headers });
     this.#report = new Report(name, on_event);
     this.#outbox = new Outbox(this.#client, this.#report);
     this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
@@ -38,13 +43,15 @@ export class Worker {
 
   /** Have the jobs of a topic done by `async (job, {signal}) => …`. */
   job(topic, handler) {
+    if (typeof handler !== 'function') throw new TypeError(`the handler of topic ${topic} is no function`);
+    if (this.#poll) throw new Error('job(topic, handler) comes before run()');
     if (this.#handlers.has(topic)) throw new Error(`topic ${topic} has a handler already`);
     this.#handlers.set(topic, handler);
   }
 
   /**
    * Work until stop(), SIGTERM or SIGINT.
-   * @returns {Promise<boolean>} whether all that was begun has ended
+   * @returns {Promise<boolean>} whether all had finished in the grace
    * @throws {RefusedError} that no repetition can help: of a bad topic name, say
    */
   async run() {
@@ -81,7 +88,7 @@ export class Worker {
     for (const signal of SIGNALS) process.on(signal, signalled);
     const beat_ms = this.#options.heartbeat_s * 1000;
     const beat = () => { if (beat_ms) this.#report.heartbeat(this.#running.size); };
-    const timer = setInterval(beat, beat_ms || LONGEST_MS);
+    const timer = setInterval(beat, timerMs(beat_ms || Infinity));
     return () => {
       clearInterval(timer);
       for (const signal of SIGNALS) process.off(signal, signalled);
@@ -115,7 +122,7 @@ export class Worker {
   /** Wait for what runs; whether all of it ended within the grace. */
   async #end() {
     const left_ms = this.#stopped_at + this.#options.grace_s * 1000 - performance.now();
-    const grace = setTimeout(() => this.#endGrace(), Math.min(left_ms, LONGEST_MS));
+    const grace = setTimeout(() => this.#endGrace(), timerMs(left_ms));
     while (this.#running.size > 0 && !this.#graceIsOver) await this.#change();
     clearTimeout(grace);
     const clean = this.#running.size === 0;
@@ -149,6 +156,16 @@ export class Worker {
   }
 }
 
+function checkWorker({ concurrency, name, on_event }) {
+  if (!Number.isInteger(concurrency) || concurrency < 1) {
+    throw new RangeError('concurrency is an integer of 1 or more');
+  }
+  if (typeof name !== 'string' || name.length < 1 || name.length > 128) {
+    throw new RangeError('name is a string of 1 to 128 characters');
+  }
+  if (on_event != null && typeof on_event !== 'function') throw new TypeError('on_event is a function');
+}
+
 function randomName() {
-  return `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`;
+  return `${hostname().slice(0, 64)}-${process.pid}-${randomBytes(3).toString('hex')}`;
 }

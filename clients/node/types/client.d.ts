@@ -29,6 +29,7 @@ export interface ClientOptions {
  * An abort of `signal` closes the connection and rejects with the signal's reason.
  */
 export class Client {
+  /** @throws {TypeError|RangeError} that names the option that cannot be */
   constructor(options: ClientOptions);
   add(topic: string, body: Body, options?: AddOptions): Promise<AddAnswer>;
   /** A job, or null. Of several topics, the first that has one. */
@@ -52,7 +53,7 @@ export class Client {
   pause(topic: string, options?: PauseOptions): Promise<PauseAnswer>;
   resume(topic: string, options?: CallOptions): Promise<ResumeAnswer>;
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;
-  /** The waiting pops of this worker end now, empty. */
+  /** The waiting pops of this worker end now, with what they find. */
   leave(worker: string, options?: CallOptions): Promise<LeaveAnswer>;
   /** Up to 1,000 commands in one request: of each its answer, or its error, not thrown. */
   batch<C extends readonly Command[] | []>(

@@ -5,9 +5,9 @@ import type { LossReason, WorkerJob } from './job.js';
 export interface WorkerOptions extends Omit<ClientOptions, 'retry_for_s'> {
   /** Handlers at a time; default 10. */
   concurrency?: number;
-  /** Default: host, pid and a random word. At most 128 characters. */
+  /** Default: host, pid and a random word. 1 to 128 characters. */
   name?: string;
-  /** Seconds that a poll waits, 60 at most; default 20. */
+  /** Seconds that a poll waits, above 0, 60 at most; default 20. */
   poll_s?: number;
   /** For what runs, when it is to stop; default 25. */
   grace_s?: number;
@@ -20,11 +20,15 @@ export interface WorkerOptions extends Omit<ClientOptions, 'retry_for_s'> {
 }
 
 export class Worker {
+  /** @throws {TypeError|RangeError} that names the option that cannot be */
   constructor(options: WorkerOptions);
-  /** Have the jobs of a topic done. The handler returns: finish. It throws: release, or as Retry and Bury say. */
+  /**
+   * Before run(): have the jobs of a topic done. The handler returns: finish. It throws: release, or as Retry and Bury
+   * say.
+   */
   job<T = unknown>(topic: string, handler: Handler<T>): void;
   /**
-   * Work until stop(), SIGTERM or SIGINT; once. Gives whether all that was begun has ended.
+   * Work until stop(), SIGTERM or SIGINT; once. Gives whether all had finished in the grace.
    * @throws {RefusedError} that no repetition can help: of a bad topic name, say
    */
   run(): Promise<boolean>;

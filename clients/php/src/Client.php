@@ -11,12 +11,11 @@ use JobQueue\Client\Exception\JobQueueException;
  * The commands of the service, a method each.
  *
  * The parameters have the names, ranges and defaults of the protocol (docs/protocol.md); null is as if it were not
- * given. Times are seconds. Each method gives the answer's JSON as an array, and throws RefusedException (the service
- * said no), UnreachableException (no answer came) or, before anything is sent, JsonException (what cannot be JSON).
+ * given. Each method gives the answer's JSON as an array, and throws RefusedException (the service said no),
+ * UnreachableException (no answer came) or, before anything is sent, JsonException (what cannot be JSON).
  *
  * @phpstan-type Answer array<string, mixed>
  * @phpstan-type Command array<string, mixed>
- * @phpstan-type Seconds int|float|null
  */
 final class Client
 {
@@ -30,6 +29,7 @@ final class Client
      * @param array<string, string> $headers sent with each request: for a proxy that wants a token
      * @param bool $objects JSON objects in bodies and inside answers come as stdClass, so that `{}` and `[]` differ;
      *                      else as associative arrays
+     * @throws \InvalidArgumentException for an option that cannot be
      */
     public function __construct(
         string $url,
@@ -39,21 +39,22 @@ final class Client
         array $headers = [],
         bool $objects = false,
     ) {
+        Options::url($url);
+        Options::above0('timeout_s', $timeout_s);
+        Options::above0('connect_timeout_s', $connect_timeout_s);
+        Options::from0('retry_for_s', $retry_for_s);
+        Options::headers($headers);
         $transport = new Transport(rtrim($url, '/') . '/command', $timeout_s, $connect_timeout_s, $headers);
         $this->exchange = new Exchange($transport, $objects);
         $this->sender = new Sender($this->exchange, $retry_for_s);
     }
 
     /**
-     * Keep a job until it is due.
+     * Keep a job until it is due. `delay`, `ttr`, `backoff`, `ttl` and `retention` are seconds.
      *
      * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`
-     * @param Seconds $delay
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
-     * @param Seconds $ttr
      * @param list<int|float>|null $backoff
-     * @param Seconds $ttl
-     * @param Seconds $retention
      * @param string|null $if_exists keep, reject or replace
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
@@ -99,9 +100,9 @@ final class Client
      * Reserve the next ready job, for its time to run.
      *
      * @param string|list<string> $topic where to look; several are tried in their order
-     * @param Seconds $wait up to so many seconds, 60 at most, until there is one
-     * @param Seconds $ttr of this delivery, instead of the job's own
-     * @param string|null $worker who asks; kept with the job
+     * @param int|float|null $wait seconds until there is one, 60 at most
+     * @param int|float|null $ttr seconds, of this delivery; null: the job's own
+     * @param string|null $worker who asks, in 128 characters at most; kept with the job
      * @return Job|null null: there is none
      */
     public function pop(
@@ -116,11 +117,9 @@ final class Client
     }
 
     /**
-     * Reserve up to $count ready jobs, 1 to 1,000.
+     * Reserve up to $count ready jobs, 1 to 1,000; the rest is as in pop().
      *
      * @param string|list<string> $topic
-     * @param Seconds $wait
-     * @param Seconds $ttr
      * @return list<Job> empty: there is none
      */
     public function popMany(
@@ -146,9 +145,8 @@ final class Client
     }
 
     /**
-     * The lease of a reserved job runs anew from now.
+     * The lease of a reserved job runs anew from now: $ttr seconds, this once, or as long as before.
      *
-     * @param Seconds $ttr how long, this once
      * @return Answer
      */
     public function touch(Job|string $id, ?int $lease = null, int|float|null $ttr = null): array
@@ -159,7 +157,7 @@ final class Client
     /**
      * Give a reserved job back.
      *
-     * @param Seconds $delay null: the next step of its back-off
+     * @param int|float|null $delay seconds; null: the next step of its back-off
      * @param bool|null $attempt false: this delivery does not count as a try
      * @return Answer
      */
@@ -235,12 +233,10 @@ final class Client
     }
 
     /**
-     * Change a job that is delayed or ready; what is not given stays.
+     * Change a job that is delayed or ready; what is not given stays. `delay` and `ttl` are seconds.
      *
-     * @param Seconds $delay
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param mixed $body the new body; here null is one
-     * @param Seconds $ttl
      * @return Answer
      */
     public function update(
@@ -294,9 +290,8 @@ final class Client
     }
 
     /**
-     * Pops of a topic find nothing.
+     * Pops of a topic find nothing, for so many seconds, or until it is resumed.
      *
-     * @param Seconds $seconds for how long; null: until it is resumed
      * @return Answer
      */
     public function pause(string $topic, int|float|null $seconds = null): array
@@ -315,7 +310,7 @@ final class Client
     }
 
     /**
-     * Delete the jobs of a topic.
+     * Delete the jobs of a topic that are there now.
      *
      * @param string|null $state delayed, ready, reserved or dead; null: all
      * @return Answer while it has a `cursor`, there is more to do
@@ -326,7 +321,7 @@ final class Client
     }
 
     /**
-     * The waiting pops of a worker end now, empty.
+     * The waiting pops of a worker end now, with what they find, or empty.
      *
      * @return Answer
      */
@@ -344,7 +339,7 @@ final class Client
      */
     public function batch(array $commands): array
     {
-        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), $commands));
+        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), array_values($commands)));
     }
 
     /** @internal for a worker: connections of its own, with the options of this client */

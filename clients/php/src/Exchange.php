@@ -34,7 +34,7 @@ final class Exchange
     {
         $response = $this->transport->post(Json::encode($command), self::wait($command));
         assert($response !== null);
-        return self::accepted(self::answer($this->decoded($response), $response), $response->status);
+        return self::accepted(self::answer($this->decoded($response), $command, $response), $response);
     }
 
     /**
@@ -52,17 +52,19 @@ final class Exchange
         }
         $answers = $this->decoded($response);
         if (!is_array($answers) || !array_is_list($answers) || count($answers) !== count($commands)) {
-            self::accepted(self::answer($answers, $response), $response->status);
+            self::accepted(self::answer($answers, [], $response), $response);
             throw self::page($response);
         }
-        return array_map(static fn (mixed $answer) => self::member(self::answer($answer, $response)), $answers);
+        $member = static fn (mixed $answer, array $command): array|RefusedException
+            => self::member(self::answer($answer, $command, $response));
+        return array_map($member, $answers, $commands);
     }
 
     /** @param array<string, mixed> $command */
     private static function wait(array $command): float
     {
         $wait = $command['wait'] ?? 0;
-        return is_int($wait) || is_float($wait) ? (float) $wait : 0.0; // what else it may be, the service refuses
+        return is_int($wait) || is_float($wait) ? max(0.0, $wait) : 0.0; // what else it may be, the service refuses
     }
 
     private function decoded(Response $response): mixed
@@ -74,23 +76,44 @@ final class Exchange
         }
     }
 
-    /** @return array<string, mixed> */
-    private static function answer(mixed $answer, Response $response): array
+    /**
+     * @param array<string, mixed> $command
+     * @return array<string, mixed>
+     */
+    private static function answer(mixed $answer, array $command, Response $response): array
     {
         $answer = $answer instanceof \stdClass ? (array) $answer : $answer;
         if (!is_array($answer) || !is_bool($answer['success'] ?? null)) {
+            throw self::page($response);
+        }
+        if ($answer['success'] && ($command['command'] ?? null) === 'pop' && !self::hasJobs($answer, $command)) {
             throw self::page($response);
         }
         return $answer;
     }
 
     /**
+     * @param array<string, mixed> $answer of a pop
+     * @param array<string, mixed> $pop
+     */
+    private static function hasJobs(array $answer, array $pop): bool
+    {
+        if (!isset($pop['count'])) {
+            return array_key_exists('id', $answer) && ($answer['id'] === null || Job::fits($answer));
+        }
+        $jobs = $answer['jobs'] ?? null;
+        return is_array($jobs) && array_filter($jobs, static fn (mixed $job) => Job::fits((array) $job)) === $jobs;
+    }
+
+    /**
      * @param array<string, mixed> $answer
      * @return array<string, mixed>
      */
-    private static function accepted(array $answer, int $status): array
+    private static function accepted(array $answer, Response $response): array
     {
-        return $answer['success'] ? $answer : throw RefusedException::of($answer, $status);
+        return $answer['success']
+            ? $answer
+            : throw RefusedException::of($answer, $response->status, $response->retry_after);
     }
 
     /**
@@ -105,6 +128,7 @@ final class Exchange
     private static function page(Response $response): UnreachableException
     {
         $message = "HTTP {$response->status} with a page that is no answer of a job queue";
-        return new UnreachableException($message, true, $response->status, $response->retry_after);
+        $maybeDone = $response->status < 300 || $response->status >= 500;
+        return new UnreachableException($message, $maybeDone, $response->status, $response->retry_after);
     }
 }

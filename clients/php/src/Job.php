@@ -59,6 +59,21 @@ final class Job
     }
 
     /**
+     * Whether an answer has all that fromAnswer() takes: who answers may be no job queue.
+     *
+     * @param array<string, mixed> $answer
+     * @internal
+     */
+    public static function fits(array $answer): bool
+    {
+        $number = static fn (string $name): bool => is_int($answer[$name] ?? null) || is_float($answer[$name] ?? null);
+        return is_string($answer['id'] ?? null) && is_string($answer['topic'] ?? null)
+            && array_key_exists('value', $answer) && array_key_exists('headers', $answer)
+            && is_int($answer['lease'] ?? null) && is_int($answer['attempt'] ?? null)
+            && is_int($answer['tries'] ?? null) && $number('due') && $number('ttr');
+    }
+
+    /**
      * In a worker's handler: null while the job is this worker's, else why it is not: `deleted`, `stale` (someone else
      * has it), `expired` (the lease could not be kept alive in time) or `stopping` (the grace of the worker is over).
      */

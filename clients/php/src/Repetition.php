@@ -55,13 +55,13 @@ final class Repetition
     /** Sleeps before the next repetition; false, at once, where that would end too late. */
     public function pause(?float $retryAfter): bool
     {
-        $pause = self::length(++$this->pauses, $retryAfter);
-        $wake = Clock::now() + $pause;
-        $this->end ??= Clock::now() + $this->seconds;
-        if ($wake > $this->end) {
+        $now = Clock::now();
+        $this->end ??= $now + $this->seconds;
+        $wake = $now + self::length(++$this->pauses, $retryAfter);
+        if ($wake >= $this->end) {
             return false;
         }
-        for ($left = $pause; $left > 0; $left = $wake - Clock::now()) {
+        while (($left = $wake - Clock::now()) > 0) {
             usleep((int) ceil($left * 1e6)); // a signal ends it early
         }
         return true;

@@ -25,6 +25,9 @@ final class Transport
     /** Seconds after which an idle connection is not used again: something between may have forgotten it. */
     private const IDLE_S = 10.0;
 
+    /** The longest time that curl takes: 24 days. */
+    private const MOST_MS = 2_147_483_647;
+
     /** curl's error for a kept connection that broke after the body was sent; PHP has no name for it. */
     private const NOT_REWOUND = 65;
 
@@ -32,10 +35,6 @@ final class Transport
     private CurlHandle $easy;
     private int $pid = 0;
     private float $used = 0.0;
-
-    private string $body = '';
-    private int $sent = 0;
-    private ?float $retryAfter = null;
 
     /** @param array<string, string> $headers sent with each request */
     public function __construct(
@@ -60,12 +59,18 @@ final class Transport
     public function post(string $body, float $wait_s = 0.0, ?Closure $giveUp = null): ?Response
     {
         $multi = $this->connection();
-        [$this->body, $this->sent, $this->retryAfter] = [$body, 0, null];
-        curl_setopt($this->easy, CURLOPT_INFILESIZE, strlen($body));
-        curl_setopt($this->easy, CURLOPT_TIMEOUT_MS, self::milliseconds($this->timeout_s + $wait_s));
+        $transfer = new Transfer($body);
+        curl_setopt_array($this->easy, [
+            CURLOPT_INFILESIZE => strlen($body),
+            // The body goes through a function, because curl repeats a POST with CURLOPT_POSTFIELDS by itself when a
+            // kept connection breaks; what it cannot rewind it does not repeat.
+            CURLOPT_READFUNCTION => $transfer->piece(...),
+            CURLOPT_HEADERFUNCTION => $transfer->header(...),
+            CURLOPT_TIMEOUT_MS => self::milliseconds($this->timeout_s + $wait_s),
+        ]);
         curl_multi_add_handle($multi, $this->easy);
         try {
-            return $this->finished($multi, $giveUp) ? $this->response($multi) : null;
+            return $this->finished($multi, $giveUp) ? $this->response($multi, $transfer) : null;
         } finally {
             curl_multi_remove_handle($multi, $this->easy); // closes the connection when no whole answer came
             $this->used = Clock::now();
@@ -88,17 +93,16 @@ final class Transport
     }
 
     /** @throws UnreachableException */
-    private function response(CurlMultiHandle $multi): Response
+    private function response(CurlMultiHandle $multi, Transfer $transfer): Response
     {
         $result = curl_multi_info_read($multi)['result'] ?? CURLE_RECV_ERROR;
         if ($result !== CURLE_OK) {
             $message = $result === self::NOT_REWOUND ? 'the connection broke' : curl_error($this->easy);
             $this->multi = null; // a handle counts its broken connections, and says odd things after some
-            // As long as curl had not taken all of the body, the service cannot have had a whole request.
-            throw new UnreachableException($message, maybe_done: $this->sent === strlen($this->body));
+            throw new UnreachableException($message, maybe_done: $transfer->isSent());
         }
         $status = curl_getinfo($this->easy, CURLINFO_RESPONSE_CODE);
-        return new Response($status, (string) curl_multi_getcontent($this->easy), $this->retryAfter);
+        return new Response($status, (string) curl_multi_getcontent($this->easy), $transfer->retry_after);
     }
 
     private function connection(): CurlMultiHandle
@@ -124,29 +128,10 @@ final class Transport
             CURLOPT_HTTPHEADER => $this->headerLines(),
             CURLOPT_CONNECTTIMEOUT_MS => self::milliseconds($this->connect_timeout_s),
             CURLOPT_NOSIGNAL => true,
-            // The body goes through a function, because curl repeats a POST with CURLOPT_POSTFIELDS by itself when a
-            // kept connection breaks; what it cannot rewind it does not repeat.
             CURLOPT_UPLOAD => true,
             CURLOPT_CUSTOMREQUEST => 'POST',
-            CURLOPT_READFUNCTION => $this->piece(...),
-            CURLOPT_HEADERFUNCTION => $this->header(...),
         ]);
         return $easy;
-    }
-
-    private function piece(CurlHandle $easy, mixed $file, int $length): string
-    {
-        $piece = substr($this->body, $this->sent, $length);
-        $this->sent += strlen($piece);
-        return $piece;
-    }
-
-    private function header(CurlHandle $easy, string $line): int
-    {
-        if (stripos($line, 'Retry-After:') === 0) {
-            $this->retryAfter = (float) substr($line, strlen('Retry-After:'));
-        }
-        return strlen($line);
     }
 
     /** @return list<string> */
@@ -154,13 +139,13 @@ final class Transport
     {
         $lines = ['Content-Type: application/json', 'Expect:'];
         foreach ($this->headers as $name => $value) {
-            $lines[] = "$name: $value";
+            $lines[] = $value === '' ? "$name;" : "$name: $value"; // curl would leave out one with nothing after `:`
         }
         return $lines;
     }
 
     private static function milliseconds(float $seconds): int
     {
-        return max(1, (int) ceil($seconds * 1000)); // 0 would be no limit for curl
+        return (int) min(max(1.0, ceil($seconds * 1000)), self::MOST_MS); // 0 would be no limit for curl
     }
 }

@@ -50,6 +50,7 @@ final class Worker
      * @param float $keep_alive_s seconds that one handler's lease is kept alive
      * @param (callable(string, array<string, mixed>): mixed)|null $on_event gets each event's name and fields
      * @param (callable(string): mixed)|null $log gets each line of the log; null: they go to standard error
+     * @throws \InvalidArgumentException for an option that cannot be
      */
     public function __construct(
         Client|string $client,
@@ -61,9 +62,15 @@ final class Worker
         ?callable $on_event = null,
         ?callable $log = null,
     ) {
-        $this->exchange = (is_string($client) ? new Client($client) : $client)->exchange();
         $this->name = $name ?? gethostname() . ':' . getmypid() . ':' . bin2hex(random_bytes(4));
-        $log ??= static fn (string $line) => fwrite(STDERR, "$line\n");
+        Options::name($this->name);
+        Options::above0('poll_s', $poll_s, 60.0);
+        Options::from0('grace_s', $grace_s);
+        Options::from0('heartbeat_s', $heartbeat_s);
+        Options::from0('keep_alive_s', $keep_alive_s);
+        $this->exchange = (is_string($client) ? new Client($client) : $client)->exchange();
+        // A program that PHP reads from its standard input has no STDERR.
+        $log ??= static fn (string $line) => defined('STDERR') ? fwrite(STDERR, "$line\n") : error_log($line);
         $this->report = new Report($this->name, $heartbeat_s, $on_event === null ? null : $on_event(...), $log(...));
         $this->service = new Service($this->exchange, $this->report);
     }
@@ -120,8 +127,9 @@ final class Worker
     private function startKeeper(): void
     {
         if (KeeperLink::isPossible()) {
-            $this->keeper = new KeeperLink(clone $this->exchange, $this->keep_alive_s);
-            $this->keeper->start();
+            $keeper = new KeeperLink(clone $this->exchange, $this->keep_alive_s);
+            $keeper->start();
+            $this->keeper = $keeper; // now that it is whole: a signal speaks to it
         }
     }
 
@@ -152,18 +160,15 @@ final class Worker
     private function work(): void
     {
         $ending = null;
-        while (true) {
+        while ($ending !== null || !$this->stopping) {
             $this->report->heartbeat(0);
             $job = $ending === null ? $this->polled() : $this->ended($ending);
             $ending = null;
             // A job with ttr 0 cannot be given back: it would be gone.
             if ($job !== null && $this->stopping && $job->ttr > 0.0) {
-                $this->service->giveBack($job);
+                $this->service->giveBack($job, $this->telling());
             } elseif ($job !== null) {
                 $ending = $this->handled($job);
-            }
-            if ($ending === null && $this->stopping) {
-                return;
             }
         }
     }
@@ -184,12 +189,18 @@ final class Worker
         } else {
             $commands[] = $this->polling->pop();
         }
-        $soon = Clock::now() + self::TELL_S;
-        $over = fn (): bool => Clock::now() >= max($this->graceEnd, $soon);
+        $over = $this->telling();
         $answers = $this->service->answered($commands, $over, $over);
         $this->settle($ending, $answers[0] ?? null);
         $next = $answers[1] ?? null;
         return $next instanceof RefusedException ? null : $this->job($next); // the poll will be refused too, and say it
+    }
+
+    /** @return \Closure(): bool when to give up what is to be told from now on */
+    private function telling(): \Closure
+    {
+        $soon = Clock::now() + self::TELL_S;
+        return fn (): bool => Clock::now() >= max($this->graceEnd, $soon);
     }
 
     /** @param array<string, mixed>|null $answer */

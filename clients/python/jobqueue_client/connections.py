@@ -86,9 +86,9 @@ class Connections:
             connection.putheader(name, value)
         connection.putheader("Content-Length", str(len(data)))
         connection.endheaders()
-        response = connection.getresponse()
-        reply = Reply(response.status, response.getheader("Retry-After"), _read(response, end))
-        return reply, not response.will_close
+        with connection.getresponse() as response:
+            reply = Reply(response.status, response.getheader("Retry-After"), _read(response, end))
+            return reply, not response.will_close
 
     def _take(self) -> _Connection:
         while (connection := self._pop()) is not None:
@@ -133,5 +133,4 @@ def _read(response: http.client.HTTPResponse, end: float) -> bytes:
             raise TimeoutError
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
-    response.close()
     return b"".join(parts)

@@ -9,7 +9,6 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from jobqueue_client import commands
-from jobqueue_client.commands import Command
 from jobqueue_client.ends import Ends
 from jobqueue_client.errors import Refused
 from jobqueue_client.events import Events, log
@@ -30,7 +29,7 @@ class Crew:
         self._ends = ends
         self._leases = leases
         self._events = events
-        self._threads = Threads()
+        self._threads = Threads(0 if all(map(_is_async, handlers.values())) else concurrency)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: dict[Job, tuple[asyncio.Task[Any], float]] = {}
         self._freed = asyncio.Event()
@@ -53,6 +52,8 @@ class Crew:
 
     def begin(self, job: Job) -> None:
         """Start the handler of a job."""
+        if job.ttr:  # its lease runs from now on, whenever the handler comes to its turn
+            self._leases.hold(job)
         self._running[job] = (self._start(self._work(job)), time.monotonic())
 
     def give_back(self, job: Job) -> None:
@@ -62,16 +63,16 @@ class Crew:
         else:
             self.begin(job)
 
-    def warn(self) -> None:
-        """Tell the handlers that still run that they are to stop, and release their jobs; that was a try of each."""
+    def release_all(self) -> None:
+        """Tell the handlers that still run that they are to stop, and release their jobs."""
         for job in self._running:
             self._leases.drop(job)
             job.lose("stopping")
-            if job.ttr and job.lost == "stopping":
-                self._start(self._release(commands.release(job, delay=0, reason="stopping")))
+            if job.ttr and job.lost == "stopping":  # else it is lost already
+                self._start(self._release(job, attempt=True))
 
     def abandon(self) -> None:
-        """Wait no longer for what still runs. Async handlers are cancelled, threads are left."""
+        """Wait for the handlers no longer. Async ones are cancelled, threads are left."""
         running, self._running = self._running, {}
         for job, (task, began) in running.items():
             task.cancel()
@@ -87,8 +88,6 @@ class Crew:
         began = time.monotonic()
         late_s = round(time.time() - job.due, 3)
         self._events.tell("job.started", topic=job.topic, id=job.id, attempt=job.attempt, late_s=late_s)
-        if job.ttr:
-            self._leases.hold(job)
         error = await self._attempt(job)
         self._leases.drop(job)
         if self._running.pop(job, None):  # else abandoned: a handler may swallow that it is cancelled
@@ -101,12 +100,10 @@ class Crew:
             if not _is_async(handler):
                 return await self._threads.run(handler, job)
             await handler(job)
-        except asyncio.CancelledError as error:
+        except BaseException as error:  # SystemExit too: a handler may end its job, not the worker
             task = asyncio.current_task()
-            if task and task.cancelling():  # by `abandon`; else the handler raised it
+            if isinstance(error, asyncio.CancelledError) and task and task.cancelling():  # by `abandon` or `close`
                 raise
-            return error
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # a handler may end its job, not the worker
             return error
         return None
 
@@ -128,14 +125,15 @@ class Crew:
         self._events.tell(event, trace, topic=job.topic, id=job.id, seconds=round(seconds, 3), **why)
 
     async def _give_back(self, job: Job) -> None:
-        if await self._release(commands.release(job, delay=0, attempt=False)):
+        if await self._release(job, attempt=False):
             self._events.tell("job.returned", topic=job.topic, id=job.id)
 
-    async def _release(self, command: Command[Any]) -> bool:
+    async def _release(self, job: Job, *, attempt: bool) -> bool:
+        """Another worker may have it at once: it is not the job's fault that this one stops. Whether it went back."""
         try:
-            await self._ends.send(command.fields)
+            await self._ends.send(commands.release(job, delay=0, attempt=attempt).fields)
         except Refused as error:  # it is with another one already
-            log.debug("the job %r could not be released: %s", command.fields["id"], error)
+            log.debug("the job %r could not be released: %s", job.id, error)
             return False
         return True
 

@@ -48,7 +48,7 @@ def outcome(job: Job, error: BaseException | None) -> Outcome:
     """What a handler's end means; `error`: what it raised."""
     if isinstance(error, Lost):
         return Outcome("job.lost", None, error.reason)
-    if job.lost in ("deleted", "stopping"):  # gone, or given back already; after the other losses a word may count
+    if job.lost in ("deleted", "stopping"):  # there is no job any more, or it is released already
         return Outcome("job.lost", None, job.lost)
     if error is None:
         return Outcome("job.finished", _unless_gone(job, commands.finish(job)), None)

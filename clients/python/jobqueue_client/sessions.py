@@ -12,6 +12,12 @@ from jobqueue_client.exchange import Post
 from jobqueue_client.options import Options
 from jobqueue_client.replies import Reply
 
+_NO_CONNECTION = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+    UnicodeError,  # a host name that cannot be one
+)
 _IDLE_S = 10.0
 _AT_A_TIME = 100
 _LARGE = 1 << 20
@@ -44,8 +50,7 @@ class Session:
         within_s = self._options.timeout_s + post.wait_s
         try:
             return await self._exchange(post.data, within_s)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnicodeError) as error:
-            # UnicodeError: a host name that cannot be one
+        except _NO_CONNECTION as error:
             raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
         except TimeoutError:
             message = f"{self._options.url}: no answer within {within_s:g} s"

@@ -88,7 +88,7 @@ class Shift:
     async def _hand_over(self) -> bool:
         """Release what still runs. Whether nothing did, and every end was answered."""
         finished = not self._crew.running
-        self._crew.warn()
+        self._crew.release_all()
         await _first(self._crew.idle(), within_s=_HEED_S if not finished else 0)
         self._crew.abandon()
         return await _first(self._crew.idle(), within_s=_FLUSH_S) and finished

@@ -18,12 +18,13 @@ _Work = Callable[[], None]
 
 
 class Threads:
-    """As many threads as there ever were handlers at a time. All methods are for the event loop's thread."""
+    """So many threads, all started at once: later, among handlers that compute, each start would hold up the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._count = 0
-        self._busy = 0
+        self._count = count
+        for number in range(1, count + 1):
+            threading.Thread(target=_serve, args=(self._work,), name=f"jobqueue-{number}", daemon=True).start()
 
     async def run(self, handler: Handler, job: Job) -> BaseException | None:
         """Run a handler; what it raised. Who is cancelled meanwhile leaves the thread at its work."""
@@ -34,13 +35,8 @@ class Threads:
         def work() -> None:
             error = context.run(_attempt, handler, job)
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker did not wait for this handler
-                loop.call_soon_threadsafe(self._report, ended, error)
+                loop.call_soon_threadsafe(_report, ended, error)
 
-        if self._busy == self._count:
-            name = f"jobqueue-{self._count + 1}"
-            threading.Thread(target=_serve, args=(self._work,), name=name, daemon=True).start()
-            self._count += 1  # not before: there may be no more threads to be had
-        self._busy += 1
         self._work.put(work)
         return await ended
 
@@ -49,10 +45,10 @@ class Threads:
         for _ in range(self._count):
             self._work.put(None)
 
-    def _report(self, ended: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
-        self._busy -= 1
-        if not ended.done():
-            ended.set_result(error)
+
+def _report(ended: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
+    if not ended.done():
+        ended.set_result(error)
 
 
 def _serve(work: queue.SimpleQueue[_Work | None]) -> None:

@@ -40,7 +40,7 @@ final class Ending
         $begun = Clock::now();
         [$event, $fields, $reason] = self::outcome($handler, $job);
         $lost = $job->lost();
-        if (in_array($lost, self::OVER, true)) {
+        if ($event !== 'lost' && in_array($lost, self::OVER, true)) {
             [$event, $fields, $reason] = ['lost', null, $lost];
         }
         $command = null;

@@ -45,18 +45,13 @@ final class Keeper
     ) {
     }
 
-    public function run(): never
+    /** Until the worker is gone. */
+    public function run(): void
     {
-        try {
+        $this->listen();
+        while (!$this->workerGone()) {
+            $this->tick();
             $this->listen();
-            while (!$this->workerGone()) {
-                $this->tick();
-                $this->listen();
-            }
-        } finally {
-            // A plain exit would run the shutdown functions and destructors that were inherited from the worker, and
-            // end its database connections.
-            posix_kill((int) getmypid(), SIGKILL);
         }
     }
 
@@ -110,6 +105,7 @@ final class Keeper
         if (!$job->lost) {
             $job->ttr > 0.0 && $this->release($job);
             $this->lose($job, 'stopping');
+            $this->graceEnd = Clock::now(); // the release may have taken long; the handler hears only now
         }
         if ($now < $this->graceEnd + self::LAST_WORDS_S * ($this->signals + 1)) {
             return;

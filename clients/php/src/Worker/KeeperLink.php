@@ -48,8 +48,14 @@ final class KeeperLink
         pcntl_sigprocmask(SIG_BLOCK, self::IGNORED, $before);
         $pid = pcntl_fork();
         if ($pid === 0) {
-            fclose($pair[0]);
-            $this->becomeKeeper($pair[1], $worker);
+            try {
+                fclose($pair[0]);
+                $this->becomeKeeper($pair[1], $worker);
+            } finally {
+                // A plain exit would run the shutdown functions and destructors that were inherited from the worker,
+                // and end its database connections; an error would go on into its program.
+                posix_kill((int) getmypid(), SIGKILL);
+            }
         }
         pcntl_sigprocmask(SIG_SETMASK, $before);
         fclose($pair[1]);
@@ -141,7 +147,7 @@ final class KeeperLink
     }
 
     /** @param resource $socket */
-    private function becomeKeeper(mixed $socket, int $worker): never
+    private function becomeKeeper(mixed $socket, int $worker): void
     {
         foreach (self::IGNORED as $signal) {
             pcntl_signal($signal, SIG_IGN);
@@ -149,8 +155,10 @@ final class KeeperLink
         set_error_handler(null);
         // Who reads the worker's output waits for its end, and not for the keeper's. What takes their places, so that
         // no connection does, stays open as long as this function runs: for ever.
-        fclose(STDIN);
-        fclose(STDOUT);
+        foreach (['STDIN', 'STDOUT'] as $stream) {
+            // A daemon may have closed it; a program that PHP reads from its standard input has none of them.
+            defined($stream) && is_resource(constant($stream)) && fclose(constant($stream));
+        }
         $places = [fopen('/dev/null', 'r'), fopen('/dev/null', 'w')];
         (new Keeper($socket, $this->exchange, $worker, $this->keep_alive_s))->run();
     }

@@ -95,6 +95,10 @@ final class Report
         foreach ($fields as $field => $value) {
             $line .= " $field=" . json_encode($value, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
         }
-        ($this->log)($line);
+        try {
+            ($this->log)($line);
+        } catch (\Throwable $error) {
+            error_log("$line (the log failed: {$error->getMessage()})");
+        }
     }
 }

@@ -57,15 +57,18 @@ final class Service
         }
     }
 
-    /** A job that was not begun goes back, and this was no try. */
-    public function giveBack(Job $job): void
+    /**
+     * A job that was not begun goes back, and this was no try.
+     *
+     * @param Closure(): bool $over when it did not go until then, it is handed out again when its TTR is over
+     * @throws RefusedException that no repetition can help
+     */
+    public function giveBack(Job $job, Closure $over): void
     {
         $fields = ['id' => $job->id, 'lease' => $job->lease, 'delay' => 0, 'attempt' => false];
-        try {
-            $this->exchange->one(['command' => 'release'] + $fields);
+        $answers = $this->answered([['command' => 'release'] + $fields], $over, $over);
+        if (is_array($answers[0] ?? null)) {
             $this->report->event('job.returned', ['topic' => $job->topic, 'id' => $job->id]);
-        } catch (JobQueueException) {
-            // Then it is handed out again when its TTR is over.
         }
     }
 
@@ -88,11 +91,12 @@ final class Service
         if (!$first instanceof RefusedException || !self::forNow($first, $commands[0]['command'])) {
             return $answers;
         }
-        $this->uncertain = $this->uncertain || $first->code === 'UNAVAILABLE';
+        $uncertain = $this->uncertain || $first->code === 'UNAVAILABLE';
         if (is_array($answers[1] ?? null) && $answers[1]['id'] !== null) {
             // The end of the last job comes first; the next one may wait for long.
-            $this->giveBack(Job::fromAnswer($answers[1]));
+            $this->giveBack(Job::fromAnswer($answers[1]), $giveUp);
         }
+        $this->uncertain = $uncertain; // of the end, and not of the other job's release
         return $first;
     }
 

@@ -1,0 +1,94 @@
+/** Run by `npm run check`: the client before servers of the test's own, and errors that cannot be shown. */
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import net from 'node:net';
+import { after, before, test } from 'node:test';
+
+import { Client, RefusedError, Retry, TooFastError, UnreachableError } from '../src/index.js';
+import { asReason } from '../src/handler.js';
+
+let answer;
+let status = 200;
+const server = createServer((request, response) => {
+  response.statusCode = status;
+  request.resume().on('end', () => response.end(JSON.stringify(answer)));
+});
+let client;
+
+before(async () => {
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  client = new Client({ url: `http://127.0.0.1:${server.address().port}`, retry_for_s: 0.2 });
+});
+
+after(() => {
+  client.close();
+  server.close();
+});
+
+const job = { id: 'x', topic: 't', value: 1, lease: 1, attempt: 1, tries: 1, due: 1, ttr: 1, headers: null };
+
+test('a pop without a job, or with half of one, is no answer', async () => {
+  status = 200;
+  const halves = ['id', 'topic', 'value', 'lease', 'ttr'].map((name) => ({ ...job, [name]: undefined }));
+  for (const each of halves) {
+    answer = { success: true, ...each };
+    await assert.rejects(client.pop('t'), UnreachableError);
+  }
+  for (const jobs of [undefined, {}, [null], ...halves.map((each) => [job, each])]) {
+    answer = { success: true, jobs };
+    await assert.rejects(client.popMany('t', 2), UnreachableError);
+  }
+  answer = { success: true, jobs: [job] };
+  assert.equal((await client.popMany('t', 2))[0].lease, 1);
+});
+
+test('a refusal with a strange code is a refusal', async () => {
+  status = 400;
+  for (const code of ['constructor', '__proto__', 'NEW', 5, null]) {
+    answer = { success: false, code, error: 'no' };
+    await assert.rejects(client.get('x'), RefusedError);
+  }
+});
+
+test('a retry_after that is no number does not make it hurry', async () => {
+  status = 429;
+  answer = { success: false, code: 'TOO_FAST', error: 'no', retry_after: 'soon' };
+  await assert.rejects(client.get('x'), (error) => error instanceof TooFastError && error.retry_after === null);
+});
+
+test('connections are kept and used again', async () => {
+  const seen = new Set();
+  server.on('connection', (socket) => seen.add(socket));
+  status = 200;
+  answer = { success: true };
+  for (let n = 0; n < 3; n++) await client.get('x');
+  assert.ok(seen.size <= 1); // none, when those before left one
+});
+
+test('a connection that does not come about is waited for no longer than connect_timeout_s', async (t) => {
+  const mute = net.createServer(() => {}); // it never answers to the beginning of TLS
+  t.after(() => mute.close());
+  await new Promise((resolve) => { mute.listen(0, '127.0.0.1', resolve); });
+  const url = `https://127.0.0.1:${mute.address().port}`;
+  const impatient = new Client({ url, connect_timeout_s: 0.2, retry_for_s: 0 });
+  await assert.rejects(impatient.get('x'), (error) => error instanceof UnreachableError && !error.maybe_done);
+});
+
+test('an error that cannot be shown is a reason all the same', () => {
+  const broken = new Error();
+  Object.defineProperty(broken, 'message', { get() { throw new Error('gotcha'); } });
+  const odd = Object.assign(new Error('x'), { name: Symbol('y') });
+  for (const error of [broken, odd]) assert.equal(typeof asReason(error), 'string');
+  assert.equal(asReason(new TypeError('no')), 'TypeError: no');
+  assert.equal(asReason(undefined), 'undefined');
+});
+
+test('a reason has 1,000 characters at most, and no half ones', () => {
+  assert.equal(asReason(new Error('x'.repeat(2000))).length, 1000);
+  assert.ok(asReason(`x${'😀'.repeat(2000)}`).isWellFormed?.() ?? true);
+});
+
+test('a Retry beyond what the service takes is told where it is made', () => {
+  for (const wrong of [-1, NaN, Infinity, 315_360_001, '5']) assert.throws(() => new Retry({ after: wrong }), /after/);
+  assert.equal(new Retry({ after: 0 }).after, 0);
+});

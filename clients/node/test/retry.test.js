@@ -1,0 +1,26 @@
+/** Run by `npm run check`: how long the pauses are. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { pauseBefore } from '../src/retry.js';
+import { timerMs } from '../src/timer.js';
+
+const pauses = (repetition, error) => Array.from({ length: 2000 }, () => pauseBefore(repetition, error));
+
+test('a pause is random, up to a bound that doubles, and 2 s at most', () => {
+  for (const [repetition, most] of [[1, 100], [2, 200], [5, 1600], [6, 2000], [60, 2000], [2000, 2000]]) {
+    const all = pauses(repetition, {});
+    assert.ok(Math.min(...all) >= 0 && Math.min(...all) < most / 10);
+    assert.ok(Math.max(...all) <= most && Math.max(...all) > (most * 9) / 10);
+  }
+});
+
+test('a pause is no shorter than the service asked for', () => {
+  assert.ok(pauses(1, { retry_after: 3 }).every((ms) => ms === 3000));
+  assert.ok(pauses(9, { retry_after: 1 }).every((ms) => ms >= 1000 && ms <= 2000));
+});
+
+test('a pause of many days is one', () => {
+  assert.equal(timerMs(5), 5);
+  assert.equal(timerMs(Infinity), 2 ** 31 - 1); // a longer one would fire at once
+});

@@ -1,0 +1,59 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+/**
+ * The options of clients and workers, checked when one is made: the error names the option.
+ *
+ * @internal
+ */
+final class Options
+{
+    /** @throws \InvalidArgumentException */
+    public static function url(string $url): void
+    {
+        $parts = parse_url($url);
+        $scheme = strtolower($parts['scheme'] ?? '');
+        $is = in_array($scheme, ['http', 'https'], true) && isset($parts['host'])
+            && !isset($parts['query']) && !isset($parts['fragment']) && preg_match('/^[!-~]+$/D', $url) === 1;
+        self::must($is, "url must be that of a service, like http://localhost:8000, and not '$url'");
+    }
+
+    /** @throws \InvalidArgumentException */
+    public static function above0(string $option, float $seconds, float $most = PHP_FLOAT_MAX): void
+    {
+        $range = $most === PHP_FLOAT_MAX ? '' : " and at most $most";
+        self::must($seconds > 0.0 && $seconds <= $most, "$option must be a number of seconds above 0$range");
+    }
+
+    /** @throws \InvalidArgumentException */
+    public static function from0(string $option, float $seconds): void
+    {
+        self::must($seconds >= 0.0 && is_finite($seconds), "$option must be a number of seconds, 0 or more");
+    }
+
+    /**
+     * @param array<string, string> $headers
+     * @throws \InvalidArgumentException
+     */
+    public static function headers(array $headers): void
+    {
+        foreach ($headers as $name => $value) {
+            $is = is_string($value) && preg_match('/^[!-9;-~]+:[ -~]*$/D', "$name:$value") === 1;
+            self::must($is, "headers must be names and values of printable ASCII: '$name' is not");
+        }
+    }
+
+    /** @throws \InvalidArgumentException */
+    public static function name(string $name): void
+    {
+        self::must(preg_match('/^.{1,128}$/suD', $name) === 1, 'name must have 1 to 128 characters, in UTF-8');
+    }
+
+    private static function must(bool $is, string $message): void
+    {
+        $is || throw new \InvalidArgumentException($message);
+    }
+}

@@ -1,0 +1,261 @@
+"""What only the PHP client has: a keeper process, handles of curl, streams and signals of PHP's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.service import ROOT
+from tests.conformance.participants import PARTICIPANTS, Participant
+from tests.conformance.stage import Stage
+from tests.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HEAD = f"""<?php
+use JobQueue\\Client\\Client;
+use JobQueue\\Client\\Job;
+use JobQueue\\Client\\Worker;
+require '{ROOT}/clients/php/autoload.php';
+$url = getenv('URL');
+"""
+
+
+@pytest.fixture(scope="module", params=[each for each in PARTICIPANTS if each.name == "php"], ids=["php"])
+def participant(request: pytest.FixtureRequest) -> Participant:
+    chosen: Participant = request.param
+    if missing := chosen.lacks():
+        pytest.skip(missing)
+    return chosen
+
+
+async def begun(stage: Stage, program: str, *arguments: str, stdin: int = asyncio.subprocess.PIPE) -> Any:
+    """A PHP program that runs: from the file that the arguments name, else from its standard input."""
+    process = await asyncio.create_subprocess_exec(
+        *("php", *arguments),
+        stdin=stdin,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=os.environ | {"URL": stage.service.url},
+    )
+    if process.stdin:
+        process.stdin.write((HEAD + program).encode())
+        process.stdin.close()
+    return process
+
+
+async def said(process: Any) -> str:
+    """All that it still says, until it ends."""
+    async with asyncio.timeout(30):
+        text = (await process.stdout.read()).decode()
+        await process.wait()
+    return str(text)
+
+
+async def test_clients_that_are_dropped_leave_no_connection_open(stage: Stage) -> None:
+    program = """
+        for ($n = 0; $n < 20; $n++) {
+            (new Client($url))->stats();
+        }
+        echo count(scandir('/proc/self/fd')) < 20 ? 'few' : 'many';
+    """
+    assert await said(await begun(stage, program)) == "few"
+
+
+async def test_a_batch_may_be_an_array_with_gaps(stage: Stage) -> None:
+    program = """
+        $commands = [['command' => 'stats'], null, ['command' => 'topics']];
+        echo json_encode(array_keys((new Client($url))->batch(array_filter($commands))));
+    """
+    assert await said(await begun(stage, program)) == "[0,1]"
+
+
+KEEPS = """
+    (new Client($url))->add($topic, 1, id: "$topic:1", ttr: 0.4);
+    $worker = new Worker($url);
+    $worker->on($topic, function (Job $job) use ($worker): void {
+        for ($end = microtime(true) + 1.2; microtime(true) < $end;) {
+            usleep(10_000);
+        }
+        $worker->stop();
+    });
+    $worker->run();
+    echo "over\\n";
+"""
+
+
+@pytest.mark.parametrize("closes", ["", "fclose(STDIN);", "fclose(STDIN); fclose(STDOUT);"])
+async def test_a_daemon_without_its_streams_keeps_its_lease(stage: Stage, tmp_path: Path, closes: str) -> None:
+    topic = f"streams-{len(closes)}"
+    file = tmp_path / "daemon.php"
+    file.write_text(f"{HEAD}{closes} $topic = '{topic}'; {KEEPS.replace('STDOUT', 'STDERR')}")
+    text = await said(await begun(stage, "", str(file), stdin=asyncio.subprocess.DEVNULL))
+    assert (await stage.client.ask("get", id=f"{topic}:1"))["deliveries"] == 1
+    assert text.count("over") == (0 if "STDOUT" in closes else 1) and "rror" not in text, text
+
+
+async def test_a_program_from_the_standard_input_keeps_its_lease(stage: Stage) -> None:
+    text = await said(await begun(stage, f"$topic = 'piped'; {KEEPS}"))
+    assert (await stage.client.ask("get", id="piped:1"))["deliveries"] == 1
+    assert text.count("over") == 1 and text.count("worker.stopped") == 1 and "rror" not in text, text
+
+
+async def test_a_signal_in_the_midst_of_the_start_stops_the_worker_in_order(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "start.php"
+    file.write_text(
+        HEAD
+        + """
+        ini_set('memory_limit', '-1');
+        $big = str_repeat('x', 1 << 27); // so that the fork of the keeper takes some time
+        for ($n = 0; $n < strlen($big); $n += 4096) {
+            $big[$n] = 'y';
+        }
+        pcntl_async_signals(true);
+        pcntl_signal(SIGTERM, fn () => exit('early'));
+        $worker = new Worker($url);
+        $worker->on('starts', fn (Job $job) => null);
+        echo "now\\n";
+        echo $worker->run() ? 'clean' : 'unclean';
+        """
+    )
+    for number in range(8):
+        process = await begun(stage, "", str(file))
+        await process.stdout.readline()
+        await asyncio.sleep(number / 2000)  # any moment: the very thing that is tried
+        process.send_signal(signal.SIGTERM)
+        text = await said(process)
+        assert text.endswith(("clean", "early")) and "rror" not in text, text
+
+
+async def test_a_log_that_fails_does_no_harm(stage: Stage) -> None:
+    program = """
+        (new Client($url))->add('log', 1, id: 'log:1');
+        $worker = new Worker($url, log: fn (string $line) => throw new RuntimeException('disk full'));
+        $worker->on('log', fn (Job $job) => $worker->stop());
+        echo $worker->run() ? 'clean' : 'unclean';
+    """
+    text = await said(await begun(stage, program))
+    assert text.endswith("clean") and "disk full" in text, text
+    assert (await stage.client.ask("get", id="log:1"))["state"] == "finished"
+
+
+async def test_a_handler_that_is_interrupted_is_no_clean_end_though_its_job_was_deleted(stage: Stage) -> None:
+    program = """
+        ($client = new Client($url))->add('gone', 1, id: 'gone:1', ttr: 0.3);
+        $worker = new Worker($url, grace_s: 0.5);
+        $worker->on('gone', function (Job $job) use ($worker, $client): void {
+            $client->delete('gone:1');
+            $worker->stop();
+            while (true) {
+                sleep(1);
+            }
+        });
+        echo $worker->run() ? 'clean' : 'unclean';
+    """
+    assert (await said(await begun(stage, program))).endswith("unclean")
+
+
+async def test_a_keeper_that_died_is_replaced_when_the_handler_looks(stage: Stage) -> None:
+    program = """
+        $worker = new Worker($url);
+        $worker->on('keeper', function (Job $job) use ($worker): void {
+            echo json_encode(['keeper' => (int) exec('pgrep -P ' . getmypid() . ' php')]), "\\n";
+            for ($end = microtime(true) + 1.5; microtime(true) < $end; usleep(10_000)) {
+                $job->check();
+            }
+            $worker->stop();
+        });
+        echo $worker->run() ? 'clean' : 'unclean';
+    """
+    await stage.client.ask("add", topic="keeper", id="keeper:1", body=1, ttr=0.5)
+    process = await begun(stage, program)
+    while b"keeper" not in (line := await process.stdout.readline()) or not line.startswith(b"{"):
+        assert line
+    os.kill(json.loads(line)["keeper"], signal.SIGKILL)
+    assert (await said(process)).endswith("clean")
+    assert (await stage.client.ask("get", id="keeper:1"))["deliveries"] == 1
+
+
+async def test_a_worker_that_was_stopped_before_its_start_asks_for_no_job(stage: Stage) -> None:
+    program = """
+        $worker = new Worker($url);
+        $worker->on('early', fn (Job $job) => null);
+        $worker->stop();
+        $begun = microtime(true);
+        $worker->run();
+        echo microtime(true) - $begun < 0.8 ? 'at once' : 'late';
+    """
+    assert (await said(await begun(stage, program))).endswith("at once")
+
+
+async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
+    program = """
+        $worker = new Worker($url);
+        $worker->on('orphan', function (Job $job): void {
+            echo json_encode(['keeper' => (int) exec('pgrep -P ' . getmypid() . ' php')]), "\\n";
+            exec('sleep 10');
+        });
+        $worker->run();
+    """
+    await stage.client.ask("add", topic="orphan", id="orphan:1", body=1, ttr=30)
+    process = await begun(stage, program)
+    while not (line := await process.stdout.readline()).startswith(b"{"):
+        assert line
+    process.kill()
+
+    async def gone() -> bool:
+        try:
+            os.kill(json.loads(line)["keeper"], 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    await until(gone)
+
+
+async def test_pauses_are_random_and_bounded(stage: Stage) -> None:
+    program = """
+        foreach ([1 => 0.1, 3 => 0.4, 100 => 2.0] as $n => $most) {
+            $lengths = array_map(fn () => JobQueue\\Client\\Repetition::length($n, null), range(1, 200));
+            echo min($lengths) < $most / 4 && max($lengths) > $most * 3 / 4 && max($lengths) <= $most ? 'y' : 'n';
+        }
+    """
+    assert await said(await begun(stage, program)) == "yyy"
+
+
+async def test_a_message_that_is_not_utf8_is_kept_as_far_as_it_is(stage: Stage) -> None:
+    program = """
+        (new Client($url))->add('bytes', 1, id: 'bytes:1', backoff: [60]);
+        $worker = new Worker($url);
+        $worker->on('bytes', function (Job $job) use ($worker): void {
+            $worker->stop();
+            throw new DomainException("price \\xff");
+        });
+        echo $worker->run() ? 'clean' : 'unclean';
+    """
+    assert (await said(await begun(stage, program))).endswith("clean")
+    told = await stage.client.ask("get", id="bytes:1")
+    assert (told["state"], told["reason"]) == ("delayed", "DomainException: price \N{REPLACEMENT CHARACTER}")
+
+
+async def test_a_fork_does_not_speak_on_its_parents_connection(stage: Stage) -> None:
+    program = """
+        $client = new Client($url, timeout_s: 2, retry_for_s: 0);
+        foreach (['parent', 'child'] as $topic) {
+            $client->add('fork', 1, id: "fork:$topic", delay: 60);
+        }
+        $child = pcntl_fork();
+        $id = $child === 0 ? 'fork:child' : 'fork:parent';
+        for ($right = $n = 0; $n < 200; $n++) {
+            $right += $client->get($id)['id'] === $id ? 1 : 0;
+        }
+        $child === 0 || pcntl_waitpid($child, $status);
+        echo "$right\\n";
+    """
+    assert await said(await begun(stage, program)) == "200\n200\n"
