@@ -435,3 +435,11 @@ async def test_a_handler_that_returns_late_does_not_end_the_delivery_of_another(
         assert (await worker.event("job.lost", job))["reason"] in ("stale", "expired")
         assert (await shift.get(job))["state"] == "reserved"
         assert (await shift.stage.client.ask("finish", id=job, lease=told["lease"]))["success"]
+
+
+async def test_a_late_word_counts_when_nobody_else_has_the_job(shift: Shift) -> None:
+    async with shift.worker(keep_alive_s=0.2) as worker:
+        job = await shift.add("late", {"do": "sleep", "seconds": 1.5}, ttr=0.3, backoff=[60])
+        await shift.becomes(job, "delayed")
+        await worker.event("job.finished", job)
+        assert (await shift.get(job))["state"] == "finished"
