@@ -379,7 +379,8 @@ async def test_a_job_that_came_too_late_to_be_begun_is_released_though_the_servi
     host, port = runner.addresses[0][:2]
     options = {"topics": ["late"], "headers": {"X-Token": "a token"}}
     async with Worker(participant, f"http://{host}:{port}", options) as worker:
-        await polled.wait()
+        async with asyncio.timeout(10):
+            await polled.wait()
         assert await worker.stop() == 0
         assert released.is_set() and not worker.told("handler", "started")
     await runner.cleanup()
