@@ -133,10 +133,11 @@ async def test_a_signal_in_the_midst_of_the_start_stops_the_worker_in_order(stag
         assert text.endswith(("clean", "early")) and "rror" not in text, text
 
 
-async def test_a_log_that_fails_does_no_harm(stage: Stage) -> None:
+async def test_a_log_and_a_hook_that_fail_do_no_harm(stage: Stage) -> None:
     program = """
         (new Client($url))->add('log', 1, id: 'log:1');
-        $worker = new Worker($url, log: fn (string $line) => throw new RuntimeException('disk full'));
+        $fails = fn (string $line) => throw new RuntimeException('disk full');
+        $worker = new Worker($url, on_event: $fails, log: $fails);
         $worker->on('log', fn (Job $job) => $worker->stop());
         echo $worker->run() ? 'clean' : 'unclean';
     """

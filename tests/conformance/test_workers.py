@@ -495,3 +495,11 @@ async def test_no_job_is_taken_that_cannot_begin_at_once(shift: Shift) -> None:
         await worker.handler("started", times=hands)
         assert await shift.reserved() == hands
         await worker.event("job.finished", times=5)
+
+
+async def test_a_late_word_counts_when_nobody_else_has_the_job(shift: Shift) -> None:
+    async with shift.worker(keep_alive_s=0.2) as worker:
+        job = await shift.add("late", {"do": "sleep", "seconds": 1.5}, ttr=0.3, backoff=[60])
+        await shift.becomes(job, "delayed")
+        await worker.event("job.finished", job)
+        assert (await shift.get(job))["state"] == "finished"
