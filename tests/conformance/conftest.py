@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.conformance.participants import PARTICIPANTS, Participant
+from tests.conformance.shift import Shift
 from tests.conformance.stage import Stage
 from tests.redis_server import RedisServer
 
@@ -30,6 +32,15 @@ async def stage(participant: Participant) -> AsyncIterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
         async with Stage(server, Path(folder)) as stage:
             yield stage
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def shift(participant: Participant, stage: Stage) -> Shift:
+    """Workers of the client on a topic that no other test has."""
+    return Shift(participant, stage, f"work-{next(_numbers)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -159,7 +159,8 @@ export class Client {
   async #ask(asked, signal) {
     const text = encode(asked);
     const wait_s = (Array.isArray(asked) ? asked.at(-1) : asked).wait;
-    return read(await this.#transport.post(text, typeof wait_s === 'number' ? wait_s : 0, signal), asked.length);
+    const longer_s = wait_s > 0 ? wait_s : 0; // one that cannot be is refused by the service, in words
+    return read(await this.#transport.post(text, longer_s, signal), asked.length);
   }
 }
 
