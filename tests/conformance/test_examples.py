@@ -39,4 +39,5 @@ async def test_the_example_runs_and_ends(participant: Participant, stage: Stage,
     async with asyncio.timeout(30):
         said, _ = await process.communicate()
     assert process.returncode == 0
-    assert all(line in said.decode().splitlines() for line in SAID[example]), said.decode()
+    # Two handlers in threads may print before either's end of line: so not line by line.
+    assert all(line in said.decode() for line in SAID[example]), said.decode()
