@@ -38,7 +38,12 @@ KickedId = Annotated[_Name, Meta(description="which dead job; either this or `to
 KickedTopic = Annotated[_Name, Meta(description="whose dead jobs, those first that died first")]
 StatsTopic = Annotated[_Name, Meta(description="which topic; without one all together")]
 Pattern = Annotated[str, Meta(pattern=_PATTERN, description="only topics whose names fit")]
-Body = Annotated[Raw, Meta(description="comes back as it travelled, byte for byte; at most 256 KiB (`max_body_bytes`)")]
+Body = Annotated[
+    Raw,
+    Meta(
+        description="comes back as it travelled, byte for byte; at most 256 KiB (`max_body_bytes`) and 500 levels deep"
+    ),
+]
 NewBody = Annotated[Raw, Meta(description="the new body; here `null` is one")]
 Delay = Annotated[_Delay, Meta(description="due so many seconds from now; 0: ready at once")]
 ReleaseDelay = Annotated[_Delay, Meta(description="due so many seconds from now; 0: ready at once")]

@@ -11,6 +11,7 @@ import math
 import re
 import time
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, get_args
 
 import msgspec
@@ -210,6 +211,11 @@ _MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
 _PATH = re.compile(r"`\$\.(\w+)")
 _QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
+# PHP reads 512 levels by default, Python somewhat less than 1,000; and an answer has some around the body.
+_DEEPEST = 500
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ENDLESS = re.compile(rb"\d[eE]\+?\d{3}")  # a number that may be beyond all that a reader can hold
 
 
@@ -377,3 +383,11 @@ def _check_body(body: bytes, max_body_bytes: int) -> None:
             orjson.loads(body)
         except orjson.JSONDecodeError:
             raise BadField("body has a character or a number that cannot be read back", field="body") from None
+    if body.count(b"[") + body.count(b"{") > _DEEPEST and _depth(body) > _DEEPEST:
+        raise BadField(f"body is nested too deeply; at most {_DEEPEST} levels are allowed", field="body")
+
+
+def _depth(body: bytes) -> int:
+    """How many levels of arrays and objects a body has. Without a loop of Python: a body may be all brackets."""
+    brackets = _STRING.sub(b"", body).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(map((-1).__add__, brackets)), default=0)

@@ -163,3 +163,20 @@ def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
         {"command": "purge", "topic": "t", "state": None, "cursor": None},
     ):
         params.parse(json.dumps(command).encode(), 1000)
+
+
+def in_levels(levels: int, inside: str = "1") -> str:
+    """An array and an object in turn, so deep, with something in the middle."""
+    opening = ["[" if level % 2 else '{"a":' for level in range(levels)]
+    return "".join(opening) + inside + "".join("]" if each == "[" else "}" for each in reversed(opening))
+
+
+def test_a_body_is_refused_where_workers_could_not_read_it_for_its_levels() -> None:
+    brackets = json.dumps('["{' * 1000)  # in a text they are none
+    for body in (in_levels(500, brackets), "[" + ",".join(['{"a":[]}'] * 1000) + "]"):
+        params.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
+    for command in ('{"command":"add","topic":"t","body":', '{"command":"update","id":"a","body":'):
+        with pytest.raises(BadRequest) as told:
+            params.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
+        assert (told.value.code, told.value.field) == ("BAD_FIELD", "body")
+        assert told.value.message == "body is nested too deeply; at most 500 levels are allowed"
