@@ -78,6 +78,8 @@ class Driver:
         except TimeoutError:
             self.process.kill()
             await self.process.wait()
+        # A child of it may hold its standard output open, and asyncio waits for the end of that.
+        self.process._transport.close()  # type: ignore[attr-defined]  # there is no public way
 
     async def ask(self, call: str, args: Line) -> Line:
         """Let the client do something; what came of it."""
