@@ -166,7 +166,7 @@ async def test_a_keeper_that_died_is_replaced_when_the_handler_looks(stage: Stag
     program = """
         $worker = new Worker($url);
         $worker->on('keeper', function (Job $job) use ($worker): void {
-            echo json_encode(['keeper' => (int) file_get_contents('/proc/self/task/' . getmypid() . '/children')]), "\\n";
+            echo json_encode(['keeper' => (int) file_get_contents('/proc/thread-self/children')]), "\\n";
             for ($end = microtime(true) + 1.5; microtime(true) < $end; usleep(10_000)) {
                 $job->check();
             }
@@ -199,7 +199,7 @@ async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
     program = """
         $worker = new Worker($url);
         $worker->on('orphan', function (Job $job): void {
-            echo json_encode(['keeper' => (int) file_get_contents('/proc/self/task/' . getmypid() . '/children')]), "\\n";
+            echo json_encode(['keeper' => (int) file_get_contents('/proc/thread-self/children')]), "\\n";
             exec('sleep 10');
         });
         $worker->run();
