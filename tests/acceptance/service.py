@@ -76,6 +76,11 @@ class ServiceProcess:
                 await asyncio.sleep(0.02)
         raise AssertionError(f"the service did not become ready: {self._log.read_text() if self._log else ''}")
 
+    async def parked(self, number: int) -> bool:
+        """Whether so many pops wait at it."""
+        async with aiohttp.ClientSession() as session, session.get(self.url + "/metrics") as response:
+            return f"\njobqueue_parked_pops {number}.0\n" in await response.text()
+
     def signal(self, number: int) -> None:
         assert self.process
         self.process.send_signal(number)

@@ -154,20 +154,15 @@ async def test_a_worker_leaves_at_one_instance_and_its_pop_at_the_other_ends_emp
             empty = asyncio.create_task(there.ask("pop", topic="t", wait=60, worker="web 1:412:9f3a"))
             none = asyncio.create_task(there.ask("pop", topics=["u", "t"], count=5, wait=60, worker="web 1:412:9f3a"))
             stays = asyncio.create_task(there.ask("pop", topic="t", wait=60, worker="web"))
-            await until(partial(parked_at, waiting, 3))
+            await until(partial(waiting.parked, 3))
             told = await here.ask("leave", worker="web 1:412:9f3a")
             assert told == {"success": True, "worker": "web 1:412:9f3a"}
             async with asyncio.timeout(PATIENCE_S):
                 assert await empty == {"success": True, "id": None, "value": None}
                 assert await none == {"success": True, "jobs": []}
-            assert await parked_at(waiting, 1)
+            assert await waiting.parked(1)
             await here.ask("add", topic="t", ttr=0, body=1)
             assert (await stays)["value"] == 1
-
-
-async def parked_at(service: ServiceProcess, number: int) -> bool:
-    async with aiohttp.ClientSession() as session, session.get(service.url + "/metrics") as response:
-        return f"\njobqueue_parked_pops {number}.0\n" in await response.text()
 
 
 async def test_a_worker_that_leaves_again_and_again_has_seen_every_job_that_was_popped(pair: Pair) -> None:

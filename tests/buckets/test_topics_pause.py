@@ -14,6 +14,7 @@ from buckets.job import NewJob, State
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
+from tests.buckets.bells import hearing
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
 from tests.buckets.walks import listed, peeked_ids
@@ -173,13 +174,8 @@ async def test_a_pause_holds_in_all_shards(redis: Redis, clock: HeldClock) -> No
 @pytest.fixture
 async def bell(live_pool: Pool) -> AsyncIterator[Bell]:
     """A bell that hears, on Redis's own clock."""
-    bell = Bell(live_pool)
-    hearing = asyncio.create_task(bell.run())
-    await until(bell.connected.is_set)
-    yield bell
-    bell.close()
-    hearing.cancel()
-    await asyncio.gather(hearing, return_exceptions=True)
+    async with hearing(live_pool) as bell:
+        yield bell
 
 
 def parked(bell: Bell, *topics: str, wait_s: float = 60.0) -> asyncio.Task[list[str]]:

@@ -20,14 +20,8 @@ class Shift:
     @asynccontextmanager
     async def worker(self, **options: Any) -> AsyncIterator[Worker]:
         """A worker that has begun to work; killed at the end if it still does."""
-        if not self.participant.concurrent:
-            options.pop("concurrency", None)
-        url = self.stage.service.url
-        async with Worker(self.participant, url, {"topics": [self.topic], **options}) as worker:
-            await worker.event("worker.started")
+        async with self._at(self.stage.service.url, options) as worker:
             yield worker
-            if worker.process.returncode is None:
-                worker.process.kill()
 
     @asynccontextmanager
     async def worker_through_the_proxy(self, **options: Any) -> AsyncIterator[Worker]:
@@ -35,9 +29,14 @@ class Shift:
         proxy = self.stage.proxy
         proxy.faults.clear()
         proxy.requests.clear()
-        if self.participant.concurrent:
-            options["concurrency"] = 1
-        async with Worker(self.participant, proxy.url, {"topics": [self.topic], **options}) as worker:
+        async with self._at(proxy.url, {**options, "concurrency": 1}) as worker:
+            yield worker
+
+    @asynccontextmanager
+    async def _at(self, url: str, options: dict[str, Any]) -> AsyncIterator[Worker]:
+        if not self.participant.concurrent:
+            options.pop("concurrency", None)
+        async with Worker(self.participant, url, {"topics": [self.topic], **options}) as worker:
             await worker.event("worker.started")
             yield worker
             if worker.process.returncode is None:

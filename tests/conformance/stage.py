@@ -73,9 +73,7 @@ class Stage:
 
     async def parked(self) -> bool:
         """Whether a pop waits at the service."""
-        assert self.client._session
-        async with self.client._session.get(self.service.url + "/metrics") as answer:
-            return "\njobqueue_parked_pops 1.0\n" in await answer.text()
+        return await self.service.parked(1)
 
     async def stored(self, job_id: str) -> bytes:
         """A job's body, the bytes that travelled."""
