@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from jobqueue_client import Bury, Job, JobQueueError, Refused, Retry, Unreachable
+from jobqueue_client import Bury, Job, JobQueueError, Refused, Retry, Unreachable, Worker
 
 _FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "last_try")
 _LOCAL = (ValueError, TypeError, RecursionError)
@@ -83,16 +84,17 @@ def failure(error: Exception) -> dict[str, Any]:
     return {"error": told}
 
 
-def worker_options(text: str) -> tuple[list[str], dict[str, Any]]:
-    """The topics, and the worker's options. A worker repeats until it is answered: retry_for_s is none of its."""
-    options = json.loads(text)
-    options.pop("retry_for_s", None)
-    return options.pop("topics"), options
-
-
-def event(name: str, fields: dict[str, Any]) -> None:
-    """The hook."""
-    say({"event": name, **fields})
+def work(handle: Callable[[Job], Any], url: str, options: str) -> None:
+    """Work until a signal comes. A worker repeats until it is answered: retry_for_s is none of its options."""
+    given = json.loads(options)
+    given.pop("retry_for_s", None)
+    topics = given.pop("topics")
+    works = Worker(url, on_event=lambda name, fields: say({"event": name, **fields}), **given)
+    for topic in topics:
+        works.job(topic)(handle)
+    clean = works.run()
+    say({"clean": clean})
+    sys.exit(not clean)
 
 
 def started(job: Job) -> None:

@@ -7,8 +7,8 @@ import logging
 import sys
 import time
 
-from conversation import Conversation, end, event, failure, lost, say, started, worker_options
-from jobqueue_client import Client, Job, Worker
+from conversation import Conversation, end, failure, lost, say, started, work
+from jobqueue_client import Client, Job
 
 
 def client(url: str, options: str) -> None:
@@ -35,17 +35,9 @@ def handle(job: Job) -> None:
     end(job)
 
 
-def worker(url: str, options: str) -> None:
-    """Work until a signal comes."""
-    topics, rest = worker_options(options)
-    works = Worker(url, on_event=event, **rest)
-    for topic in topics:
-        works.job(topic)(handle)
-    clean = works.run()
-    say({"clean": clean})
-    sys.exit(not clean)
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-    {"client": client, "worker": worker}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "client":
+        client(*sys.argv[2:])
+    else:
+        work(handle, *sys.argv[2:])

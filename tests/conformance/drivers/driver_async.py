@@ -7,8 +7,8 @@ import json
 import logging
 import sys
 
-from conversation import Conversation, end, event, failure, lost, say, started, worker_options
-from jobqueue_client import AsyncClient, Job, Worker
+from conversation import Conversation, end, failure, lost, say, started, work
+from jobqueue_client import AsyncClient, Job
 
 
 async def client(url: str, options: str) -> None:
@@ -35,20 +35,9 @@ async def handle(job: Job) -> None:
     end(job)
 
 
-def worker(url: str, options: str) -> None:
-    """Work until a signal comes."""
-    topics, rest = worker_options(options)
-    works = Worker(url, on_event=event, **rest)
-    for topic in topics:
-        works.job(topic)(handle)
-    clean = works.run()
-    say({"clean": clean})
-    sys.exit(not clean)
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     if sys.argv[1] == "client":
         asyncio.run(client(*sys.argv[2:]))
     else:
-        worker(*sys.argv[2:])
+        work(handle, *sys.argv[2:])
