@@ -21,6 +21,8 @@ $(VENV)/.complete: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("jobqueue needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,test]'
+	# Spark finds the connector by looking through the folders of the path; pip's editable install does not give it one.
+	@$(BIN)/python -c 'import pathlib, sysconfig; (pathlib.Path(sysconfig.get_path("purelib")) / "pyspark-jobqueue.pth").write_text("$(CURDIR)/clients/spark\n")'
 	@touch $@
 
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try

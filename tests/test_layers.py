@@ -68,8 +68,12 @@ LAYERS = {
         *("connections", "client", "sessions", "async_client"),
         *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
     ],
+    "pyspark_jobqueue": [
+        *("errors", "options", "service", "java", "session"),
+        *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
+    ],
 }
-FOLDERS = {"jobqueue_client": ROOT / "clients" / "python"}
+FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
 
 

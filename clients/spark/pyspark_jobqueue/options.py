@@ -1,0 +1,103 @@
+"""Options as Spark hands them over: texts by name, in any case. And those that reading and writing share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from pyspark_jobqueue.errors import BadOption
+
+# What Spark itself adds for a table in SQL.
+_OF_SPARK = {"path", "serialization.format"}
+
+
+class Given:
+    """The options of a query. Each `take` notes the name; `done` refuses what nobody took. All raise BadOption."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._left = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
+        self._known: list[str] = []
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """Any text but an empty one."""
+        self._known.append(name)
+        text = self._left.pop(name.lower(), None)
+        if text is not None and not text.strip():
+            raise BadOption(f"option {name} is empty")
+        return default if text is None else text.strip()
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
+            raise BadOption(f"option {name} must be an integer from {low} to {high}, not {text!r}")
+        return int(text)
+
+    def choice(self, name: str, default: str, *allowed: str) -> str:
+        text = self.text(name, default) or default
+        if text.lower() not in allowed:
+            raise BadOption(f"option {name} must be one of {', '.join(allowed)}, not {text!r}")
+        return text.lower()
+
+    def flag(self, name: str) -> bool:
+        return self.choice(name, "false", "true", "false") == "true"
+
+    def done(self) -> None:
+        """Raises for an option that there is not, and names the nearest."""
+        for name in self._left:
+            near = difflib.get_close_matches(name, [known.lower() for known in self._known], 1)
+            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), "")
+            raise BadOption(f"there is no option {name!r} here{meant} There are: {', '.join(self._known)}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The service to speak with, and how patiently. Travels to the tasks."""
+
+    urls: tuple[str, ...]
+    token: str | None = None
+    timeout_s: float = 30.0
+    max_retries: int = 10
+    retry_wait_s: float = 0.2
+
+    @classmethod
+    def of(cls, given: Given) -> Self:
+        """Options url, token, timeoutMs, maxRetries and retryWaitMs. Raises BadOption."""
+        urls = tuple(_url(url.strip()) for url in (given.text("url") or "").split(",") if url.strip())
+        if not urls:
+            raise BadOption("option url is missing: where the service listens, as in http://localhost:8000")
+        token = given.text("token")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise BadOption("option token may have only printable ASCII characters")
+        return cls(
+            urls,
+            token,
+            given.integer("timeoutMs", 30_000, 1, 3_600_000) / 1000,
+            given.integer("maxRetries", 10, 0, 1000),
+            given.integer("retryWaitMs", 200, 1, 60_000) / 1000,
+        )
+
+    def __repr__(self) -> str:
+        return f"Target({', '.join(self.urls)})"  # without the token
+
+
+def _url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none
+        sound = False
+    if not sound or parts.query or parts.fragment or parts.username:
+        raise BadOption(
+            f"option url must be like http://localhost:8000, or several with commas; {_shown(url)!r} is not"
+        )
+    return url.rstrip("/")
+
+
+def _shown(url: str) -> str:
+    """Without what stands before an @: it may be a password."""
+    return url.rpartition("@")[2]

@@ -1,0 +1,31 @@
+"""A Spark session for the pipelines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark_jobqueue import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def begin(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The running session where there is one; else one on `master`, or where spark-submit or SPARK_REMOTE say, or on
+    all cores of this machine. `conf` has Spark's own settings. Raises NoJava."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
+
+    # Else the workers run the python3 of PATH, which may have none of what is installed here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for setting, text in (conf or {}).items():
+        builder = builder.config(setting, text)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master or not (submitted or "SPARK_REMOTE" in os.environ):
+        java.provide()
+        builder = builder.master(master or "local[*]")
+        builder = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+    return builder.getOrCreate()

@@ -1,0 +1,58 @@
+"""What the tests of the connector and the pipelines share: a Spark session a process, and a service a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark_jobqueue import session
+
+from tests.redis_server import RedisServer
+from tests.spark.serving import Serving
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+"""Settings that make a session small and quiet."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, and three attempts of each task."""
+    with tempfile.TemporaryDirectory(prefix="jq-spark-") as folder:
+        os.environ["SPARK_LOCAL_DIRS"] = folder
+        made = session.begin("tests", "local[2,3]", {**CONF, "spark.sql.warehouse.dir": f"{folder}/warehouse"})
+        yield made
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def serving(redis_server: RedisServer) -> Iterator[Serving]:
+    """A service of the module's tests; each takes a topic of its own."""
+    with Serving("--redis", redis_server.url, "--namespace", f"spark{os.getpid()}") as serving:
+        yield serving
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own."""
+    return "".join(each if each.isalnum() else "." for each in request.node.name)[:200]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="jq-") as made:
+        yield Path(made)
