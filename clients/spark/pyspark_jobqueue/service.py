@@ -23,7 +23,7 @@ from pyspark_jobqueue.options import Target
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
 """The codes after which the same command may succeed."""
 _LONGEST_WAIT_S = 10.0
-_TOO_BIG = ("TOO_LARGE", "TOO_MANY")
+_TOO_BIG = {"TOO_LARGE", "TOO_MANY"}
 
 Answer = Mapping[str, Any]
 
@@ -39,6 +39,7 @@ class Service:
         self._turn = start % len(target.urls)
         self._local = threading.local()
         self._lock = threading.Lock()
+        self._open: set[http.client.HTTPConnection] = set()
         self.retries = 0
         """How many requests were sent again, so far."""
 
@@ -70,11 +71,11 @@ class Service:
         return [answer for answer in answers if answer is not None]
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        """Close the connections of all threads, which use them no more."""
+        with self._lock:
+            for connection in self._open:
+                connection.close()
+            self._open.clear()
 
     def _pause(self, failures: int, wait_s: float, why: str) -> None:
         if failures > self._target.max_retries:
@@ -111,9 +112,9 @@ class Service:
     ) -> tuple[list[Answer | None], float, str]:
         """What one answer means for all of them."""
         answer = told if isinstance(told, dict) and "code" in told else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
-        if answer["code"] in _TOO_BIG:
+        if answer["code"] in _TOO_BIG or status == 413:  # a proxy says it by the status alone
             if len(commands) == 1:
-                return [{"success": False, **answer}], 0.0, ""
+                return [{**answer, "success": False, "code": "TOO_LARGE"}], 0.0, ""
             half = len(commands) // 2
             first, second = self._try(commands[:half]), self._try(commands[half:])
             return first[0] + second[0], max(first[1], second[1]), first[2] or second[2]
@@ -124,11 +125,7 @@ class Service:
 
     def _post(self, data: bytes) -> tuple[int, float, bytes]:
         url = self._target.urls[self._turn]
-        kept = getattr(self._local, "connection", None)
-        if kept is None or self._local.url != url:
-            self.close()
-            self._local.connection, self._local.url = _open(url, self._target.timeout_s), url
-        connection = self._local.connection
+        connection = self._connection(url)
         headers = {"Content-Type": "application/json"}
         if self._target.token:
             headers["Authorization"] = f"Bearer {self._target.token}"
@@ -138,16 +135,33 @@ class Service:
                 body = response.read()
                 return response.status, _seconds(response.getheader("Retry-After")), body
         except BaseException:
-            self.close()
+            self._drop()
             raise
 
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        """This thread's connection to a URL."""
+        if getattr(self._local, "url", None) != url:
+            self._drop()
+            self._local.connection, self._local.url = _made(url, self._target.timeout_s), url
+            with self._lock:
+                self._open.add(self._local.connection)
+        connection: http.client.HTTPConnection = self._local.connection
+        return connection
+
+    def _drop(self) -> None:
+        """Close this thread's connection."""
+        if getattr(self._local, "url", None) is not None:
+            self._local.connection.close()
+            self._local.url = None
+            with self._lock:
+                self._open.discard(self._local.connection)
+
     def _next_url(self) -> None:
-        self.close()
         with self._lock:
             self._turn = (self._turn + 1) % len(self._target.urls)
 
 
-def _open(url: str, timeout_s: float) -> http.client.HTTPConnection:
+def _made(url: str, timeout_s: float) -> http.client.HTTPConnection:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     port = parts.port or (443 if parts.scheme == "https" else 80)
