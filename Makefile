@@ -5,11 +5,18 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 DATA ?= jobqueue-data
 
+# The PySpark that the tests run on, and the oldest one that the connector is for.
+PYSPARK := 4.2.1
+PYSPARK_OLD := 4.0.5
+VENV_OLD := .venv-spark-$(PYSPARK_OLD)
+# Where an environment keeps its packages.
+PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
 # Tests wait more than they work. Those of a file share what they started.
 PARALLEL := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long fuzz lint format docs demo clean
+.PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo clean
 .PHONY: bench-memory bench-punctual bench-burst bench-growth bench-clients bench-walk
 
 help:  ## show this list
@@ -20,9 +27,16 @@ setup: $(VENV)/.complete  ## make .venv with the project and its command, .venv/
 $(VENV)/.complete: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("jobqueue needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,test]'
-	# Spark finds the connector by looking through the folders of the path; pip's editable install does not give it one.
-	@$(BIN)/python -c 'import pathlib, sysconfig; (pathlib.Path(sysconfig.get_path("purelib")) / "pyspark-jobqueue.pth").write_text("$(CURDIR)/clients/spark\n")'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,test]' 'pyspark[connect]==$(PYSPARK)'
+	@# Spark looks for data sources in the folders of the path; an editable install gives it none.
+	@echo '$(CURDIR)/clients/spark' > "$$($(call PACKAGES,$(VENV)))/pyspark-jobqueue.pth"
+	@touch $@
+
+# All but PySpark is that of the other environment.
+$(VENV_OLD)/.complete: $(VENV)/.complete
+	$(PYTHON) -m venv $(VENV_OLD)
+	$(VENV_OLD)/bin/pip install --quiet --disable-pip-version-check 'pyspark==$(PYSPARK_OLD)'
+	@echo "import site; site.addsitedir('$$($(call PACKAGES,$(VENV)))')" > "$$($(call PACKAGES,$(VENV_OLD)))/others.pth"
 	@touch $@
 
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
@@ -30,6 +44,9 @@ run: setup  ## serve on port 8000 with a Redis of its own, and print three curl 
 
 test: setup  ## run all tests, a file at a time in each of two processes
 	$(BIN)/python -m pytest $(PARALLEL)
+
+test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest PySpark that the connector is for
+	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) tests/spark
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
@@ -72,4 +89,4 @@ bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
 	$(BIN)/python -m tests.bench.walk
 
 clean:  ## remove what setup and the tools made
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_OLD) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -64,11 +64,24 @@ def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
     assert names and run(package, "php", "-r", f"require 'vendor/autoload.php';{asked};") == ""
 
 
-@pytest.mark.parametrize("folder", [ROOT, ROOT / "clients" / "python"], ids=["with the project", "alone"])
-def test_the_python_client_is_installed_with_the_project_and_alone(folder: Path, tmp_path: Path) -> None:
+def wheel(folder: Path, tmp_path: Path) -> set[str]:
+    """The files of the wheel that a folder makes."""
     source = shutil.copytree(folder, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info"))
     run(tmp_path, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", str(source))
-    (wheel,) = tmp_path.glob("*.whl")
-    files = set(zipfile.ZipFile(wheel).namelist())
-    assert {"jobqueue_client/__init__.py", "jobqueue_client/py.typed", "jobqueue_client/worker.py"} <= files
-    assert ("jobqueue/app.py" in files) == (folder == ROOT)
+    (made,) = tmp_path.glob("*.whl")
+    return set(zipfile.ZipFile(made).namelist())
+
+
+def test_the_project_brings_its_python_clients_along(tmp_path: Path) -> None:
+    files = wheel(ROOT, tmp_path)
+    assert {"jobqueue/app.py", "buckets/lua/add.lua", "jobqueue_client/py.typed", "pyspark_jobqueue/py.typed"} <= files
+    for client in (ROOT / "clients" / "python" / "jobqueue_client", ROOT / "clients" / "spark" / "pyspark_jobqueue"):
+        assert {str(each.relative_to(client.parent)) for each in client.rglob("*.py")} <= files
+
+
+@pytest.mark.parametrize("client", ["python/jobqueue_client", "spark/pyspark_jobqueue"])
+def test_a_python_client_is_a_package_of_its_own_too(client: str, tmp_path: Path) -> None:
+    package = ROOT / "clients" / client
+    files = {file for file in wheel(package.parent, tmp_path) if ".dist-info/" not in file}
+    own = {str(each.relative_to(package.parent)) for each in package.rglob("*.py")}
+    assert files == {*own, f"{package.name}/py.typed"}
