@@ -17,7 +17,7 @@ PARALLEL := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo clean
-.PHONY: bench-memory bench-punctual bench-burst bench-growth bench-clients bench-walk
+.PHONY: bench-memory bench-punctual bench-burst bench-growth bench-clients bench-walk bench-spark bench-million
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending
 
 bench-clients: setup  ## what each client does in a second, and how its workers die
 	$(BIN)/python -m tests.bench.clients
+
+bench-spark: setup  ## rows a second that Spark writes, beside a plain loop of posts
+	$(BIN)/python -m tests.bench.spark
+
+bench-million: setup  ## a million orders through emit and reconcile: seconds and memory
+	$(BIN)/python -m tests.bench.million
 
 bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
 	$(BIN)/python -m tests.bench.walk
