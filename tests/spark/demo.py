@@ -1,0 +1,195 @@
+"""`make demo-spark`: from a file of orders to callbacks received.
+
+6,919 real orders (clients/spark/examples/orders.csv). `reconcile` finds that none has its callback in the queue; `emit`
+schedules one for each, spread over a minute by the order's date; `jobqueue callbacks` calls a receiver on this machine,
+which refuses every hundredth order once (503, Retry-After: 1); `reconcile` finds them all finished. Each step is the
+command that a user would type. Ends with a table, and fails when an order was not called exactly as often as it should
+be, or one too early. `python -m tests.spark.demo 300 5` takes so many orders and seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
+from tests.bench.figures import percentile
+
+TOPIC = "order-callback"
+ORDERS = ROOT / "clients" / "spark" / "examples" / "orders.csv"
+REFUSED_ONCE = 100
+FIRST_DAY = date(1997, 1, 1)
+_DAYS = 546  # from the first order to the last
+_UNTIL_FIRST_S = 25.0  # for Spark's start, and the write
+_LATER_S = 600.0
+_AFTER_LAST_S = 60.0
+
+
+class Receiver:
+    """What the orders' own service would be: it is called with an order when its time has come."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.calls: dict[str, list[float]] = {}
+        """When each order's calls came, in unix seconds."""
+
+    async def take(self, request: web.Request) -> web.Response:
+        now = time.time()
+        order = str((await request.json())["order"])
+        calls = self.calls.setdefault(order, [])
+        calls.append(now)
+        if len(calls) == 1 and int(order) % REFUSED_ONCE == 0:
+            return web.Response(status=503, headers={"Retry-After": "1"})
+        return web.Response()
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[Receiver]:
+    """One that listens."""
+    made = Receiver()
+    application = web.Application()
+    application.router.add_post("/orders", made.take)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = "http://{}:{}/orders".format(*runner.addresses[0][:2])
+    yield made
+    await runner.cleanup()
+
+
+@asynccontextmanager
+async def caller(url: str) -> AsyncIterator[None]:
+    """`jobqueue callbacks`; it may call this machine."""
+    process = await asyncio.create_subprocess_exec(
+        *(*JOBQUEUE, "callbacks", "--topic", TOPIC, "--url", url, "--allow-network", "127.0.0.0/8"),
+        stderr=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    yield
+    process.send_signal(signal.SIGTERM)
+    await process.wait()
+
+
+async def pipeline(name: str, url: str, *flags: str) -> dict[str, Any]:
+    """The report of a pipeline."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", f"pyspark_jobqueue.pipelines.{name}", "--json", "--master", "local[2]"),
+        *("--url", url, "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1", *flags),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "TZ": "UTC"},
+    )
+    said, errors = await process.communicate()
+    if not said:
+        raise RuntimeError(f"{name} failed: {errors.decode()[-2000:]}")
+    report: dict[str, Any] = json.loads(said)
+    return report
+
+
+class Plan(NamedTuple):
+    """How many orders are to be called, and when."""
+
+    count: int
+    first_ms: int
+    spread_ms: int
+
+    def flags(self) -> list[str]:
+        """The input of emit and reconcile, the id and the due time of each."""
+        due = f"CAST({self.first_ms} + datediff(date, '{FIRST_DAY}') * {self.spread_ms} / {_DAYS} AS BIGINT)"
+        query = (
+            f"SELECT order, customer, CAST(dollars AS DECIMAL(10, 2)) AS dollars, timestamp_millis({due}) AS call_at "  # noqa: S608
+            f"FROM input WHERE CAST(order AS INT) <= {self.count}"
+        )
+        expected = ["--id", f"concat('{TOPIC}:', order)", "--due-at", "call_at"]
+        return ["--from", str(ORDERS), "--sql", query, "--topic", TOPIC, *expected]
+
+    def dues(self) -> dict[str, float]:
+        """When each order is due, in unix seconds; not by Spark."""
+        with ORDERS.open() as file:
+            rows = list(csv.DictReader(file))[: self.count]
+        days = {row["order"]: (date.fromisoformat(row["date"]) - FIRST_DAY).days for row in rows}
+        return {order: int(self.first_ms + day * self.spread_ms / _DAYS) / 1000 for order, day in days.items()}
+
+
+async def all_called(made: Receiver, dues: dict[str, float]) -> None:
+    """Wait for all calls, and for a second more: one too many would come then."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(dues.values()) - time.time() + _AFTER_LAST_S):
+            while any(len(made.calls.get(order, ())) < times(order) for order in dues):
+                await asyncio.sleep(0.5)
+    await asyncio.sleep(1)
+
+
+def times(order: str) -> int:
+    """How often an order should be called."""
+    return 2 if int(order) % REFUSED_ONCE == 0 else 1
+
+
+def faults(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]) -> list[str]:
+    """What is wrong, in words."""
+    before, emitted, after = reports
+    count = len(dues)
+    wrong = [
+        f"order {order} was called {len(made.calls.get(order, ()))} times, not {times(order)}"
+        for order in dues
+        if len(made.calls.get(order, ())) != times(order)
+    ]
+    wrong += [
+        f"order {order} was called before its time" for order, came in made.calls.items() if came[0] < dues[order]
+    ]
+    if (before["kinds"], emitted["accepted"], after["kinds"]) != ({"missing": count}, count, {"finished": count}):
+        wrong.append(f"the reports do not tell of {count} orders, first missing and then finished: {reports}")
+    return wrong
+
+
+def show(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]) -> None:
+    before, emitted, after = reports
+    late_ms = [(came[0] - dues[order]) * 1000 for order, came in made.calls.items()]
+    again = sum(len(came) - 1 for came in made.calls.values())
+    p50, p99 = percentile(late_ms, 50), percentile(late_ms, 99)
+    print(f"reconcile before    {before['kinds']}")
+    print(f"emit                {emitted['accepted']:,} of {len(dues):,} orders in {emitted['seconds']} s")
+    print(f"received            {len(late_ms):,} orders; {again:,} again, which had been refused once")
+    print(
+        f"after the due time  {min(late_ms):.1f} ms at least, {p50:.1f} (p50), {p99:.1f} (p99), {max(late_ms):.1f} at most"
+    )
+    print(f"reconcile after     {after['kinds']}")
+
+
+async def main(count: int = 6919, spread_s: int = 60) -> int:
+    """0 when every order was called as often as it should be, and none early."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        async with ServiceProcess("--data", folder) as service, receiver() as made, caller(service.url):
+            before = await pipeline("reconcile", service.url, *Plan(count, _ms(_LATER_S), spread_s * 1000).flags())
+            plan = Plan(count, _ms(_UNTIL_FIRST_S), spread_s * 1000)
+            call = ["--callback-url", f"'{made.url}'", "--payload", "struct(order, customer, dollars)"]
+            emitted = await pipeline("emit", service.url, *plan.flags(), *call)
+            await all_called(made, plan.dues())
+            after = await pipeline("reconcile", service.url, *plan.flags())
+    reports = [before, emitted, after]
+    show(made, plan.dues(), reports)
+    wrong = faults(made, plan.dues(), reports)
+    print("\n".join(wrong[:20]) or "every order as often as it should be, none early")
+    return 1 if wrong else 0
+
+
+def _ms(from_now_s: float) -> int:
+    """In ms since the epoch."""
+    return int((time.time() + from_now_s) * 1000)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(*map(int, sys.argv[1:3]))))
