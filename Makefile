@@ -16,7 +16,7 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 PARALLEL := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo clean
+.PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
 .PHONY: bench-memory bench-punctual bench-burst bench-growth bench-clients bench-walk bench-spark bench-million
 
 help:  ## show this list
@@ -69,6 +69,9 @@ fuzz: setup  ## 100,000 requests of all kinds, good and bad; REQUESTS=n for anot
 
 demo: setup  ## the main job on real orders; fails when a job is lost, early or doubled
 	$(BIN)/python -m tests.acceptance.demo
+
+demo-spark: setup  ## from a file of 6,919 orders to callbacks received; 2.5 minutes
+	$(BIN)/python -m tests.spark.demo
 
 bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
