@@ -50,6 +50,7 @@ class Caller:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # nobody reads it
+            skip_auto_headers=("Content-Type",),  # of no body it would say application/octet-stream
             trust_env=False,  # neither a proxy, which would connect for us and past the guard, nor a .netrc
         )
         return self

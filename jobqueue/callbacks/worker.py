@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -58,21 +58,21 @@ class Calls:
         try:
             await self._call(job, call)
         except Full as full:
-            call.tell("debug", "callback.deferred", after_s=round(full.after_s, 3))
+            call.tell(log.debug, "callback.deferred", after_s=round(full.after_s, 3))
             raise Retry(full.after_s, attempt=False) from None
         except Bury as end:
-            call.tell("warning", "callback.buried", reason=end.reason)
+            call.tell(log.warning, "callback.buried", reason=end.reason)
             raise
         except Retry as again:
-            call.tell("warning", "callback.failed", reason=again.reason)
+            call.tell(log.warning, "callback.failed", reason=again.reason)
             raise await self._paced(job, again) from None
         except Exception as error:
             # Neither its message nor its values: they may hold a URL or a payload.
             call.tell(
-                "error", "callback.broke", reason=type(error).__name__, trace=traceback.format_tb(error.__traceback__)
+                log.error, "callback.broke", reason=type(error).__name__, trace=traceback.format_tb(error.__traceback__)
             )
             raise await self._paced(job, Retry(reason=f"a defect of the worker: {type(error).__name__}")) from None
-        call.tell("info", "callback.called")
+        call.tell(log.info, "callback.called")
 
     async def _call(self, job: Job, call: _Call) -> None:
         try:
@@ -108,11 +108,11 @@ class _Call:
         self.host: str | None = None
         self.status: int | None = None
 
-    def tell(self, level: str, event: str, **more: Any) -> None:
+    def tell(self, level: Callable[..., Any], event: str, **more: Any) -> None:
         job = self._job
         fields = {"id": job.id, "topic": job.topic, "host": self.host, "status": self.status, "attempt": job.attempt}
         seconds = round(time.monotonic() - self._began, 3)
-        getattr(log, level)(event, **fields, seconds=seconds, late_s=self._late_s, **more)
+        level(event, **fields, seconds=seconds, late_s=self._late_s, **more)
 
 
 def _about(job: Job) -> dict[str, str]:
