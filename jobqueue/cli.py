@@ -100,7 +100,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 @main.command("check")
 @_settings
 def check_command(config: str | None, **flags: Any) -> None:
-    """Look at the settings, Redis and the service, and say what is wrong. Exit code 1: something is bad."""
+    """Look at settings, Redis and the service, and say what is wrong. Exit code 1: something is bad."""
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.check import check  # noqa: PLC0415
 

@@ -20,6 +20,7 @@ _EXPECTED = {
 _LONGEST_NAME = 64  # of an unknown field or a header that is said again
 _PATH = re.compile(r"`\$\.(\w+)")
 _QUOTED = re.compile(r"field `(.+)`")
+_HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f:.]+")  # no zone of an IPv6 address, nothing escaped
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 # What the connection needs, and what only we say.
@@ -74,7 +75,7 @@ def target(text: str) -> URL:
         raise ValueError(expected)
     try:
         url = URL(text)
-        usable = url.scheme in ("http", "https") and url.raw_host and url.port
+        usable = url.scheme in ("http", "https") and _HOST.fullmatch(url.raw_host or "") and url.port
     except ValueError:
         usable = False
     if not usable:

@@ -26,8 +26,7 @@ _MOST_REDIRECTS = 3
 _KEPT_ELSEWHERE = ("accept", "accept-language", "content-type", "user-agent")
 _DRAIN_BYTES = 65_536
 _DRAIN_S = 1.0
-# Short: a request on a connection that the host has just closed would count as a try.
-_IDLE_S = 1.0
+_IDLE_S = 1.0  # less than any host waits before it closes one
 
 
 class Caller:
@@ -50,6 +49,7 @@ class Caller:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # nobody reads it
+            trace_configs=[_kept_connections()],
             skip_auto_headers=("Content-Type",),  # of no body it would say application/octet-stream
             trust_env=False,  # neither a proxy, which would connect for us and past the guard, nor a .netrc
         )
@@ -61,17 +61,18 @@ class Caller:
         await self._session.close()
         await self._resolver.close()
 
-    async def call(self, callback: Callback, ours: Mapping[str, str], *, patient: bool) -> Answer:
-        """The answer to a request with our headers; of several the last. Raises Retry, Bury, Full.
+    async def call(self, callback: Callback, ours: Callable[[], dict[str, str]], *, once: bool) -> Answer:
+        """The answer to a request, of several the last. Raises Retry, Bury, Full.
 
-        `patient`: waits for a place at the host, instead of Full.
+        `ours`: gives our own headers, as of now. `once`: of a job that cannot go back and may not be called again: it
+        waits for a place at the host, instead of Full, and a request is not repeated.
         """
         url, theirs, left_s = callback.url, callback.headers, self._timeout_s
         for _ in range(_MOST_REDIRECTS + 1):
-            headers = {**_defaults(callback), **{name.lower(): value for name, value in theirs.items()}, **ours}
-            async with self._places.at(host_of(url), patient=patient):
+            async with self._places.at(host_of(url), patient=once):
                 began = time.monotonic()
-                answer = await self._hop(callback.method, url, headers, callback.body, left_s)
+                headers = _defaults(callback) | {name.lower(): value for name, value in theirs.items()} | ours()
+                answer = await self._hop(callback.method, url, headers, callback.body, left_s, once)
             if not follows(answer.status, callback.method) or not answer.location:
                 return answer
             left_s -= time.monotonic() - began
@@ -82,11 +83,11 @@ class Caller:
         raise Bury(f"redirected more than {_MOST_REDIRECTS} times")
 
     async def _hop(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, within_s: float
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, within_s: float, once: bool
     ) -> Answer:
         try:
             async with asyncio.timeout(within_s):
-                return await self._ask(method, url, headers, body)
+                return await self._ask(method, url, headers, body, once)
         except aiohttp.ConnectionTimeoutError:
             raise Retry(reason=f"no connection within {self._connect_timeout_s:g} s") from None
         except TimeoutError:
@@ -94,15 +95,38 @@ class Caller:
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error) from None
 
-    async def _ask(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    async def _ask(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, once: bool) -> Answer:
+        """Again at once where a kept connection broke: mostly the host had closed it just then. A new one counts."""
+        while True:
+            kept: set[str] = set()
+            try:
+                return await self._exchange(method, url, headers, body, kept)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if once or not kept:
+                    raise
+
+    async def _exchange(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, kept: set[str]
+    ) -> Answer:
         # Of aiohttp's own times only this one: name, connection and TLS together. It rounds long ones up.
         timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_timeout_s, ceil_threshold=86_400)
         async with self._session.request(
-            method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False, trace_request_ctx=kept
         ) as response:
             answer = Answer(response.status, response.headers.get("Retry-After"), response.headers.get("Location"))
             await _drain(response)
             return answer
+
+
+def _kept_connections() -> aiohttp.TraceConfig:
+    """Tells a request, in the set that it brings, that it goes over a connection of an earlier one."""
+
+    async def note(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
+        context.trace_request_ctx.add("kept")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(note)
+    return trace
 
 
 def host_of(url: URL) -> str:

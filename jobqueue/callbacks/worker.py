@@ -22,7 +22,7 @@ from jobqueue.callbacks.caller import Caller, host_of
 from jobqueue.callbacks.places import Full, Places
 from jobqueue.callbacks.verdicts import judge, pause_s
 
-log = structlog.get_logger("jobqueue.callbacks")
+log = structlog.get_logger()
 
 _GRACE_S = 25.0  # the worker's own
 _AFTER_THE_CALL_S = 5.0  # to end its job
@@ -58,7 +58,6 @@ class Calls:
         try:
             await self._call(job, call)
         except Full as full:
-            call.tell(log.debug, "callback.deferred", after_s=round(full.after_s, 3))
             raise Retry(full.after_s, attempt=False) from None
         except Bury as end:
             call.tell(log.warning, "callback.buried", reason=end.reason)
@@ -80,10 +79,11 @@ class Calls:
         except BadCallback as error:
             raise Bury(str(error)) from None
         call.host = host_of(callback.url)
-        now = time.time()
-        ours = _about(job) | signature.headers(job.id, int(now), callback.body or b"", self._keys)
-        # A job with TTR 0 cannot go back: it waits for its place.
-        answer = await self._caller.call(callback, ours, patient=job.ttr == 0)
+
+        def ours() -> dict[str, str]:
+            return _about(job) | signature.headers(job.id, int(time.time()), callback.body or b"", self._keys)
+
+        answer = await self._caller.call(callback, ours, once=job.ttr == 0)
         call.status = answer.status
         judge(answer, callback.method, time.time())
 

@@ -39,6 +39,11 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
     """Answers nothing, and closes."""
 
 
+async def close_unsaid(writer: asyncio.StreamWriter) -> None:
+    """Answers well, as if the connection were good for more, and closes it."""
+    writer.write(status(200))
+
+
 async def break_off(writer: asyncio.StreamWriter) -> None:
     """Closes in the middle of the headers."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Le")

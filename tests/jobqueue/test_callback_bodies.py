@@ -59,6 +59,7 @@ def test_what_is_wrong_is_told_by_the_name_of_its_field(body: Any, words: str) -
         *("ftp://a/", "file:///etc/passwd", "unix:///run/x.sock", "ws://a/", "gopher://a/", "javascript:1"),
         *("http://a b/", "http://a/ b", "http://a/\r\nHost: b", "http://a/\x00", "http://a\\@b/", "http://a\u2028b/"),
         *("http://a:0/", "http://a:70000/", "http://a:x/", "http://[::1/", "http://\ud800/"),
+        *("http://a%0d%0ab/", "http://a%00b/", "http://[fe80::1%25x]/", "http://[fe80::1%x]/", "http://a<b/"),
     ],
 )
 def test_only_plain_http_urls_are_called(url: str) -> None:
