@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import ssl
 import time
@@ -87,35 +86,37 @@ class Caller:
     ) -> Answer:
         try:
             async with asyncio.timeout(within_s):
-                return await self._ask(method, url, headers, body, once)
+                response = await self._ask(method, url, headers, body, once)
         except aiohttp.ConnectionTimeoutError:
             raise Retry(reason=f"no connection within {self._connect_timeout_s:g} s") from None
         except TimeoutError:
             raise Retry(reason=f"timed out after {self._timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error) from None
+        await _drain(response)  # in time of its own: a 2xx that came at the last moment is one
+        return Answer(response.status, response.headers.get("Retry-After"), response.headers.get("Location"))
 
-    async def _ask(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, once: bool) -> Answer:
+    async def _ask(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, once: bool
+    ) -> aiohttp.ClientResponse:
         """Again at once where a kept connection broke: mostly the host had closed it just then. A new one counts."""
+        # Of aiohttp's own times only this one: name, connection and TLS together. It rounds long ones up.
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_timeout_s, ceil_threshold=86_400)
         while True:
             kept: set[str] = set()
             try:
-                return await self._exchange(method, url, headers, body, kept)
+                return await self._session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    trace_request_ctx=kept,
+                )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if once or not kept:
                     raise
-
-    async def _exchange(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, kept: set[str]
-    ) -> Answer:
-        # Of aiohttp's own times only this one: name, connection and TLS together. It rounds long ones up.
-        timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_timeout_s, ceil_threshold=86_400)
-        async with self._session.request(
-            method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False, trace_request_ctx=kept
-        ) as response:
-            answer = Answer(response.status, response.headers.get("Retry-After"), response.headers.get("Location"))
-            await _drain(response)
-            return answer
 
 
 def _kept_connections() -> aiohttp.TraceConfig:
@@ -142,12 +143,16 @@ def _defaults(callback: Callback) -> dict[str, str]:
 async def _drain(response: aiohttp.ClientResponse) -> None:
     """Read a short answer, so that its connection serves again. The status is known: what breaks here does no harm."""
     left = _DRAIN_BYTES
-    with contextlib.suppress(aiohttp.ClientError, OSError):
+    try:
         async with asyncio.timeout(_DRAIN_S):
             while left > 0 and (some := await response.content.read(left)):
                 left -= len(some)
-    if not response.content.at_eof():
-        response.close()
+    except (aiohttp.ClientError, OSError):
+        pass
+    finally:
+        if not response.content.at_eof():
+            response.close()
+        response.release()
 
 
 def _redirected(url: URL, answer: Answer) -> URL:

@@ -62,6 +62,13 @@ async def never_end(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
+async def answer_late(writer: asyncio.StreamWriter) -> None:
+    """Its status comes in the second second, and the body does not end in that."""
+    await asyncio.sleep(1.5)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+    await asyncio.sleep(3600)
+
+
 async def dribble(writer: asyncio.StreamWriter) -> None:
     """A body that comes a byte at a time."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")

@@ -129,6 +129,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "break-off": shop.at("/break-off", receiver.break_off),
         "break-off-late": shop.at("/break-off-late", receiver.break_off_late),
         "never-end": shop.at("/never-end", receiver.never_end),
+        "late": shop.at("/late", receiver.answer_late),
         "dribble": shop.at("/dribble", receiver.dribble),
         "head": shop.at("/head", receiver.head_without_end),
         "hints": shop.at("/hints", receiver.early_hints),
@@ -143,7 +144,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         jobs = await ended(client, *urls, "got-302", "no-callback")
         assert await worker.stop() == 0
     plain.close()
-    finished = {"ok", "307", "got-302", "break-off-late", "never-end", "dribble"}
+    finished = {"ok", "307", "got-302", "break-off-late", "never-end", "dribble", "late"}
     assert {job for job, told in jobs.items() if told["state"] == "finished"} == finished
     assert {job: told["reason"] for job, told in jobs.items() if told["state"] == "dead"} == {
         "gone": "HTTP 410",
