@@ -63,8 +63,8 @@ async def never_end(writer: asyncio.StreamWriter) -> None:
 
 
 async def answer_late(writer: asyncio.StreamWriter) -> None:
-    """Its status comes in the second second, and the body does not end in that."""
-    await asyncio.sleep(1.5)
+    """Its status comes after two seconds, and the body does not end."""
+    await asyncio.sleep(2.2)
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
     await asyncio.sleep(3600)
 
@@ -91,6 +91,7 @@ async def early_hints(writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n")
         await writer.drain()
+        await asyncio.sleep(0.01)
 
 
 class Receiver:

@@ -139,7 +139,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
     await add(client, "got-302", shop.url + "/302", method="GET")
     await client.ask("add", topic="t", id="no-callback", body={"uri": "http://a/"})
     # A proxy would connect for the worker, past its guard.
-    async with Callbacks(client, log, LOOPBACK, "--timeout=2", "--per-host=40", http_proxy=closed) as worker:
+    async with Callbacks(client, log, LOOPBACK, "--timeout=3", "--per-host=40", http_proxy=closed) as worker:
         began = time.time()
         jobs = await ended(client, *urls, "got-302", "no-callback")
         assert await worker.stop() == 0
@@ -163,11 +163,11 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "closed": "no connection: connection refused",
         "no-tls": "TLS failed",
         "no-name": "the name of the host was not found",
-        "hang": "timed out after 2 s",
+        "hang": "timed out after 3 s",
         "hang-up": "the connection broke before the answer",
         "break-off": "the connection broke before the answer",
         "head": "the answer is no HTTP",
-        "hints": "timed out after 2 s",
+        "hints": "timed out after 3 s",
     }
     delays = {"told-when": 120, "told-too-long": 86_400, "not-yet": 60}
     for job in delayed:
