@@ -11,6 +11,7 @@ import click
 
 from buckets.errors import JobQueueError
 from jobqueue import __version__, client_cli, settings
+from jobqueue.callbacks.command import callbacks_command
 from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 @main.command("check")
 @_settings
 def check_command(config: str | None, **flags: Any) -> None:
-    """Look at the settings, Redis and the service, and say what is wrong. Exit code 1: something is bad."""
+    """Look at settings, Redis and the service, and say what is wrong. Exit code 1: something is bad."""
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.check import check  # noqa: PLC0415
 
@@ -126,6 +127,9 @@ def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) 
     from jobqueue.inspection import inspect  # noqa: PLC0415 - as above
 
     sys.exit(inspect(flags, config, repair=repair, as_json=as_json))
+
+
+main.add_command(callbacks_command)
 
 
 def _loop_factory() -> Any:

@@ -82,7 +82,8 @@ RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fie
 
 PREFIX = "JOBQUEUE_"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
-_NO_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL"}  # JOBQUEUE_URL tells the command line where a service listens
+# JOBQUEUE_URL tells the command line where a service listens; the secret is that of `jobqueue callbacks`.
+_NO_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
 
 
 def load(

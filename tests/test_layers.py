@@ -60,6 +60,8 @@ LAYERS = {
         ),
         *("protocols", "protocols.*", "scrape", "refusals", "web", "app"),
         *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
+        *("callbacks", "callbacks.callback", "callbacks.signature", "callbacks.addresses", "callbacks.verdicts"),
+        *("callbacks.places", "callbacks.caller", "callbacks.worker", "callbacks.command"),
         *("check", "inspection", "cli"),
     ],
     "jobqueue_client": [
@@ -73,6 +75,8 @@ LAYERS = {
         *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
     ],
 }
+WORKER, CLIENT = "jobqueue.callbacks.", "jobqueue_client"
+"""The callback worker is a consumer like any other: its modules, and no others of the service, use the client."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
 
@@ -139,7 +143,7 @@ def faults(module: str, source: str) -> list[str]:
                 found.append(f"{module} imports {name}, which is in no layer")
             elif height >= own:
                 found.append(f"{module} imports {name}, which is not below it")
-        elif (package, other) != ("jobqueue", "buckets"):
+        elif (package, other) != ("jobqueue", "buckets") and not (module.startswith(WORKER) and other == CLIENT):
             found.append(f"{module} imports {name}")
     return found
 
@@ -185,6 +189,17 @@ def test_the_list_of_layers_names_no_module_that_is_gone(package: str) -> None:
         ("buckets.pool", "from buckets import Pool", "buckets.pool imports its own package, not a module of it"),
         ("jobqueue.web", "from clients.python import x", "jobqueue.web imports clients.python"),
         ("jobqueue.web", "from jobqueue_client import Job", "jobqueue.web imports jobqueue_client"),
+        ("jobqueue.callbacks.caller", "import pyspark_jobqueue", "jobqueue.callbacks.caller imports pyspark_jobqueue"),
+        (
+            "jobqueue.callbacks.places",
+            "from jobqueue.callbacks.caller import x",
+            "jobqueue.callbacks.places imports jobqueue.callbacks.caller, which is not below it",
+        ),
+        (
+            "jobqueue_client.job",
+            "from jobqueue.callbacks.caller import x",
+            "jobqueue_client.job imports jobqueue.callbacks.caller",
+        ),
         ("jobqueue_client.job", "from jobqueue.answers import x", "jobqueue_client.job imports jobqueue.answers"),
         ("jobqueue_client.job", "from buckets import Job", "jobqueue_client.job imports buckets"),
         (
@@ -201,3 +216,9 @@ def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:
 def test_what_goes_down_is_right() -> None:
     assert faults("buckets.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
     assert faults("jobqueue.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
+
+
+def test_the_callback_worker_alone_uses_the_client() -> None:
+    source = "from jobqueue_client import Worker\nfrom jobqueue_client.worker import Worker"
+    assert faults("jobqueue.callbacks.worker", source) == []
+    assert faults("jobqueue.client_cli", "import jobqueue_client") == ["jobqueue.client_cli imports jobqueue_client"]

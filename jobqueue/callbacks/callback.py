@@ -1,0 +1,122 @@
+"""A callback: the request that a job's body describes, checked."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct
+from yarl import URL
+
+_EXPECTED = {
+    "url": "must be a string",
+    "method": "must be one of GET, HEAD, POST, PUT, PATCH, DELETE",
+    "headers": "must be an object of strings",
+}
+_LONGEST_NAME = 64  # of an unknown field or a header that is said again
+_PATH = re.compile(r"`\$\.(\w+)")
+_QUOTED = re.compile(r"field `(.+)`")
+_HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f:.]+")  # no zone of an IPv6 address, nothing escaped
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+# What the connection needs, and what only we say.
+_NOT_THEIRS = frozenset(
+    ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect")
+)
+_OUR_PREFIXES = ("webhook-", "jobqueue-", "proxy-")
+
+
+class BadCallback(Exception):
+    """A body that is no callback; the message says why, and names the field."""
+
+
+class Callback(Struct, frozen=True):
+    """A request that may be done."""
+
+    method: str
+    url: URL
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+class _Body(Struct, forbid_unknown_fields=True):
+    """A job's body as its producer writes it."""
+
+    url: str
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] | None = None
+    headers: dict[str, str] | None = None
+    payload: Any = UNSET
+
+
+def read(body: Any) -> Callback:
+    """The callback that a job's decoded body describes. Raises BadCallback."""
+    try:
+        given = msgspec.convert(body, _Body)
+    except msgspec.ValidationError as error:
+        raise BadCallback(_told(str(error))) from None
+    method = given.method or "POST"
+    if given.payload is not UNSET and method in ("GET", "HEAD"):
+        raise BadCallback(f"payload: a {method} has none")
+    try:
+        url = target(given.url)
+    except ValueError as error:
+        raise BadCallback(f"url {error}") from None
+    return Callback(method, url, _checked(given.headers or {}), _written(given.payload))
+
+
+def target(text: str) -> URL:
+    """A URL that may be called, wherever it leads. ValueError with what it must be; it does not say the URL again."""
+    expected = "must be an http or https URL with a host, without spaces and control characters"
+    if not text.isprintable() or " " in text or "\\" in text:  # some readers take \ for /, others do not
+        raise ValueError(expected)
+    try:
+        url = URL(text)
+        usable = url.scheme in ("http", "https") and _HOST.fullmatch(url.raw_host or "") and url.port
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(expected)
+    if "@" in url.raw_authority:
+        raise ValueError("must not hold a user or a password")
+    return url.with_fragment(None)
+
+
+def _written(payload: Any) -> bytes | None:
+    if payload is UNSET:
+        return None
+    try:  # not by msgspec or orjson: they refuse large integers, or write what is not finite as null
+        return json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        raise BadCallback("payload cannot be written as JSON") from None
+
+
+def _checked(headers: dict[str, str]) -> dict[str, str]:
+    seen = set()
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise BadCallback(f"headers: {name[:_LONGEST_NAME]!r}: name and value must be printable ASCII")
+        if lower in _NOT_THEIRS or lower.startswith(_OUR_PREFIXES):
+            raise BadCallback(f"headers: {name[:_LONGEST_NAME]!r} may not be set by a job")
+        if lower in seen:
+            raise BadCallback(f"headers: {name[:_LONGEST_NAME]!r} is there twice")
+        seen.add(lower)
+    return headers
+
+
+def _told(text: str) -> str:
+    """Why a body is none, in our words; `text` is what msgspec says."""
+    if path := _PATH.search(text):
+        return f"{path[1]} {_EXPECTED[path[1]]}"
+    quoted = _QUOTED.search(text)
+    if quoted is None:
+        return "the body must be an object with a url"
+    if "unknown field" not in text:
+        return f"{quoted[1]} is missing"
+    name = quoted[1]
+    near = difflib.get_close_matches(name.lower(), _Body.__struct_fields__, 1)
+    return f"there is no field {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
