@@ -69,7 +69,7 @@ LAYERS = {
         *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
     ],
     "pyspark_jobqueue": [
-        *("errors", "options", "service", "java", "session"),
+        *("errors", "options", "service", "java", "session", "jobs_schema"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
     ],
 }
