@@ -69,7 +69,8 @@ LAYERS = {
         *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
     ],
     "pyspark_jobqueue": [
-        *("errors", "options", "service", "java", "session", "jobs_schema"),
+        *("errors", "options", "service", "java", "session"),
+        *("jobs_schema", "read_options", "batches", "reader"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
     ],
 }

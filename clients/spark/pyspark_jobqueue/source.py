@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
@@ -12,3 +18,15 @@ class DefaultSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "jobqueue"
+
+    def schema(self) -> str:
+        """The columns of a read, where the query names none. Raises BadOption."""
+        from pyspark_jobqueue import jobs_schema, read_options  # noqa: PLC0415 - imported only where it is asked for
+
+        return jobs_schema.ddl(read_options.columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Raises BadOption."""
+        from pyspark_jobqueue import reader  # noqa: PLC0415 - it needs pyarrow
+
+        return reader.reader(self.options, schema)
