@@ -71,7 +71,8 @@ LAYERS = {
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session"),
         *("jobs_schema", "read_options", "batches", "reader"),
-        *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
+        *("source", "pipelines", "pipelines.report", "pipelines.flags"),
+        *("pipelines.backlog", "pipelines.histogram", "pipelines.picture", "pipelines.*"),
     ],
 }
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
