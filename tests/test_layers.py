@@ -70,6 +70,8 @@ LAYERS = {
     ],
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session", "jobs_schema"),
+        *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
+        *("write_task", "writer"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
     ],
 }
