@@ -69,8 +69,10 @@ LAYERS = {
         *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
     ],
     "pyspark_jobqueue": [
-        *("errors", "options", "service", "java", "session"),
-        *("jobs_schema", "read_options", "batches", "reader"),
+        *("errors", "options", "service", "java", "session", "jobs_schema"),
+        *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
+        *("write_task", "writer"),
+        *("read_options", "batches", "reader"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags"),
         *("pipelines.backlog", "pipelines.histogram", "pipelines.picture", "pipelines.*"),
     ],

@@ -13,6 +13,10 @@ from pyspark_jobqueue.errors import BadOption
 # What Spark itself adds for a table in SQL.
 _OF_SPARK = {"path", "serialization.format"}
 
+# A table in SQL has one set of options, for reading and for writing.
+_PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
+OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath")
+
 
 class Given:
     """The options of a query. Each `take` notes the name; `done` refuses what nobody took. All raise BadOption."""
@@ -45,6 +49,11 @@ class Given:
 
     def flag(self, name: str) -> bool:
         return self.choice(name, "false", "true", "false") == "true"
+
+    def pass_over(self, *names: str) -> None:
+        """They may be there, and mean nothing here."""
+        for name in names:
+            self._left.pop(name.lower(), None)
 
     def done(self) -> None:
         """Raises for an option that there is not, and names the nearest."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
@@ -21,12 +21,22 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a read, where the query names none. Raises BadOption."""
-        from pyspark_jobqueue import jobs_schema, read_options  # noqa: PLC0415 - imported only where it is asked for
+        from pyspark_jobqueue import jobs_schema, read_options  # noqa: PLC0415 - see the package's docstring
 
         return jobs_schema.ddl(read_options.columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises BadOption."""
-        from pyspark_jobqueue import reader  # noqa: PLC0415 - it needs pyarrow
+        from pyspark_jobqueue.reader import reader  # noqa: PLC0415
 
-        return reader.reader(self.options, schema)
+        return reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_jobqueue.writer import batch_writer  # noqa: PLC0415 - see the package's docstring
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # Spark says "overwrite" of output mode complete, whose rows come again and again: ids make that harmless.
+        from pyspark_jobqueue.writer import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self.options, schema)
