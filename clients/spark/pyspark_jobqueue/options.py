@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pyspark_jobqueue.errors import BadOption
 
-# What Spark itself adds for a table in SQL.
-_OF_SPARK = {"path", "serialization.format"}
+# What Spark itself adds, for a table in SQL and for a stream.
+_OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
 
 # A table in SQL has one set of options, for reading and for writing.
 _PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
@@ -59,7 +59,7 @@ class Given:
         """Raises for an option that there is not, and names the nearest."""
         for name in self._left:
             near = difflib.get_close_matches(name, [known.lower() for known in self._known], 1)
-            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), "")
+            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), ".")
             raise BadOption(f"there is no option {name!r} here{meant} There are: {', '.join(self._known)}")
 
 
