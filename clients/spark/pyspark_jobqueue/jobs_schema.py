@@ -77,4 +77,5 @@ class Column(NamedTuple):
 
 def ddl(columns: Iterable[Column]) -> str:
     """The schema as Spark reads it; its timestamps are instants, whatever a session means by `TIMESTAMP`."""
-    return ", ".join(f"`{each.name}` {each.kind.replace('timestamp', 'timestamp_ltz')}" for each in columns)
+    names = [(each.name.replace("`", "``"), each.kind.replace("timestamp", "timestamp_ltz")) for each in columns]
+    return ", ".join(f"`{name}` {kind}" for name, kind in names)

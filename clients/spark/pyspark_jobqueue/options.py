@@ -78,7 +78,10 @@ class Target:
         """Options url, token, timeoutMs, maxRetries and retryWaitMs. Raises BadOption."""
         urls = tuple(_url(url.strip()) for url in (given.text("url") or "").split(",") if url.strip())
         if not urls:
-            raise BadOption("option url is missing: where the service listens, as in http://localhost:8000")
+            raise BadOption(
+                "option url is missing: where the service listens, as in http://localhost:8000. (A table in SQL: Spark "
+                "does not hand over the OPTIONS of CREATE TABLE; say WITH (url = '…') in the statement)"
+            )
         token = given.text("token")
         if token is not None and not (token.isascii() and token.isprintable()):
             raise BadOption("option token may have only printable ASCII characters")

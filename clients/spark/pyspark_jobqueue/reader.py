@@ -38,8 +38,8 @@ class Walk(NamedTuple):
 
 def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader of a query. Raises BadOption for what it cannot give."""
-    wanted = _wanted(schema, columns(options))
     read = ReadOptions.of(options)
+    wanted = _wanted(schema, columns(options))
     return TopicsReader(read, wanted) if read.what == "stats" else JobsReader(read, wanted)
 
 
