@@ -78,17 +78,19 @@ class Walk:
         state: State | None = None,
         place: Place | None = None,
         *,
+        shard: int | None = None,
         count: int = 100,
         room: int = 8 << 20,
     ) -> Page:
         """Up to `count` jobs (up to `room` bytes of them, one always) of a topic in one state, or in all live ones one
-        after the other: delayed and reserved by their time, dead by that of their death, ready as a pop gets them."""
-        page = Page(next=place or self._begin(state))
+        after the other: delayed and reserved by their time, dead by that of their death, ready as a pop gets them. Of
+        one shard, or of all."""
+        page = Page(next=place or self._begin(state, shard or 0))
         for _ in range(_SCRIPTS_A_PAGE):
             if page.next is None or len(page.jobs) >= count or (room <= 0 and page.jobs):
                 break
             want, most = min(count - len(page.jobs), MOST), min(max(room, 1), _BYTES_A_SCRIPT)
-            pairs, page.next = await self._look(topic, state, page.next, want, most)
+            pairs, page.next = await self._look(topic, state, page.next, want, most, shard)
             for job_id, raw in pairs:
                 page.jobs.append(unpack(job_id, raw))
                 room -= len(raw)
@@ -127,7 +129,7 @@ class Walk:
         return int(count)
 
     async def _look(
-        self, topic: str, state: State | None, place: Place, want: int, room: int | None
+        self, topic: str, state: State | None, place: Place, want: int, room: int | None, shard: int | None = None
     ) -> tuple[list[tuple[str, bytes]], Place | None]:
         """Jobs and their records (without `room` only the ids), and the place behind them."""
         script, arguments = self._script_at(place)
@@ -141,7 +143,7 @@ class Walk:
             at, number, entry, *flat = rest
             behind = place._replace(number=int(number), at=at.decode(), entry=entry.decode("latin-1"))
         pairs = [(job_id.decode(), raw) for job_id, raw in zip(flat[::2], flat[1::2], strict=True)]
-        return pairs, behind if more else self._after(place, state)
+        return pairs, behind if more else self._after(place, state, shard)
 
     def _script_at(self, place: Place) -> tuple[str, dict[str, Any]]:
         entry = place.entry.encode("latin-1")
@@ -153,18 +155,18 @@ class Walk:
     async def _call(self, script: str, at: Place, /, rest: Sequence[str] = (), **arguments: Any) -> Any:
         return await self._pool.call(script, at.shard, rest, now=self._pool.clock.now(), **arguments)
 
-    def _begin(self, state: State | None) -> Place:
-        return self._first(state or LIVE[0], 0)
+    def _begin(self, state: State | None, shard: int = 0) -> Place:
+        return self._first(state or LIVE[0], shard)
 
     def _first(self, state: int, shard: int) -> Place:
         return Place(int(state), shard, 9 if state == State.READY else 0)
 
-    def _after(self, place: Place, state: State | None) -> Place | None:
-        """The beginning of the list or state behind the one that is done."""
+    def _after(self, place: Place, state: State | None, shard: int | None = None) -> Place | None:
+        """The beginning of the list, shard or state behind the one that is done."""
         if place.state == State.READY and place.number > 0:
             return place._replace(number=place.number - 1, at="", entry="")
-        if place.shard + 1 < len(self._pool.keys):
+        if shard is None and place.shard + 1 < len(self._pool.keys):
             return self._first(place.state, place.shard + 1)._replace(begun=place.begun)
         if state is None and place.state < LIVE[-1]:
-            return self._first(place.state + 1, 0)._replace(begun=place.begun)
+            return self._first(place.state + 1, shard or 0)._replace(begun=place.begun)
         return None

@@ -165,6 +165,7 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
         totals=figures.totals,
         oldest_ready=in_seconds(figures.oldest_ready_ms),
         due=figures.due,
+        shards=engine.shards,
     )
 
 

@@ -15,6 +15,7 @@ from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
 from jobqueue import cursors, params
 from jobqueue.errors import BadField
+from jobqueue.fields import must_be
 from jobqueue.params import ms
 from jobqueue.policies import Policies
 
@@ -63,6 +64,11 @@ class Engine:
         self._bell = bell
         self.policies = policies
         """Replaced when the settings are read anew."""
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return len(self._pool.keys)
 
     def _new_job(self, command: params.Add, job_id: str, topic: str) -> NewJob:
         policy = self.policies.of(topic)
@@ -212,7 +218,12 @@ class Engine:
         """Jobs of a topic and the cursor of those that follow. Raises BadField for a cursor that is none."""
         state = _state(command.state)
         place = self._place(command.cursor, state, purging=False)
-        page = await self._walk.peek(command.topic, state, place, count=command.count or 100, room=room)
+        shard = command.shard
+        if shard is not None and shard >= self.shards:
+            raise BadField(f"shard {must_be('shard')}", field="shard")
+        if place and shard not in (None, place.shard):
+            raise cursors.refusal()
+        page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
         return page, cursors.write(page.next)
 
     async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:

@@ -99,6 +99,7 @@ Attempt = Annotated[bool, Meta(description='false: "ask again later", which is n
 Reason = Annotated[str, Meta(max_length=1000, description="why; kept with the job")]
 State = Annotated[_LiveState, Meta(description="only jobs in this state")]
 Cursor = Annotated[str, Meta(min_length=1, max_length=1000, description="where the last answer ended")]
+Shard = Annotated[int, Meta(ge=0, le=254, description="only jobs of this shard; `stats` tells how many there are")]
 Seconds = Annotated[_Ttl, Meta(description="for how long")]
 
 NAME = "a string of 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
@@ -127,6 +128,7 @@ EXPECTED = {  # what a field must be, by field, or by command and field where on
     "reason": "a string of at most 1000 characters",
     "state": "delayed, ready, reserved or dead",
     "cursor": "one that an earlier answer to this command gave",
+    "shard": "an integer from 0 to 254, below the number of shards",
     "pattern": "1 to 255 characters of a topic, with * for any and ? for one",
     "seconds": "a number of seconds from 0.001 to 315360000 (10 years)",
     "wait": "a number of seconds from 0 to 60",
@@ -152,6 +154,7 @@ DEFAULTS = {  # by command and field; a setting's name stands for its value
     "kick count": "1",
     "peek state": "all of them",
     "peek count": "100",
+    "peek shard": "all of them",
     "topics pattern": "*",
     "pause seconds": "until it is resumed",
     "purge state": "all of them",

@@ -154,6 +154,7 @@ class Peek(Struct, tag="peek", tag_field="command", forbid_unknown_fields=True):
     state: fields.State | None = None
     cursor: fields.Cursor | None = None
     count: fields.PeekCount | None = None
+    shard: fields.Shard | None = None
 
 
 class Topics(Struct, tag="topics", tag_field="command", forbid_unknown_fields=True):

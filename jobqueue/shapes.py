@@ -231,6 +231,7 @@ class Figures(Struct, forbid_unknown_fields=True):
         dict[str, int],
         Meta(description="pending jobs by range of due time, to the minute (to the hour when added over a day ahead)"),
     ]
+    shards: Annotated[int, Meta(description="how many shards the jobs are spread over")]
 
 
 class Page(Struct, forbid_unknown_fields=True):

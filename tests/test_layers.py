@@ -69,7 +69,9 @@ LAYERS = {
         *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
     ],
     "pyspark_jobqueue": [
-        *("errors", "options", "service", "java", "session"),
+        *("errors", "options", "service", "java", "session", "jobs_schema"),
+        *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
+        *("write_task", "writer"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
     ],
 }

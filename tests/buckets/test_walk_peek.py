@@ -137,6 +137,19 @@ async def test_pages_of_every_size_give_each_job_of_all_states_and_shards_once(
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("state", [None, *LIVE])
+async def test_the_shards_one_by_one_give_what_all_together_do(
+    redis: Redis, clock: HeldClock, state: State | None
+) -> None:
+    pool = await Pool.open(redis, "many", shards=3, buckets=2, clock=clock)
+    await fill(pool, clock, 50)
+    by_shard = [[job.id for job in await peeked(pool, state, shard=shard, count=7)] for shard in range(3)]
+    assert all(shard_of(job_id, 3) == shard for shard, found in enumerate(by_shard) for job_id in found)
+    assert sorted(job_id for found in by_shard for job_id in found) == sorted(
+        ids(50) if state is None else ids(50, state)
+    )
+
+
 async def test_pages_between_the_jobs_of_other_topics_may_be_empty_but_each_is_bounded(
     redis: Redis, pool: Pool
 ) -> None:

@@ -24,12 +24,13 @@ async def peeked(
     topic: str = "t",
     *,
     count: int = 100,
+    shard: int | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
 ) -> list[Job]:
     """All jobs of all pages; `between` is done between two pages."""
     walk, jobs, place = Walk(pool), list[Job](), None
     for _ in range(_MOST_PAGES):
-        page = await walk.peek(topic, state, place, count=count)
+        page = await walk.peek(topic, state, place, shard=shard, count=count)
         assert len(page.jobs) <= count
         jobs += page.jobs
         place = page.next

@@ -143,6 +143,7 @@ export interface StatsAnswer extends Answer {
   /** For how many seconds the oldest ready job is ready. */
   oldest_ready: number | null;
   due: Record<string, number>;
+  shards: number;
 }
 
 export interface PauseAnswer extends Answer {

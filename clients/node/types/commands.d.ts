@@ -69,6 +69,7 @@ export interface PeekFields {
   state?: LiveState;
   cursor?: string | null;
   count?: number;
+  shard?: number;
 }
 
 export interface TopicsFields {

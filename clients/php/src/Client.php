@@ -263,8 +263,9 @@ final class Client
         ?string $state = null,
         ?string $cursor = null,
         ?int $count = null,
+        ?int $shard = null,
     ): array {
-        $fields = ['topic' => $topic, 'state' => $state, 'cursor' => $cursor, 'count' => $count];
+        $fields = ['topic' => $topic, 'state' => $state, 'cursor' => $cursor, 'count' => $count, 'shard' => $shard];
         return $this->send('peek', $fields);
     }
 

@@ -120,6 +120,7 @@ class Stats(TypedDict):
     totals: dict[str, int]
     oldest_ready: float | None
     due: dict[str, int]
+    shards: int
 
 
 class Paused(TypedDict):

@@ -75,6 +75,7 @@ class PeekFields(TypedDict, total=False):
     state: LiveState | None
     cursor: str | None
     count: int | None
+    shard: int | None
 
 
 class TopicsFields(TypedDict, total=False):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import random
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +22,8 @@ from pyspark_jobqueue.options import Target
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
 """The codes after which the same command may succeed."""
 _LONGEST_WAIT_S = 10.0
-_TOO_BIG = ("TOO_LARGE", "TOO_MANY")
+# Said of a whole request for the sake of its size, or of one member (a body of too many levels): sent in halves.
+_OF_A_PART = ("TOO_LARGE", "TOO_MANY", "BAD_JSON")
 
 Answer = Mapping[str, Any]
 
@@ -39,6 +39,7 @@ class Service:
         self._turn = start % len(target.urls)
         self._local = threading.local()
         self._lock = threading.Lock()
+        self._stopped = threading.Event()
         self.retries = 0
         """How many requests were sent again, so far."""
 
@@ -69,6 +70,10 @@ class Service:
                 self._pause(failures, wait_s, why)
         return [answer for answer in answers if answer is not None]
 
+    def stop(self) -> None:
+        """No more repetitions: whoever waits for one gets Unreachable now."""
+        self._stopped.set()
+
     def close(self) -> None:
         """Close this thread's connection."""
         connection = getattr(self._local, "connection", None)
@@ -82,7 +87,8 @@ class Service:
         with self._lock:
             self.retries += 1
         longest = min(_LONGEST_WAIT_S, self._target.retry_wait_s * 2 ** min(max(failures - 1, 0), 16))
-        time.sleep(max(wait_s, random.uniform(longest / 2, longest)))
+        if self._stopped.wait(max(wait_s, random.uniform(longest / 2, longest))):
+            raise Unreachable(f"stopped: {why}")
 
     def _try(self, commands: Sequence[bytes]) -> tuple[list[Answer | None], float, str]:
         """Send them once. Of each the answer, or None where it is to be sent again; then how long to wait at least, and
@@ -111,7 +117,7 @@ class Service:
     ) -> tuple[list[Answer | None], float, str]:
         """What one answer means for all of them."""
         answer = told if isinstance(told, dict) and "code" in told else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
-        if answer["code"] in _TOO_BIG:
+        if answer["code"] in _OF_A_PART:
             if len(commands) == 1:
                 return [{"success": False, **answer}], 0.0, ""
             half = len(commands) // 2

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
@@ -12,3 +18,14 @@ class DefaultSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "jobqueue"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_jobqueue.writer import batch_writer  # noqa: PLC0415 - see the package's docstring
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # Spark says "overwrite" of output mode complete, whose rows come again and again: ids make that harmless.
+        from pyspark_jobqueue.writer import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self.options, schema)
