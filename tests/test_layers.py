@@ -70,9 +70,13 @@ LAYERS = {
     ],
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session", "jobs_schema"),
+        *("read_options", "batches", "reader"),
         *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
         *("write_task", "writer"),
-        *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
+        *("source", "pipelines", "pipelines.report", "pipelines.flags"),
+        *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
+        *("pipelines.expressions", "pipelines.inputs", "pipelines.jobs", "pipelines.writing", "pipelines.lookup"),
+        *("pipelines.mark_file", "pipelines.increment", "pipelines.events", "pipelines.micro_batch", "pipelines.*"),
     ],
 }
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}

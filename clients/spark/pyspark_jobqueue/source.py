@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
@@ -29,3 +29,15 @@ class DefaultSource(DataSource):
         from pyspark_jobqueue.writer import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema)
+
+    def schema(self) -> str:
+        """The columns of a read, where the query names none. Raises BadOption."""
+        from pyspark_jobqueue import jobs_schema, read_options  # noqa: PLC0415 - imported only where it is asked for
+
+        return jobs_schema.ddl(read_options.columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Raises BadOption."""
+        from pyspark_jobqueue import reader  # noqa: PLC0415 - it needs pyarrow
+
+        return reader.reader(self.options, schema)
