@@ -7,15 +7,15 @@ done at all. So it does not matter where one micro-batch ends and the next begin
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructType
 
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import expressions, jobs
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 ACTIONS = ("add", "delete", "update", "ignore")
 _PLACE = ("topic", "partition", "offset", "timestamp")
@@ -55,8 +55,6 @@ def rules(given: list[str]) -> dict[str, str]:
 
 def parsed(stream: DataFrame, value_schema: str) -> DataFrame:
     """`v` beside Kafka's columns; key and value as strings. Raises BadOption."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     missing = [name for name in ("key", "value", *_PLACE) if name not in stream.columns]
     if missing:
         raise BadOption(f"--format: its rows have no {', '.join(missing)}, which Kafka's have")
@@ -70,8 +68,6 @@ def judged(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
 
     Raises BadOption.
     """
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     identity = jobs.id_of(frame, arguments)
     event = expressions.column(frame, "--event", arguments.event).cast("string")
     action, body = _action(event, rules(arguments.on)), jobs.body(frame, arguments)
@@ -85,20 +81,16 @@ def judged(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
     if arguments.callback_url is not None and body is not None:
         problem = F.coalesce(problem, F.when((action == "add") & body.isNull(), "--callback-url is null"))
     fields = [*jobs.timing(frame, arguments), *([body] if body is not None else [])]
-    return frame.select(
-        identity, action.alias("action"), problem.alias("problem"), *fields, "key", "value", *_PLACE
-    )
+    return frame.select(identity, action.alias("action"), problem.alias("problem"), *fields, "key", "value", *_PLACE)
 
 
-def folded(events: DataFrame, fields: list[str]) -> DataFrame:
+def folded(events: DataFrame, fields: Sequence[str]) -> DataFrame:
     """A row an id: what to do first (`before`: delete, update or null, with the fields in `old`), and whether to add
     then (`added`, with the fields in `new`).
 
     An update of an id that the same events add becomes a part of that add; one of an id that they delete finds nothing,
     and is dropped. A repeated add changes nothing.
     """
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     event, partition = F.struct(*_PLACE, "action", *fields), F.struct("topic", "partition")
     together = events.groupBy("id").agg(
         F.collect_list(event).alias("events"), (F.min(partition) != F.max(partition)).alias("scattered")
@@ -110,9 +102,6 @@ def folded(events: DataFrame, fields: list[str]) -> DataFrame:
 
 
 def _schema(text: str) -> StructType:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - heavy
-    from pyspark.sql.types import DataType, StringType, StructType  # noqa: PLC0415
-
     try:
         made = DataType.fromDDL(text)
     except PySparkException as error:
@@ -123,8 +112,6 @@ def _schema(text: str) -> StructType:
 
 
 def _action(event: Column, known: dict[str, str]) -> Column:
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     others = known.get("*")
     found = [F.when(event == name, action) for name, action in known.items() if name != "*"]
     return F.coalesce(*found, F.lit(others).cast("string"))
@@ -132,7 +119,6 @@ def _action(event: Column, known: dict[str, str]) -> Column:
 
 def _compared(left: Column, right: Column, scattered: Column) -> Column:
     """By offset, which is Kafka's order; across partitions, where there is none, by time."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
 
     def place(event: Column) -> Column:
         time = F.when(scattered, event["timestamp"])
@@ -141,22 +127,17 @@ def _compared(left: Column, right: Column, scattered: Column) -> Column:
     return F.when(place(left) < place(right), -1).when(place(left) > place(right), 1).otherwise(0)
 
 
-def _nothing(events: DataFrame, fields: list[str]) -> Column:
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
+def _nothing(events: DataFrame, fields: Sequence[str]) -> Column:
     blank = F.struct(*(F.lit(None).cast(events.schema[name].dataType).alias(name) for name in fields))
     return _sum(F.lit(None).cast("string"), F.lit(False), blank, blank)
 
 
 def _sum(before: Column, added: Column, old: Column, new: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     return F.struct(before.alias("before"), added.alias("added"), old.alias("old"), new.alias("new"))
 
 
-def _step(fields: list[str]) -> Callable[[Column, Column], Column]:
+def _step(fields: Sequence[str]) -> Callable[[Column, Column], Column]:
     """What one more event makes of the sum so far."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
 
     def over(event: Column, older: Column) -> Column:
         return F.struct(*(F.coalesce(event[name], older[name]).alias(name) for name in fields))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from pyspark_jobqueue.errors import BadOption
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
 
 def column(frame: DataFrame, flag: str, text: str) -> Column:
@@ -18,12 +17,9 @@ def column(frame: DataFrame, flag: str, text: str) -> Column:
 
 def typed(frame: DataFrame, flag: str, text: str) -> tuple[Column, DataType]:
     """The column and its type. Raises BadOption."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - half a second, and a wrong flag needs no Spark
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812
-
     try:
         made = F.expr(text)
-        fields = frame.select(made).schema.fields
+        fields = frame.select("*", made).schema.fields[len(frame.columns) :]  # beside others: no aggregate
     except PySparkException as error:
         raise BadOption(f"{flag}: {first_line(error)}") from None
     if len(fields) != 1:

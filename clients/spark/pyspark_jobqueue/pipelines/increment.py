@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines.mark_file import Mark
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 MOST_IDS = 5_000
 """So many ids are kept at the mark."""
@@ -35,7 +34,7 @@ class Increment:
 
 def kind_of(frame: DataFrame, column: str) -> str:
     """The type of a watermark column. Raises BadOption for one that cannot be."""
-    found = [field for field in frame.schema.fields if field.name == column]
+    found = [field for field in frame.schema.fields if field.name.lower() == column.lower()]
     if len(found) != 1:
         raise BadOption(f"--watermark: there is no column {column!r}; there are: {', '.join(frame.columns)}")
     kind = found[0].dataType
@@ -50,8 +49,6 @@ def kind_of(frame: DataFrame, column: str) -> str:
 
 def since(frame: DataFrame, identity: Column, topic: str, column: str, before: Mark | None) -> Increment:
     """The rows that the last run's mark leaves, with `identity` as their id. Raises BadOption."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     kind = kind_of(frame, column)
     if before is not None and before.type != kind:
         raise BadOption(f"--watermark: {column} was {before.type} when --state was written, and is {kind} now")
@@ -77,8 +74,6 @@ def _ids_at(rows: DataFrame, identity: Column) -> DataFrame:
 
 
 def _above(rows: DataFrame, value: Column, identity: Column, before: Mark | None) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     if before is None:
         return rows.filter(value.isNotNull())
     low = F.lit(before.value).cast(before.type)
@@ -88,8 +83,6 @@ def _above(rows: DataFrame, value: Column, identity: Column, before: Mark | None
 
 def _text(value: Column, kind: str) -> Column:
     """Of a timestamp microseconds since 1970, which are the same in every time zone."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     return (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import expressions
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+# As programs write it: names in the first line, and a quote within quotes doubled.
+_CSV = {"header": "true", "escape": '"'}
 VIEW = "input"
 """The name by which --sql knows what --from has."""
 _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
@@ -59,8 +60,6 @@ def check(arguments: argparse.Namespace) -> None:
 
 def read(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     """The rows that the flags name; nothing is read yet. Raises BadOption."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - heavy
-
     query = _query(arguments)
     flag = "--from"
     try:
@@ -80,8 +79,7 @@ def _loaded(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame | N
     source, kind = arguments.source, _format(arguments)
     if kind is None:
         return spark.table(source) if source else None
-    # A CSV file of a business has a first line with names; its columns are strings, which --sql may cast.
-    defaults = {"header": "true"} if kind.lower() == "csv" else {}
+    defaults = _CSV if kind.lower() == "csv" else {}
     reader = spark.read.format(kind).options(**{**defaults, **options(arguments)})
     if kind.lower() == "jdbc":
         return (reader.option("dbtable", source) if source else reader).load()

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines import expressions
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 LADDER = "15,15,30,180,600,1200,1800,3600"
 """The back-off of callbacks: a receiver that is down for a while must not use up all tries at once."""
@@ -89,7 +88,9 @@ def due_at(frame: DataFrame, arguments: argparse.Namespace) -> Column:
     if kind.typeName() != "timestamp":
         # A date or a time without a zone becomes a moment only by a decision on the zone, which is the user's.
         text = f"CAST({arguments.due_at} AS TIMESTAMP)"
-        raise BadOption(f"--due-at must be a timestamp, not {kind.simpleString()}; {text} takes the session's time zone")
+        raise BadOption(
+            f"--due-at must be a timestamp, not {kind.simpleString()}; {text} takes the session's time zone"
+        )
     return made.alias("due_at")
 
 
@@ -111,8 +112,6 @@ def body(frame: DataFrame, arguments: argparse.Namespace) -> Column | None:
 
 def values(arguments: argparse.Namespace) -> list[Column]:
     """The columns that are the same for all jobs."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     ladder = LADDER if arguments.callback_url is not None else None
     made = [
         F.lit(given).alias(name)
@@ -134,8 +133,6 @@ def frame_of(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
 
 
 def _callback(frame: DataFrame, arguments: argparse.Namespace) -> Column:
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     url, kind = expressions.typed(frame, "--callback-url", arguments.callback_url)
     if kind.typeName() != "string":
         raise BadOption(f"--callback-url must be a string, not {kind.simpleString()}")
@@ -152,8 +149,6 @@ def _callback(frame: DataFrame, arguments: argparse.Namespace) -> Column:
 
 def _demanded(told: Column, identity: Column) -> Column:
     """A job without a URL would only be found to be useless when it is due."""
-    from pyspark.sql import functions as F  # noqa: PLC0415, N812 - heavy
-
     error = F.concat(F.lit("--callback-url is null for the id "), F.coalesce(identity, F.lit("null")))
     return F.coalesce(told, F.raise_error(error)).alias("body")
 

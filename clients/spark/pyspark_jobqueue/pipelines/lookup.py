@@ -7,12 +7,14 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StringType, StructType
+
 from pyspark_jobqueue.options import Given, Target
 from pyspark_jobqueue.service import Answer, Service
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-    from pyspark.sql import DataFrame
 
 _BATCH = 1000
 
@@ -20,8 +22,6 @@ _BATCH = 1000
 def look_up(frame: DataFrame, connection: Mapping[str, str]) -> DataFrame:
     """The frame, whose column `asked` says which rows' `id` to look up, with what was found of them: `found_state`,
     null for an unknown id; `found_topic`; `found_due` and `found_created` in unix milliseconds."""
-    from pyspark.sql.types import LongType, StringType, StructType  # noqa: PLC0415 - heavy
-
     schema = StructType(frame.schema.fields).add("found_state", StringType()).add("found_topic", StringType())
     schema = schema.add("found_due", LongType()).add("found_created", LongType())
     return frame.mapInArrow(functools.partial(_with_answers, Target.of(Given(connection))), schema)

@@ -60,7 +60,8 @@ def load(path: str, topic: str, column: str) -> Mark | None:
     if told.get("version") != _VERSION:
         raise BadOption(f"--state {path} is of version {told.get('version')!r}; this emit knows {_VERSION}")
     try:
-        mark = Mark(*(str(told[name]) for name in ("topic", "column", "type", "value")), tuple(map(str, told["ids"])))
+        texts = {name: str(told[name]) for name in ("topic", "column", "type", "value")}
+        mark = Mark(**texts, ids=tuple(map(str, told["ids"])))
     except (KeyError, TypeError):
         raise BadOption(f"--state {path} is damaged: something is missing in it") from None
     for flag, kept, now in (("--topic", mark.topic, topic), ("--watermark", mark.column, column)):

@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from pyspark_jobqueue.errors import JobQueueError
 from pyspark_jobqueue.pipelines import events, flags, jobs, lookup, writing
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-class BadRow(JobQueueError):
-    """An event that cannot be read, and no place to put it."""
 
 
 def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[str]:
     """Send what the events (`rows`, as `events.parsed` makes them) come to; returns the figures.
 
-    `name` is the micro-batch's own, and the same when it is repeated: of the folder of its bad rows. Raises BadRow.
+    `name` is the micro-batch's own, and the same when it is repeated: of the folder of its bad rows. Raises
+    JobQueueError for a bad row that there is no folder for.
     """
     judged = events.judged(rows, arguments).persist()
     try:
@@ -48,7 +43,7 @@ def _set_aside(bad: DataFrame, name: str, arguments: argparse.Namespace, number:
     if arguments.bad_rows is None:
         row = bad.first()
         assert row is not None  # there is one at least
-        raise BadRow(
+        raise JobQueueError(
             f"{number:,} bad rows, as at offset {row['offset']} in partition {row['partition']} of {row['topic']} "
             f"({row['problem']}); --bad-rows sets such rows aside"
         )
@@ -74,7 +69,7 @@ def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
 
 def _changed(rows: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
     """Deletes and updates go before the adds, which may be of the same ids."""
-    written = _written(rows.withColumnRenamed("before", "action"), arguments)
+    written = _written(rows.withColumnRenamed("before", "action"), "changes", arguments)
     written["changed"] = written.pop("accepted", 0)
     return written
 
@@ -86,22 +81,23 @@ def _added(rows: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
     try:
         deleted = "found_state <=> 'deleted'"
         anew = looked.filter(deleted).select(*rows.columns)
-        written = _written(looked.filter(f"NOT ({deleted})").select(*rows.columns), arguments)
+        written = _written(looked.filter(f"NOT ({deleted})").select(*rows.columns), "adds", arguments)
         if anew.first():
-            written += _written(anew, arguments, ifExists="replace")
+            written += _written(anew, "adds-anew", arguments, ifExists="replace")
         written["added"] = written.pop("accepted", 0)
         return written
     finally:
         looked.unpersist()
 
 
-def _written(rows: DataFrame, arguments: argparse.Namespace, **more: str) -> Counter[str]:
-    on_error = f"{arguments.bad_rows.rstrip('/')}/refused" if arguments.bad_rows else "fail"
+def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: str) -> Counter[str]:
+    """Write a part of the micro-batch. Each part has a folder of its own for refused rows: the files in it are named by
+    the micro-batch."""
     options = {
         **flags.connection(arguments),
         **jobs.options(arguments),
         **writing.options(arguments),
-        "onError": on_error,
+        "onError": f"{arguments.bad_rows.rstrip('/')}/refused/{part}" if arguments.bad_rows else "fail",
         **more,
     }
     figures = writing.write(rows.select("*", *jobs.values(arguments)), options)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_jobqueue.errors import BadOption, JobQueueError
 from pyspark_jobqueue.pipelines import events, expressions, flags, inputs, jobs, micro_batch, writing
 from pyspark_jobqueue.pipelines.report import Report
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
 FIGURES = ("events", "ignored", "unreadable", "added", "existing", "changed", "gone", "refused", "retries")
-_LOOK_S = 0.2
+_LOOK_S = 1
 # Files say nothing of their columns before they are there. JSON and CSV have no bytes.
 _KAFKA = "key {0}, value {0}, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 _OF_FILES = {"parquet": "BINARY", "orc": "BINARY", "json": "STRING", "csv": "STRING"}
@@ -39,7 +41,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--bad-rows", metavar="FOLDER", help="for rows that are unreadable or refused [such one fails]")
     either = group.add_mutually_exclusive_group()
     either.add_argument("--once", action="store_true", help="end when what is there now is done")
-    either.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="a micro-batch [%(default)s]")
+    either.add_argument(
+        "--every", type=flags.positive, default=1.0, metavar="SECONDS", help="a micro-batch [%(default)s]"
+    )
     writing.add_flags(made)
     return made
 
@@ -60,52 +64,55 @@ def stream(arguments: argparse.Namespace) -> Report:
 
 
 class Run:
-    """One query, its sums, and its end."""
+    """One query: its micro-batches, their sums, and its end."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._stopping = threading.Event()
-        self._query: StreamingQuery | None = None
-        self._begun = threading.Event()
+        self._left = False  # a micro-batch, for the next run
+        self._query: Future[StreamingQuery] = Future()
         self.sums: Counter[str] = Counter()
         self.batches = 0
 
     def follow(self, rows: DataFrame) -> None:
         """Send micro-batches until the end. Raises what Spark raises."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(number, lambda *_: self._stopping.set())
         writer = rows.writeStream.foreachBatch(self._send).option("checkpointLocation", self._arguments.checkpoint)
-        self._query = _triggered(writer, self._arguments).start()
-        self._begun.set()
-        try:
-            while not self._query.awaitTermination(_LOOK_S):
-                if self._stopping.is_set() and not self._query.status["isTriggerActive"]:
-                    self._query.stop()  # nothing runs that it could interrupt
-        except Exception:
-            if not self._stopping.is_set() or not self._held_back:
-                raise
-
-    _held_back = False
+        with _told_to_stop(self._stopping):
+            query = _triggered(writer, self._arguments).start()
+            self._query.set_result(query)
+            try:
+                while not query.awaitTermination(_LOOK_S):
+                    if self._stopping.is_set() and not query.status["isTriggerActive"]:
+                        query.stop()  # it would break off a micro-batch, but there is none now
+            except StreamingQueryException:
+                if not self._left:
+                    raise
 
     def _send(self, rows: DataFrame, batch: int) -> None:
-        """One micro-batch. What fails here ends the query, and the micro-batch is repeated when it begins again."""
+        """One micro-batch. What fails here ends the query; the micro-batch is repeated when it begins again."""
         if self._stopping.is_set():
-            self._held_back = True
-            raise JobQueueError("the stream stops: this micro-batch is for the next run")
+            self._left = True
+            raise JobQueueError("the stream stops, and leaves this micro-batch to its next run")
         began = time.monotonic()
-        self._begun.wait()
-        assert self._query is not None
-        figures = micro_batch.send(rows, f"{self._query.id}-{batch}", self._arguments)
+        figures = micro_batch.send(rows, f"{self._query.result().id}-{batch}", self._arguments)
         self.sums += figures
         self.batches += 1
         told = ", ".join(f"{figures[name]:,} {name}" for name in FIGURES if figures[name] or name == "events")
         print(f"micro-batch {batch}: {told} in {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
 
 
-def _source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - heavy
+@contextlib.contextmanager
+def _told_to_stop(stopping: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set the event meanwhile."""
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
+
+def _source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     reader = spark.readStream.format(arguments.format).options(**inputs.options(arguments))
     if bytes_type := _OF_FILES.get(arguments.format.lower()):
         reader = reader.schema(_KAFKA.format(bytes_type))
