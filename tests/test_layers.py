@@ -74,7 +74,10 @@ LAYERS = {
         *("write_task", "writer"),
         *("read_options", "batches", "reader"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags"),
-        *("pipelines.backlog", "pipelines.histogram", "pipelines.picture", "pipelines.*"),
+        *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
+        *("pipelines.expressions", "pipelines.inputs", "pipelines.jobs", "pipelines.writing", "pipelines.lookup"),
+        *("pipelines.mark_file", "pipelines.increment", "pipelines.events", "pipelines.micro_batch"),
+        *("pipelines.comparison", "pipelines.*"),
     ],
 }
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}

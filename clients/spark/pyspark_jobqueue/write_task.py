@@ -65,8 +65,8 @@ class WriteTask:
     def _settle_failure(self, row: Row, answer: Answer) -> None:
         command = orjson.loads(row.command)
         action = command["command"]
-        if action == "delete" and answer["code"] == "NOT_FOUND":
-            self._sum.gone += 1
+        if action == "delete" and (answer["code"] == "NOT_FOUND" or answer.get("state") == "finished"):
+            self._sum.gone += 1  # nothing is left to cancel: it came too late, or was repeated
         else:
             self._refuse(Refusal(answer, action, row.id, command.get("topic"), row.batch, row.number))
 
