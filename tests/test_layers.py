@@ -71,8 +71,15 @@ LAYERS = {
         *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
     ],
     "pyspark_jobqueue": [
-        *("errors", "options", "service", "java", "session"),
-        *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
+        *("errors", "options", "service", "java", "session", "jobs_schema"),
+        *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
+        *("write_task", "writer"),
+        *("read_options", "batches", "reader"),
+        *("source", "pipelines", "pipelines.report", "pipelines.flags"),
+        *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
+        *("pipelines.expressions", "pipelines.inputs", "pipelines.jobs", "pipelines.writing", "pipelines.lookup"),
+        *("pipelines.mark_file", "pipelines.increment", "pipelines.events", "pipelines.micro_batch"),
+        *("pipelines.comparison", "pipelines.*"),
     ],
 }
 WORKER, CLIENT = "jobqueue.callbacks.", "jobqueue_client"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import random
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +22,8 @@ from pyspark_jobqueue.options import Target
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
 """The codes after which the same command may succeed."""
 _LONGEST_WAIT_S = 10.0
-_TOO_BIG = {"TOO_LARGE", "TOO_MANY"}
+# Said of a whole request for the sake of its size, or of one member (a body of too many levels): sent in halves.
+_OF_A_PART = ("TOO_LARGE", "TOO_MANY", "BAD_JSON")
 
 Answer = Mapping[str, Any]
 
@@ -40,6 +40,7 @@ class Service:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._open: set[http.client.HTTPConnection] = set()
+        self._stopped = threading.Event()
         self.retries = 0
         """How many requests were sent again, so far."""
 
@@ -70,6 +71,10 @@ class Service:
                 self._pause(failures, wait_s, why)
         return [answer for answer in answers if answer is not None]
 
+    def stop(self) -> None:
+        """No more repetitions: whoever waits for one gets Unreachable now."""
+        self._stopped.set()
+
     def close(self) -> None:
         """Close the connections of all threads, which use them no more."""
         with self._lock:
@@ -83,7 +88,8 @@ class Service:
         with self._lock:
             self.retries += 1
         longest = min(_LONGEST_WAIT_S, self._target.retry_wait_s * 2 ** min(max(failures - 1, 0), 16))
-        time.sleep(max(wait_s, random.uniform(longest / 2, longest)))
+        if self._stopped.wait(max(wait_s, random.uniform(longest / 2, longest))):
+            raise Unreachable(f"stopped: {why}")
 
     def _try(self, commands: Sequence[bytes]) -> tuple[list[Answer | None], float, str]:
         """Send them once. Of each the answer, or None where it is to be sent again; then how long to wait at least, and
@@ -112,9 +118,9 @@ class Service:
     ) -> tuple[list[Answer | None], float, str]:
         """What one answer means for all of them."""
         answer = told if isinstance(told, dict) and "code" in told else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
-        if answer["code"] in _TOO_BIG or status == 413:  # a proxy says it by the status alone
+        if answer["code"] in _OF_A_PART or status == 413:  # a proxy says it by the status alone
             if len(commands) == 1:
-                return [{**answer, "success": False, "code": "TOO_LARGE"}], 0.0, ""
+                return [{**answer, "success": False, "code": _code_of_one(answer)}], 0.0, ""
             half = len(commands) // 2
             first, second = self._try(commands[:half]), self._try(commands[half:])
             return first[0] + second[0], max(first[1], second[1]), first[2] or second[2]
@@ -166,6 +172,11 @@ def _made(url: str, timeout_s: float) -> http.client.HTTPConnection:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return kind(parts.hostname or "", port, timeout=timeout_s)
+
+
+def _code_of_one(answer: Answer) -> str:
+    """Of a command that was refused alone; a proxy's page has no code of ours."""
+    return "BAD_JSON" if answer["code"] == "BAD_JSON" else "TOO_LARGE"
 
 
 def _decoded(data: bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -53,6 +54,14 @@ def begin(arguments: argparse.Namespace) -> SparkSession:
             raise BadOption(f"--conf must be NAME=VALUE, not {pair!r}")
         conf[name] = text
     return session.begin("jobqueue", arguments.master, conf)
+
+
+def positive(text: str) -> float:
+    """A flag's number above 0, for argparse."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
 
 
 def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Namespace) -> NoReturn:

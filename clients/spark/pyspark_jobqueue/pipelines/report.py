@@ -16,10 +16,16 @@ class Report:
         self._began = time.monotonic()
         self.well = True
         self.figures: dict[str, Any] = {"pipeline": pipeline}
+        self._only_json: set[str] = set()
 
     def note(self, **figures: Any) -> None:
         """Add figures. A list of dicts becomes a table of its own."""
         self.figures.update(figures)
+
+    def keep(self, **figures: Any) -> None:
+        """Add figures that are for programs only: they stand in the JSON, and are too long for a table."""
+        self.figures.update(figures)
+        self._only_json.update(figures)
 
     def tell(self, file: str | None = None, *, as_json: bool = False) -> None:
         """Print it, as a table on a terminal, else as a line of JSON; and write the JSON to a file."""
@@ -31,10 +37,11 @@ class Report:
 
     def table(self) -> str:
         """The figures, one a line, and below them their tables."""
-        plain = {name: value for name, value in self.figures.items() if not _is_table(value)}
+        shown = {name: value for name, value in self.figures.items() if name not in self._only_json}
+        plain = {name: value for name, value in shown.items() if not _is_table(value)}
         width = max(map(len, plain))
         lines = [f"{name.replace('_', ' '):{width}}  {_shown(value)}" for name, value in plain.items()]
-        for name, rows in self.figures.items():
+        for name, rows in shown.items():
             if _is_table(rows):
                 lines += ["", name.replace("_", " "), *_columns(rows)]
         return "\n".join(lines)

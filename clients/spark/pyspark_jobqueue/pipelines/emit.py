@@ -1,0 +1,94 @@
+"""emit: rows of a table, a file or a query become jobs, once each; with --watermark only those that are new."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.pipelines import flags, increment, inputs, jobs, mark_file, writing
+from pyspark_jobqueue.pipelines.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags of emit."""
+    made = flags.parser("emit", __doc__ or "")
+    inputs.add_flags(made)
+    jobs.add_flags(made)
+    group = made.add_argument_group("incremental")
+    group.add_argument("--watermark", metavar="COLUMN", help="only rows above its highest value of the last run")
+    group.add_argument("--state", metavar="FILE", help="where that value is kept")
+    group = writing.add_flags(made)
+    group.add_argument("--if-exists", choices=["keep", "reject", "replace"], help="an id that is there [keep]")
+    group.add_argument("--on-error", metavar="fail|skip|FOLDER", help="what to do with refused rows [fail]")
+    group.add_argument("--rate", type=int, metavar="N", help="rows a second in all; one task sends then [no limit]")
+    group.add_argument("--dry-run", action="store_true", help="check all rows, send none, keep the state as it is")
+    return made
+
+
+def emit(arguments: argparse.Namespace) -> Report:
+    """One run. The report has the writer's figures, and the watermark that it reached."""
+    inputs.check(arguments)
+    jobs.check(arguments)
+    if (arguments.watermark is None) != (arguments.state is None):
+        raise BadOption("--watermark and --state go together: both or none")
+    report = Report("emit")
+    with mark_file.held(arguments.state) if arguments.state else contextlib.nullcontext():
+        before = mark_file.load(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
+        spark = flags.begin(arguments)
+        _run(spark, arguments, before, report)
+    return report
+
+
+def _run(spark: SparkSession, arguments: argparse.Namespace, before: mark_file.Mark | None, report: Report) -> None:
+    rows = inputs.read(spark, arguments)
+    jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
+    reached = None
+    if arguments.watermark:
+        found = increment.since(rows, jobs.id_of(rows, arguments), arguments.topic, arguments.watermark, before)
+        rows, reached = found.rows, found.mark
+    _write(jobs.frame_of(rows, arguments), arguments, report)
+    if arguments.watermark:
+        _tell(found, report)
+        if reached and reached != before and not arguments.dry_run:
+            mark_file.save(arguments.state, reached)
+
+
+def _write(frame: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
+    began = time.monotonic()
+    figures = writing.write(frame, _options(arguments), arguments.rate)
+    seconds = time.monotonic() - began
+    figures.pop("gone", None)  # of deletes
+    report.note(topic=arguments.topic, **({"dry_run": True} if arguments.dry_run else {}), **figures)
+    if "rows" in figures:
+        report.note(rows_per_second=round(figures["rows"] / seconds))
+
+
+def _tell(found: increment.Increment, report: Report) -> None:
+    report.note(watermark=found.mark.value if found.mark else None)
+    if found.without_mark:
+        report.note(without_watermark=found.without_mark)
+        print(f"warning: {found.without_mark:,} rows have no watermark, and were not sent", file=sys.stderr)
+    if found.too_many_ids:
+        report.note(at_watermark=f"more than {increment.MOST_IDS:,} rows: the next run sends them again")
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, str]:
+    given = {"ifExists": arguments.if_exists, "onError": arguments.on_error}
+    return {
+        **flags.connection(arguments),
+        **jobs.options(arguments),
+        **writing.options(arguments),
+        **{name: text for name, text in given.items() if text is not None},
+        "dryRun": str(arguments.dry_run).lower(),
+    }
+
+
+if __name__ == "__main__":
+    flags.run(emit, parser().parse_args())

@@ -1,0 +1,132 @@
+"""forecast: when pending jobs fall due: a histogram, its peak, and the backlog that a given rate leaves.
+
+Delayed jobs count at the time when they are due next, ready ones as due now. Those that a worker has are not counted,
+and what will be added, or given back by workers, is not foreseen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.pipelines import flags
+from pyspark_jobqueue.pipelines.backlog import Backlog, backlog
+from pyspark_jobqueue.pipelines.histogram import Histogram, histogram
+from pyspark_jobqueue.pipelines.report import Report
+
+_BUSIEST = 10
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = flags.parser("forecast", "When pending jobs fall due, the peak, and what a given rate makes of it.")
+    made.add_argument("--topic", default="*", help="one, several with commas, or a pattern with * and ? [all]")
+    made.add_argument(
+        "--by", choices=["minute", "hour"], default="minute", help="a longer one is taken beyond 3,000 slots [minute]"
+    )
+    made.add_argument("--hours", type=flags.positive, metavar="N", help="look so far ahead [all]")
+    made.add_argument("--rate", type=flags.positive, metavar="JOBS/S", help="jobs a second that workers get done")
+    made.add_argument("--plot", metavar="FILE", help="draw it there: .png or .svg (needs matplotlib)")
+    return made
+
+
+def forecast(arguments: argparse.Namespace) -> Report:
+    """Raises BadOption, Refused, Unreachable."""
+    report = Report("forecast")
+    picture = _picture(arguments.plot) if arguments.plot else None
+    spark = flags.begin(arguments)
+    options = {**flags.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
+    jobs = spark.read.format("jobqueue").options(**options).load()
+    found = histogram(jobs, arguments.by, time.time(), arguments.hours)
+    expected = _backlog(found, arguments.rate) if arguments.rate else None
+    if picture:
+        picture.draw(Path(arguments.plot), found, expected, arguments.rate)
+    _tell(report, found, expected, arguments)
+    return report
+
+
+def _picture(file: str) -> Any:
+    """The module that draws. Raises BadOption, before the queue is walked over."""
+    if not file.endswith((".png", ".svg")):
+        raise BadOption(f"--plot must name a .png or .svg file, not {file!r}")
+    if not Path(file).resolve().parent.is_dir():
+        raise BadOption(f"--plot: there is no folder {str(Path(file).resolve().parent)!r}")
+    try:
+        from pyspark_jobqueue.pipelines import picture  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise BadOption(f"--plot needs matplotlib ({error}): pip install 'jobqueue[plot]'") from None
+    return picture
+
+
+def _backlog(found: Histogram, rate: float) -> Backlog:
+    return backlog(found.together(), found.width, rate, found.now, sum(found.due_now.values()))
+
+
+def _tell(report: Report, found: Histogram, expected: Backlog | None, arguments: argparse.Namespace) -> None:
+    total, due_now = found.together(), sum(found.due_now.values())
+    busiest = sorted(total, key=lambda start: (-total[start], start))[:_BUSIEST]
+    report.note(topic=arguments.topic, jobs=sum(total.values()) + due_now + found.later, due_now=due_now)
+    if arguments.hours:
+        report.note(later=found.later)
+    report.note(by=found.by)
+    if total:
+        peak = total[busiest[0]]
+        report.note(last=_shown(max(total)), peak_at=_shown(busiest[0]), peak_jobs=peak)
+        report.note(needed_jobs_per_s=_rate(peak, found.width))  # so that no slot's jobs reach into the next
+    if expected:
+        report.note(rate=arguments.rate, **_expectation(expected, arguments.rate))
+    report.note(
+        busiest=[
+            {"at": _shown(start), "jobs": total[start], "jobs_per_s": _rate(total[start], found.width)}
+            for start in busiest
+        ],
+        topics=[_topic(found, name) for name in dict.fromkeys([*found.topics, *found.due_now])],
+    )
+    report.keep(
+        histogram=[
+            {"topic": name, "at": _shown(start), "jobs": jobs}
+            for name, slots in found.topics.items()
+            for start, jobs in sorted(slots.items())
+        ]
+    )
+
+
+def _topic(found: Histogram, name: str) -> dict[str, Any]:
+    slots, due_now = found.topics.get(name, {}), found.due_now.get(name, 0)
+    peak = max(slots, key=lambda start: (slots[start], -start), default=None)
+    return {
+        "topic": name,
+        "jobs": sum(slots.values()) + due_now,
+        "due_now": due_now,
+        "peak_at": "" if peak is None else _shown(peak),
+        "peak_jobs": 0 if peak is None else slots[peak],
+    }
+
+
+def _expectation(expected: Backlog, rate: float) -> dict[str, Any]:
+    at, jobs = expected.most
+    if jobs < 1:
+        return {"backlog": 0}
+    assert expected.worked_off_at is not None
+    return {
+        "backlog": round(jobs),
+        "backlog_at": _shown(at),
+        "longest_wait_s": round(jobs / rate, 1),
+        "worked_off_at": _shown(expected.worked_off_at),
+    }
+
+
+def _rate(jobs: int, width: int) -> float:
+    return float(f"{jobs / width:.3g}")
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+if __name__ == "__main__":
+    flags.run(forecast, parser().parse_args())

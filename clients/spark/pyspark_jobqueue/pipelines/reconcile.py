@@ -1,0 +1,113 @@
+"""reconcile: the jobs that rows ask for against those in the queue: which are missing, wrong, dead or unexpected."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.pipelines import comparison, flags, inputs, jobs, writing
+from pyspark_jobqueue.pipelines.report import Report
+
+_SAMPLES = 5
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags of reconcile."""
+    made = flags.parser("reconcile", __doc__ or "")
+    inputs.add_flags(made)
+    jobs.add_flags(made, due=False)
+    group = made.add_argument_group("comparison")
+    group.add_argument(
+        "--tolerance", type=int, default=0, metavar="MS", help="a due time may differ by so much [%(default)s]"
+    )
+    group.add_argument("--out", metavar="FOLDER", help="a new one, for all rows that are not ok: JSON, by kind")
+    group = writing.add_flags(made)
+    group.add_argument("--repair", action="store_true", help="add what is missing, and nothing else")
+    return made
+
+
+def reconcile(arguments: argparse.Namespace) -> Report:
+    """The report counts the rows of each kind. It is well when nothing is missing (or all of it was added now),
+    unexpected, wrong or dead."""
+    _check(arguments)
+    report = Report("reconcile")
+    spark = flags.begin(arguments)
+    rows = inputs.read(spark, arguments)
+    identity = jobs.id_of(rows, arguments)
+    due_at = jobs.due_at(rows, arguments) if arguments.due_at else None
+    planned = jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
+    walk = spark.read.format("jobqueue").options(**flags.connection(arguments), topic=arguments.topic).load()
+    wanted = comparison.expected(rows, identity, due_at)
+    found = comparison.compared(
+        wanted, walk, arguments.topic, arguments.tolerance, flags.connection(arguments)
+    ).persist()
+    try:
+        _tell(found, rows.filter(identity.isNull()), report)
+        if arguments.out:
+            found.filter("kind <> 'ok'").write.partitionBy("kind").json(arguments.out)
+        if arguments.repair and report.figures["missing"]:
+            _repair(found, planned, arguments, report)
+    finally:
+        found.unpersist()
+    faults = sum(report.figures[kind] for kind in comparison.FAULTS)
+    report.well = faults == report.figures.get("repaired", 0)
+    return report
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    inputs.check(arguments)
+    jobs.check(arguments)
+    if arguments.tolerance < 0:
+        raise BadOption("--tolerance must be 0 or more milliseconds")
+    if arguments.repair and not (arguments.due_at or arguments.delay):
+        raise BadOption("--repair needs --due-at or --delay: when the jobs that it adds are due")
+
+
+def _tell(found: DataFrame, without_id: DataFrame, report: Report) -> None:
+    counts = {kind: F.count_if(F.col("kind") == kind).alias(kind) for kind in comparison.KINDS}
+    past = F.count_if((F.col("kind") == "missing") & (F.array_max("expected") < F.current_timestamp()))
+    told = found.agg(
+        F.count_if(F.col("times").isNotNull()).alias("expected"),
+        *counts.values(),
+        past.alias("missing_past_due"),
+        F.count_if(F.col("times") > 1).alias("duplicates"),
+    ).first()
+    assert told is not None  # an aggregate of all has a row
+    report.note(**told.asDict(), without_id=without_id.count(), samples=_samples(found))
+
+
+def _samples(found: DataFrame) -> list[dict[str, str]]:
+    """A few ids of each kind that asks for a look."""
+    first = Window.partitionBy("kind").orderBy("id")
+    rows = found.filter(~F.col("kind").isin("ok", "finished")).withColumn("number", F.row_number().over(first))
+    return [
+        {"kind": row["kind"], "id": row["id"], "state": row["state"] or ""}
+        for row in rows.filter(F.col("number") <= _SAMPLES).orderBy("kind", "id").collect()
+    ]
+
+
+def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
+    """Add the missing through the writer. Who added one of them meanwhile did the same: it counts as repaired."""
+    if report.figures["missing_past_due"]:
+        print(
+            f"warning: {report.figures['missing_past_due']:,} of the missing jobs were due before now; if they "
+            "ended and are forgotten, they are done again",
+            file=sys.stderr,
+        )
+    missing = found.filter("kind = 'missing'").select("id")
+    options = {
+        **flags.connection(arguments),
+        **jobs.options(arguments),
+        **writing.options(arguments),
+        "onError": "skip",
+    }
+    figures = writing.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
+    report.note(repaired=figures.get("accepted", 0) + figures.get("existing", 0), refused=figures.get("refused", 0))
+
+
+if __name__ == "__main__":
+    flags.run(reconcile, parser().parse_args())

@@ -1,0 +1,58 @@
+"""The options of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark_jobqueue.columns import FIELDS, option_of
+from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.options import Given, Target
+
+_MOST_A_SECOND = 10_000_000
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """All that a task must know to send rows. Travels to the tasks."""
+
+    target: Target
+    topic: str | None = None
+    batch_size: int = 1000
+    in_flight: int = 4
+    rows_per_second: int | None = None
+    if_exists: str = "keep"
+    json_text: bool = False
+    on_error: str = "fail"
+    """fail, skip, or the folder for refused rows."""
+    dry_run: bool = False
+    report_path: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
+        """The options, and the columns that have another name, by field. Raises BadOption."""
+        given = Given(options)
+        made = cls(
+            Target.of(given),
+            given.text("topic"),
+            given.integer("batchSize", 1000, 1, 1000),
+            given.integer("inFlight", 4, 1, 64),
+            given.integer("rowsPerSecondPerTask", 0, 1, _MOST_A_SECOND) or None,
+            given.choice("ifExists", "keep", "keep", "reject", "replace"),
+            given.choice("bodyFormat", "string", "string", "json") == "json",
+            _on_error(given.text("onError", "fail") or "fail"),
+            given.flag("dryRun"),
+            given.text("reportPath"),
+        )
+        what = given.text("what", "jobs") or "jobs"
+        if what.lower() != "jobs":
+            raise BadOption(f"this is for reading only: with what={what} nothing can be written")
+        given.pass_over("state")  # of a table that is read too
+        named = {field: name for field in FIELDS if (name := given.text(option_of(field)))}
+        given.done()
+        return made, named
+
+
+def _on_error(text: str) -> str:
+    return text.lower() if text.lower() in ("fail", "skip") else text

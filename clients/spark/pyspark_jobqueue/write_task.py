@@ -1,0 +1,75 @@
+"""A task's part of a write: its rows become commands, which go to the service, and their answers are counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from pyspark_jobqueue.columns import Columns
+from pyspark_jobqueue.commands import Commands, Refusal, Row
+from pyspark_jobqueue.lanes import Lanes
+from pyspark_jobqueue.pace import Pace
+from pyspark_jobqueue.refusals import Refusals
+from pyspark_jobqueue.row_batches import Batch
+from pyspark_jobqueue.service import Answer, Service
+from pyspark_jobqueue.sums import Sum
+from pyspark_jobqueue.write_options import WriteOptions
+
+
+class WriteTask:
+    """Of one partition; `run` names the write."""
+
+    def __init__(self, columns: Columns, options: WriteOptions, run: str, partition: int) -> None:
+        self._commands = Commands(columns, options)
+        self._dry_run = options.dry_run
+        self._refusals = Refusals(options.on_error, columns, run, partition)
+        self._service = Service(options.target, partition)
+        pace = Pace(options.rows_per_second)
+        self._lanes = Lanes(self._service, options.in_flight, options.batch_size, pace, self._settle)
+        self._sum = Sum()
+
+    def send(self, batches: Iterable[Batch]) -> Sum:
+        """Send all rows; returns when each is answered for. Raises Refused and Unreachable."""
+        try:
+            for batch in batches:
+                for row in self._commands.of(batch):
+                    self._take(row)
+            self._lanes.finish()
+            self._refusals.keep()
+        except BaseException:
+            self._lanes.abandon()
+            self._refusals.drop()
+            raise
+        self._sum.retries = self._service.retries
+        self._sum.ended = time.time()
+        return self._sum
+
+    def _take(self, row: Row | Refusal) -> None:
+        self._sum.rows += 1
+        if isinstance(row, Refusal):
+            self._refuse(row)
+        elif not self._dry_run:
+            self._lanes.put(row)
+
+    def _settle(self, rows: Sequence[Row], answers: Sequence[Answer]) -> None:
+        for row, answer in zip(rows, answers, strict=True):
+            if not answer["success"]:
+                self._settle_failure(row, answer)
+            elif answer.get("result") == "existing":
+                self._sum.existing += 1
+            else:
+                self._sum.accepted += 1
+
+    def _settle_failure(self, row: Row, answer: Answer) -> None:
+        command = orjson.loads(row.command)
+        action = command["command"]
+        if action == "delete" and (answer["code"] == "NOT_FOUND" or answer.get("state") == "finished"):
+            self._sum.gone += 1  # nothing is left to cancel: it came too late, or was repeated
+        else:
+            self._refuse(Refusal(answer, action, row.id, command.get("topic"), row.batch, row.number))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._sum.refused += 1
+        self._refusals.take(refusal)
