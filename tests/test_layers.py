@@ -76,7 +76,13 @@ LAYERS = {
         *("source", "pipelines", "pipelines.report", "pipelines.flags"),
         *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
         *("pipelines.expressions", "pipelines.inputs", "pipelines.jobs", "pipelines.writing", "pipelines.lookup"),
-        *("pipelines.mark_file", "pipelines.increment", "pipelines.events", "pipelines.micro_batch"),
+        *(
+            "pipelines.mark_file",
+            "pipelines.increment",
+            "pipelines.events",
+            "pipelines.folding",
+            "pipelines.micro_batch",
+        ),
         *("pipelines.comparison", "pipelines.*"),
     ],
 }

@@ -91,12 +91,12 @@ def test_a_table_comes_over_jdbc(spark: SparkSession, serving: Serving, topic: s
     url = f"jdbc:derby:{folder}/shop"
     made = spark.range(30).selectExpr("id", "timestamp_seconds(1900000000 + id) AS pay_until", "id AS version")
     made.write.jdbc(f"{url};create=true", "orders")
-    flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK]
+    flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK, "--id", "concat('jdbc:', id)"]
     flags += ["--watermark", "ID", "--state", str(folder / "state")]
     assert figures(run(serving, topic, *flags), "accepted", "watermark") == [30, "29"]
     made.selectExpr("id + 30 AS id", "pay_until", "version").write.mode("append").jdbc(url, "orders")
     assert figures(run(serving, topic, *flags), "rows", "accepted", "watermark") == [30, 30, "59"]
-    assert serving.jobs(topic)["close:29"]["due"] == 1_900_000_029
+    assert serving.jobs(topic)["jdbc:29"]["due"] == 1_900_000_029
 
 
 def test_only_what_is_new_is_sent_and_what_comes_late_at_the_mark_is_not_lost(
@@ -110,7 +110,18 @@ def test_only_what_is_new_is_sent_and_what_comes_late_at_the_mark_is_not_lost(
         frame.selectExpr("id", "cast(text AS TIMESTAMP) AS updated_at").write.mode("append").parquet(path)
 
     def emitted(*more: str) -> list[Any]:
-        flags = ["--from", path, "--format", "parquet", "--id", "concat('late:', id)", "--delay", "100", "--state", state]
+        flags = [
+            "--from",
+            path,
+            "--format",
+            "parquet",
+            "--id",
+            "concat('late:', id)",
+            "--delay",
+            "100",
+            "--state",
+            state,
+        ]
         told = run(serving, topic, *flags, "--watermark", "updated_at", *more)
         return figures(told, "rows", "accepted", "watermark")
 
