@@ -169,11 +169,12 @@ def driver(*given: str) -> Iterator[subprocess.Popen[str]]:
     """`stream` as a process of its own, with the Java that it starts."""
     conf = [f"--conf={name}={value}" for name, value in CONF.items()]
     command = [sys.executable, "-m", "pyspark_jobqueue.pipelines.stream", "--master", "local[2]", *conf, *given]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, process_group=0)
-    try:
-        yield process
-    finally:
-        kill(process)
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, process_group=0)
+    with started as process:
+        try:
+            yield process
+        finally:
+            kill(process)
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -186,26 +187,33 @@ def kill(process: subprocess.Popen[str]) -> None:
 def test_a_driver_that_is_killed_in_mid_stream_loses_and_doubles_nothing(
     serving: Serving, topic: str, shop: Shop
 ) -> None:
-    expected = {}
+    expected: dict[str, int] = {}
+
+    def come(first: int, last: int) -> None:
+        for number in range(first, last):
+            at = -LATER if number % 4 == 0 else number  # some are due now
+            ids = [f"k/{number}-{place}" for place in range(25)]
+            shop.say(*(("CREATED", each, at) for each in ids), ("PAID", ids[0], 0))
+            expected.update(dict.fromkeys(ids[1:], at))
+
+    def created() -> int:
+        return serving.totals(topic).get("created", 0)
+
     given = shop.flags(serving, "--every", "0.1")
+    come(0, 4)
     with driver(*given) as process:
-        for number in range(40):  # files keep coming
-            at_once = 0 if number % 4 else -LATER  # some are due now
-            ids = [f"{number}-{place}" for place in range(25)]
-            shop.say(*(("CREATED", f"k/{each}", at_once or number) for each in ids), ("PAID", f"k/{ids[0]}", 0))
-            expected.update(dict.fromkeys(ids[1:], at_once or number))
-            if number == 5:
-                until(lambda: serving.totals(topic).get("created", 0) >= 30)
-                kill(process)
-    assert 0 < serving.totals(topic)["created"] < len(expected)
+        until(lambda: created() > 24)  # it is in the second micro-batch, or behind it
+        come(4, 8)
+        kill(process)
+    assert created() < len(expected)
     with driver(*given) as process:
-        until(lambda: serving.totals(topic)["created"] >= len(expected))
+        until(lambda: created() >= len(expected))
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(output)["events"] > 0
-    assert serving.totals(topic)["created"] == len(expected)
+    assert created() == len(expected)
     jobs = serving.jobs(topic)
-    assert {each.removeprefix("k/") for each in jobs} == set(expected)
-    later = {each.removeprefix("k/"): job["due"] - LATER for each, job in jobs.items() if job["state"] == "delayed"}
+    assert set(jobs) == set(expected)
+    later = {each: job["due"] - LATER for each, job in jobs.items() if job["state"] == "delayed"}
     assert later == {each: at for each, at in expected.items() if at >= 0}
