@@ -70,9 +70,9 @@ LAYERS = {
     ],
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session", "jobs_schema"),
-        *("read_options", "batches", "reader"),
         *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
         *("write_task", "writer"),
+        *("read_options", "batches", "reader"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags"),
         *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
         *("pipelines.expressions", "pipelines.inputs", "pipelines.jobs", "pipelines.writing", "pipelines.lookup"),

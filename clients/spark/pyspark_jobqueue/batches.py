@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import pyarrow as pa
+
+from pyspark_jobqueue.jobs_schema import Column
 
 # Where a column's name is not that of the field in an answer.
 _FIELDS = {"due_at": "due", "created_at": "created", "delayed_until": "until", "body": "value"}
@@ -24,22 +26,12 @@ _TYPES = {
 }
 
 
-class Column(NamedTuple):
-    """A column of the result."""
-
-    name: str
-    """As the query has it, in any case."""
-    kind: str
-    """Its type, as Spark's `simpleString` has it."""
-    nullable: bool
-
-
 class Batches:
     """Makes batches of the columns that a query has."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._schema = pa.schema([pa.field(each.name, _TYPES[each.kind], each.nullable) for each in columns])
-        self._fields = [_FIELDS.get(each.name.lower(), each.name.lower()) for each in columns]
+        self._fields = [_FIELDS.get(each.told, each.told) for each in columns]
         self._values = [
             _body if field == "value" else _VALUES.get(each.kind, _as_told)
             for each, field in zip(columns, self._fields, strict=True)

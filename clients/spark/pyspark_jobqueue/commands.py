@@ -19,11 +19,12 @@ from pyspark_jobqueue.row_batches import UNREADABLE, Batch, endless
 from pyspark_jobqueue.write_options import WriteOptions
 
 ACTIONS = ("add", "delete", "update", "kick")
-_SECONDS = ("delay", "ttr", "ttl", "retention")
-_NUMBERS = (*_SECONDS, "backoff", "body")  # the fields that may have floats in them
-_OF_ADD = (*_SECONDS, "at", "body", "priority", "tries", "backoff", "headers", "tags")
+_NUMBERS = ("delay", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may have floats in them
 _OF_UPDATE = ("delay", "at", "body", "priority", "ttl")
-_OF = {"add": _OF_ADD, "update": _OF_UPDATE, "delete": (), "kick": ()}
+_MATTERS = ("id", "topic", "due_at", "delay")  # null says something
+_DATED = {"due_at": "at", "delay": "delay"}
+
+_Check = Callable[[Mapping[str, Any], int], None]
 
 
 class Row(NamedTuple):
@@ -56,8 +57,12 @@ class Commands:
 
     def __init__(self, columns: Columns, options: WriteOptions) -> None:
         self._columns, self._options = columns, options
-        self._dated = next((field for field in ("due_at", "delay") if field in columns.places), None)
-        self._fixed = {} if options.if_exists == "keep" else {"if_exists": options.if_exists}
+        self._dated = next((name for field, name in _DATED.items() if field in columns.places), None)
+        self._topic = {"topic": options.topic} if options.topic else {}
+        self._fixed = {"command": "add", "topic": None, "body": None}
+        if options.if_exists != "keep":
+            self._fixed["if_exists"] = options.if_exists
+        self._json_text = options.json_text and columns.text_body
 
     def of(self, batch: Batch) -> Iterator[Row | Refusal]:
         """Of each row its command or its refusal, in their order."""
@@ -69,7 +74,7 @@ class Commands:
         doubtful = self._doubtful(batch)
         names = list(lists)
         for number, values in enumerate(zip(*lists.values(), strict=True)):
-            yield self._row(dict(zip(names, values, strict=True)), doubtful, batch, number)
+            yield self._row(dict(zip(names, values, strict=False)), doubtful, batch, number)
 
     def _one_by_one(self, batch: Batch) -> Iterator[Row | Refusal]:
         for number in range(len(batch)):
@@ -90,17 +95,22 @@ class Commands:
         raise AssertionError("a row was not readable, and each of its columns is")
 
     def _lists(self, batch: Batch) -> dict[str, list[Any]]:
-        """The values of the fields, by their names in the protocol."""
-        return {"at" if field == "due_at" else field: self._list(batch, field) for field in self._columns.places}
+        """The values of the fields, by their names in the protocol; without those that are null in all rows, if null
+        is as if they were not there."""
+        return {
+            _DATED.get(field, field): self._list(batch, field)
+            for field, place in self._columns.places.items()
+            if field in _MATTERS or not batch.empty(place)
+        }
 
     def _list(self, batch: Batch, field: str) -> list[Any]:
         place = self._columns.places[field]
         return list(map(unix_s, batch.micros(place))) if field == "due_at" else batch.values(place)
 
-    def _doubtful(self, batch: Batch) -> list[Callable[[dict[str, Any], int], None]]:
+    def _doubtful(self, batch: Batch) -> list[_Check]:
         """The checks that only few batches need, and that cost time for each row."""
         places = self._columns.places
-        checks: list[Callable[[dict[str, Any], int], None]] = []
+        checks: list[_Check] = []
         if not all(batch.finite(places[field]) for field in _NUMBERS if field in places):
             checks.append(_check_finite)
         for place in self._columns.read_only:
@@ -108,43 +118,42 @@ class Commands:
                 checks.append(partial(_check_empty, batch, place, self._columns.names[place]))
         return checks
 
-    def _row(
-        self, fields: dict[str, Any], checks: Sequence[Callable[[dict[str, Any], int], None]], batch: Batch, number: int
-    ) -> Row | Refusal:
+    def _row(self, fields: dict[str, Any], checks: Sequence[_Check], batch: Batch, number: int) -> Row | Refusal:
         action = fields.pop("action", None)
-        job_id = fields["id"]
         try:
             action = _action(action)
-            self._check(action, fields)
+            if fields["id"] is None:
+                raise _Bad("id", "id is null")
             for check in checks:
                 check(fields, number)
-            return Row(job_id, self._command(action, fields), batch, number)
+            command = self._add(fields) if action == "add" else self._other(action, fields)
+            return Row(fields["id"], encoded(command), batch, number)
         except _Bad as bad:
-            return Refusal(bad.answer, action, job_id, self._options.topic or fields.get("topic"), batch, number)
+            topic = self._options.topic or fields.get("topic")
+            return Refusal(bad.answer, action, fields["id"], topic, batch, number)
 
-    def _check(self, action: str, fields: Mapping[str, Any]) -> None:
-        if fields["id"] is None:
-            raise _Bad("id", "id is null")
-        if action != "add":
-            return
-        if self._options.topic is None and fields.get("topic") is None:
+    def _add(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields that are null are sent so: to the service it is as if they were not there."""
+        if self._dated and fields[self._dated] is None:
+            field = "due_at" if self._dated == "at" else self._dated
+            raise _Bad(field, f"{field} is null: the job would be due at once")
+        command = {**self._fixed, **fields, **self._topic}
+        if command["topic"] is None:
             raise _Bad("topic", "topic is null, and there is no option topic")
-        if self._dated and fields["at" if self._dated == "due_at" else "delay"] is None:
-            raise _Bad(self._dated, f"{self._dated} is null: the job would be due at once")
+        return self._formed(command)
 
-    def _command(self, action: str, fields: Mapping[str, Any]) -> bytes:
-        command: dict[str, Any] = {"command": action, "id": fields["id"]}
-        if action == "add":
-            command.update(self._fixed, topic=self._options.topic or fields["topic"], body=None)
-        for name in _OF[action]:
-            value = fields.get(name)
-            if value is not None:
-                command[name] = value
-        if self._options.json_text and self._columns.text_body and command.get("body") is not None:
+    def _other(self, action: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Without what is null: a body of null would be one."""
+        names = _OF_UPDATE if action == "update" else ()
+        given = {name: fields[name] for name in names if fields.get(name) is not None}
+        return self._formed({"command": action, "id": fields["id"], **given})
+
+    def _formed(self, command: dict[str, Any]) -> dict[str, Any]:
+        if self._json_text and command.get("body") is not None:
             command["body"] = _json(command["body"])
         if isinstance(command.get("backoff"), str):
             command["backoff"] = _ladder(command["backoff"])
-        return encoded(command)
+        return command
 
 
 def encoded(value: Any) -> bytes:
@@ -158,18 +167,20 @@ def unix_s(micros: int | None) -> float | None:
 
 
 def _action(value: str | None) -> str:
-    action = "add" if value is None else value.strip().lower()
+    if value is None:
+        return "add"
+    action = value.strip().lower()
     if action not in ACTIONS:
         raise _Bad("action", f"action must be one of {', '.join(ACTIONS)}")
     return action
 
 
-def _check_empty(batch: Batch, place: int, name: str, fields: dict[str, Any], number: int) -> None:
+def _check_empty(batch: Batch, place: int, name: str, fields: Mapping[str, Any], number: int) -> None:
     if not batch.one(number).empty(place):
         raise _Bad(name, f"{name} is only read; it must be null in a write")
 
 
-def _check_finite(fields: dict[str, Any], number: int) -> None:
+def _check_finite(fields: Mapping[str, Any], number: int) -> None:
     for field in _NUMBERS:
         if endless(fields.get(field)):
             raise _Bad(field, f"{field} has a number that is infinite or none (NaN): JSON has no such numbers")

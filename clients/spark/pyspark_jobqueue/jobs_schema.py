@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 JOBS: Mapping[str, str] = {
     "id": "string",
@@ -62,6 +63,19 @@ READ_ONLY: tuple[str, ...] = (
 """What the service tells of a job and nobody writes: a writer takes these columns when they are null."""
 
 
-def ddl(columns: Mapping[str, str]) -> str:
+class Column(NamedTuple):
+    """A column of a query."""
+
+    name: str
+    """As the query has it."""
+    told: str
+    """Its name above."""
+    kind: str
+    """Its type, as above."""
+    nullable: bool = True
+
+
+def ddl(columns: Iterable[Column]) -> str:
     """The schema as Spark reads it; its timestamps are instants, whatever a session means by `TIMESTAMP`."""
-    return ", ".join(f"{name} {kind.replace('timestamp', 'timestamp_ltz')}" for name, kind in columns.items())
+    names = [(each.name.replace("`", "``"), each.kind.replace("timestamp", "timestamp_ltz")) for each in columns]
+    return ", ".join(f"`{name}` {kind}" for name, kind in names)

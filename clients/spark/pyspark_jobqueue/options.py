@@ -10,8 +10,12 @@ from urllib.parse import urlsplit
 
 from pyspark_jobqueue.errors import BadOption
 
-# What Spark itself adds for a table in SQL.
-_OF_SPARK = {"path", "serialization.format"}
+# What Spark itself adds, for a table in SQL and for a stream.
+_OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
+
+# A table in SQL has one set of options, for reading and for writing.
+_PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
+OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath")
 
 
 class Given:
@@ -46,11 +50,16 @@ class Given:
     def flag(self, name: str) -> bool:
         return self.choice(name, "false", "true", "false") == "true"
 
+    def pass_over(self, *names: str) -> None:
+        """They may be there, and mean nothing here."""
+        for name in names:
+            self._left.pop(name.lower(), None)
+
     def done(self) -> None:
         """Raises for an option that there is not, and names the nearest."""
         for name in self._left:
             near = difflib.get_close_matches(name, [known.lower() for known in self._known], 1)
-            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), "")
+            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), ".")
             raise BadOption(f"there is no option {name!r} here{meant} There are: {', '.join(self._known)}")
 
 
@@ -69,7 +78,10 @@ class Target:
         """Options url, token, timeoutMs, maxRetries and retryWaitMs. Raises BadOption."""
         urls = tuple(_url(url.strip()) for url in (given.text("url") or "").split(",") if url.strip())
         if not urls:
-            raise BadOption("option url is missing: where the service listens, as in http://localhost:8000")
+            raise BadOption(
+                "option url is missing: where the service listens, as in http://localhost:8000. (A table in SQL: Spark "
+                "does not hand over the OPTIONS of CREATE TABLE; say WITH (url = '…') in the statement)"
+            )
         token = given.text("token")
         if token is not None and not (token.isascii() and token.isprintable()):
             raise BadOption("option token may have only printable ASCII characters")

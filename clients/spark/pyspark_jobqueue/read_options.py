@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from pyspark_jobqueue.columns import FIELDS, option_of
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.jobs_schema import JOBS, STATS
-from pyspark_jobqueue.options import Given, Target
+from pyspark_jobqueue.jobs_schema import JOBS, STATS, Column
+from pyspark_jobqueue.options import OF_WRITES, Given, Target
 
 # In the order of a job's life: where one task walks over several states, a job that moves on meanwhile is rather met
 # twice than missed.
@@ -33,13 +34,19 @@ class ReadOptions:
         given = Given(options)
         what = _what(given)
         made = cls(Target.of(given), what, _topics(given.text("topic")), _states(given.text("state"), what))
+        given.pass_over(*map(option_of, FIELDS))  # see `columns`
+        given.pass_over(*OF_WRITES)
         given.done()
         return made
 
 
-def columns(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The columns that a read with these options has: names and types. Raises BadOption."""
-    return STATS if _what(Given(options)) == "stats" else JOBS
+def columns(options: Mapping[str, str]) -> list[Column]:
+    """The columns that a read with these options has. Raises BadOption."""
+    given = Given(options)
+    if _what(given) == "stats":
+        return [Column(name, name, kind) for name, kind in STATS.items()]
+    names = {field: given.text(option_of(field)) for field in FIELDS}
+    return [Column(names.get(name) or name, name, kind) for name, kind in JOBS.items()]
 
 
 def _what(given: Given) -> str:

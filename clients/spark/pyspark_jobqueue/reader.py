@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_jobqueue.batches import Batches, Column
+from pyspark_jobqueue.batches import Batches
 from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.jobs_schema import Column
 from pyspark_jobqueue.read_options import ReadOptions, columns
 from pyspark_jobqueue.service import Answer, Service
 
@@ -37,8 +38,8 @@ class Walk(NamedTuple):
 
 def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader of a query. Raises BadOption for what it cannot give."""
-    wanted = _wanted(schema, columns(options))
     read = ReadOptions.of(options)
+    wanted = _wanted(schema, columns(options))
     return TopicsReader(read, wanted) if read.what == "stats" else JobsReader(read, wanted)
 
 
@@ -92,18 +93,20 @@ class TopicsReader(DataSourceReader):
             yield Batches(self._wanted).of(_figures(service, listed))
 
 
-def _wanted(schema: StructType, known: Mapping[str, str]) -> list[Column]:
-    """The columns of a query, which are of those known. Raises BadOption."""
+def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
+    """The columns of a query, which are of those that there are. Raises BadOption."""
+    known = {column.name.lower(): column for column in columns}
     wanted = []
     for field in schema.fields:
-        kind = known.get(field.name.lower())
-        if kind is None:
+        column = known.get(field.name.lower())
+        if column is None:
             near = difflib.get_close_matches(field.name.lower(), known, 1)
-            meant = f"; did you mean {near[0]}?" if near else ";"
-            raise BadOption(f"there is no column {field.name!r} to read{meant} there are: {', '.join(known)}")
-        if field.dataType.simpleString() != kind:
-            raise BadOption(f"column {field.name} is {kind} in a read, not {field.dataType.simpleString()}")
-        wanted.append(Column(field.name, kind, field.nullable))
+            meant = f"; did you mean {known[near[0]].name}?" if near else "."
+            there_are = ", ".join(each.name for each in columns)
+            raise BadOption(f"there is no column {field.name!r} to read{meant} There are: {there_are}")
+        if field.dataType.simpleString() != column.kind:
+            raise BadOption(f"column {field.name} is {column.kind} in a read, not {field.dataType.simpleString()}")
+        wanted.append(column._replace(name=field.name, nullable=field.nullable))
     return wanted
 
 

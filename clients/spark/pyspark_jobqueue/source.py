@@ -19,6 +19,17 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "jobqueue"
 
+    def schema(self) -> str:
+        """The columns of a read, where the query names none. Raises BadOption."""
+        from pyspark_jobqueue import jobs_schema, read_options  # noqa: PLC0415 - see the package's docstring
+
+        return jobs_schema.ddl(read_options.columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark_jobqueue.reader import reader  # noqa: PLC0415
+
+        return reader(self.options, schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pyspark_jobqueue.writer import batch_writer  # noqa: PLC0415 - see the package's docstring
 
@@ -29,15 +40,3 @@ class DefaultSource(DataSource):
         from pyspark_jobqueue.writer import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema)
-
-    def schema(self) -> str:
-        """The columns of a read, where the query names none. Raises BadOption."""
-        from pyspark_jobqueue import jobs_schema, read_options  # noqa: PLC0415 - imported only where it is asked for
-
-        return jobs_schema.ddl(read_options.columns(self.options))
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises BadOption."""
-        from pyspark_jobqueue import reader  # noqa: PLC0415 - it needs pyarrow
-
-        return reader.reader(self.options, schema)

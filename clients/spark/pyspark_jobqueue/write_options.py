@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pyspark_jobqueue.columns import FIELDS, option_of
+from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.options import Given, Target
 
 _MOST_A_SECOND = 10_000_000
@@ -44,6 +45,10 @@ class WriteOptions:
             given.flag("dryRun"),
             given.text("reportPath"),
         )
+        what = given.text("what", "jobs") or "jobs"
+        if what.lower() != "jobs":
+            raise BadOption(f"this is for reading only: with what={what} nothing can be written")
+        given.pass_over("state")  # of a table that is read too
         named = {field: name for field in FIELDS if (name := given.text(option_of(field)))}
         given.done()
         return made, named

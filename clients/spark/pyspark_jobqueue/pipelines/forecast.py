@@ -1,4 +1,4 @@
-"""When pending jobs fall due: a histogram, its peak, and the backlog that a given rate leaves.
+"""forecast: when pending jobs fall due: a histogram, its peak, and the backlog that a given rate leaves.
 
 Delayed jobs count at the time when they are due next, ready ones as due now. Those that a worker has are not counted,
 and what will be added, or given back by workers, is not foreseen.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
 """What a slot may be, and its seconds."""
@@ -49,8 +48,6 @@ class Histogram:
 def histogram(jobs: DataFrame, by: str, now: float, hours: float | None = None) -> Histogram:
     """Of the delayed and ready jobs of a read, by minute, hour or day, or by the next longer one that keeps it small;
     with `hours`, only so far ahead of `now`."""
-    from pyspark.sql import functions as F  # noqa: PLC0415 - heavy, and its usual name
-
     minutes = _minutes(jobs, now, hours).coalesce(_PARTITIONS).persist()  # the queue is walked over once
     try:
         by = _fitting(minutes, by)
