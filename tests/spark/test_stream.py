@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LATER = 2_000_000_000
+START_S = 200.0  # a driver of its own takes 15 s on a quiet machine, and minutes beside other tests
 RULES = [f"--on={rule}" for rule in ("CREATED=add", "PAID=delete", "EXTENDED=update", "RATED=ignore")]
 WHAT = ["--value-schema", "id STRING, event STRING, due BIGINT", "--id", "v.id", "--event", "v.event", *RULES]
 JOB = ["--due-at", "timestamp_seconds(v.due)", "--body", "if(v.event = 'CREATED', struct(v.id AS order), null)"]
@@ -184,6 +185,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+@pytest.mark.timeout(480)
 def test_a_driver_that_is_killed_in_mid_stream_loses_and_doubles_nothing(
     serving: Serving, topic: str, shop: Shop
 ) -> None:
@@ -202,12 +204,12 @@ def test_a_driver_that_is_killed_in_mid_stream_loses_and_doubles_nothing(
     given = shop.flags(serving, "--every", "0.1")
     come(0, 4)
     with driver(*given) as process:
-        until(lambda: created() > 24)  # it is in the second micro-batch, or behind it
+        until(lambda: created() > 24, START_S)  # it is in the second micro-batch, or behind it
         come(4, 8)
         kill(process)
     assert created() < len(expected)
     with driver(*given) as process:
-        until(lambda: created() >= len(expected))
+        until(lambda: created() >= len(expected), START_S)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
