@@ -71,7 +71,7 @@ LAYERS = {
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session", "jobs_schema"),
         *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
-        *("write_task", "writer"),
+        *("progress", "write_task", "writer"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags", "pipelines.*"),
     ],
 }

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.spark.serving import Serving
+from tests.spark.writing import counts, write
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 DUE = datetime(2031, 5, 6, 7, 8, 9, 124_000, UTC).timestamp()
-
-
-def write(rows: DataFrame, serving: Serving, folder: Path, **options: Any) -> dict[str, Any]:
-    """Write, and the sum that it left."""
-    before = set(folder.glob("write-*.json"))
-    given = {"url": serving.url, "reportPath": str(folder), **options}
-    rows.write.format("jobqueue").options(**given).mode("append").save()
-    (fresh,) = set(folder.glob("write-*.json")) - before
-    return dict(json.loads(fresh.read_text()))
-
-
-def counts(told: dict[str, Any]) -> dict[str, int]:
-    """The counts of a sum that are not 0."""
-    names = ("rows", "accepted", "existing", "gone", "refused", "retries")
-    return {name: told[name] for name in names if told[name]}
 
 
 def test_every_column_arrives_as_its_field(spark: SparkSession, serving: Serving, topic: str, folder: Path) -> None:
