@@ -73,13 +73,12 @@ LAYERS = {
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session", "jobs_schema"),
         *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
-        *("write_task", "writer"),
-        *("read_options", "batches", "reader"),
+        *("progress", "write_task", "writer", "read_options", "batches", "reader"),
         *("source", "pipelines", "pipelines.report", "pipelines.flags"),
         *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
-        *("pipelines.expressions", "pipelines.inputs", "pipelines.jobs", "pipelines.writing", "pipelines.lookup"),
-        *("pipelines.mark_file", "pipelines.increment", "pipelines.events", "pipelines.micro_batch"),
-        *("pipelines.comparison", "pipelines.*"),
+        *("pipelines.expressions", "pipelines.inputs", "pipelines.callback", "pipelines.jobs"),
+        *("pipelines.writing", "pipelines.lookup", "pipelines.mark_file", "pipelines.increment"),
+        *("pipelines.events", "pipelines.folding", "pipelines.micro_batch", "pipelines.comparison", "pipelines.*"),
     ],
 }
 WORKER, CLIENT = "jobqueue.callbacks.", "jobqueue_client"

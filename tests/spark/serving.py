@@ -74,9 +74,9 @@ class Serving:
         return dict(self.ask("stats", topic=topic)["totals"])
 
 
-def until(reached: Callable[[], bool]) -> None:
+def until(reached: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Wait for a thing to be so, not for a time to pass."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while not reached():
         assert time.monotonic() < end, "it did not come to be"
         time.sleep(0.05)

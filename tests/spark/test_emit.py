@@ -91,12 +91,12 @@ def test_a_table_comes_over_jdbc(spark: SparkSession, serving: Serving, topic: s
     url = f"jdbc:derby:{folder}/shop"
     made = spark.range(30).selectExpr("id", "timestamp_seconds(1900000000 + id) AS pay_until", "id AS version")
     made.write.jdbc(f"{url};create=true", "orders")
-    flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK]
+    flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK, "--id", "concat('jdbc:', id)"]
     flags += ["--watermark", "ID", "--state", str(folder / "state")]
     assert figures(run(serving, topic, *flags), "accepted", "watermark") == [30, "29"]
     made.selectExpr("id + 30 AS id", "pay_until", "version").write.mode("append").jdbc(url, "orders")
     assert figures(run(serving, topic, *flags), "rows", "accepted", "watermark") == [30, 30, "59"]
-    assert serving.jobs(topic)["close:29"]["due"] == 1_900_000_029
+    assert serving.jobs(topic)["jdbc:29"]["due"] == 1_900_000_029
 
 
 def test_only_what_is_new_is_sent_and_what_comes_late_at_the_mark_is_not_lost(
@@ -195,9 +195,10 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
         (["--payload", "id"], "--payload goes with --callback-url"),
         (["--body", "id", "--callback-url", "'http://x'"], "either --body or --callback-url, not both"),
         (["--callback-url", "id"], "--callback-url must be a string, not bigint"),
-        (["--callback-url", "'x'", "--method", "post it"], "--method must be like POST, not 'post it'"),
+        (["--callback-url", "'x'", "--method", "GET", "--payload", "id"], "--payload: a GET has none"),
         (["--callback-url", "'x'", "--header", "X Y: z"], "--header must be like 'Name: value'; 'X Y' is no name"),
-        (["--callback-url", "'x'", "--header", "A: b\nC: d"], "--header A: its value may have printable"),
+        (["--callback-url", "'x'", "--header", "A: b\nC: d"], "--header A: its value must be printable ASCII"),
+        (["--callback-url", "'x'", "--header", "Webhook-Id: 1"], "--header Webhook-Id may not be set by a job"),
         (["--callback-url", "'x'", "--header", "A: b", "--header", "a: c"], "--header a is given twice"),
         (["--backoff", "1;2"], "--backoff must be seconds with commas between them"),
         (["--watermark", "name", "--state", "STATE"], "--watermark must be a timestamp, .* and name is string"),

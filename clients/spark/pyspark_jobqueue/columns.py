@@ -96,19 +96,12 @@ class Columns:
 
         Raises BadOption.
         """
-        by_name = _by_name(schema)
-        places = {}
-        for field in FIELDS:
-            name = named.get(field, field)
-            if name.lower() in by_name:
-                places[field] = by_name.pop(name.lower()) if field not in named else by_name[name.lower()]
-            elif field in named:
-                raise BadOption(f"option {option_of(field)}: there is no column {name!r}; {_there_are(schema)}")
-        for place in {places[field] for field in named}:
-            by_name.pop(schema[place].name.lower(), None)
-        read_only = tuple(by_name.pop(name) for name in READ_ONLY if name in by_name)
-        for place in by_name.values():
-            raise BadOption(_unknown(schema[place].name, named))
+        places = _places(schema, named)
+        others = [place for place in range(len(schema)) if place not in places.values()]
+        read_only = tuple(place for place in others if schema[place].name.lower() in READ_ONLY)
+        for place in others:
+            if place not in read_only:
+                raise BadOption(_unknown(schema[place].name, named))
         for field, place in places.items():
             _check_type(field, schema[place].name, schema[place].dataType)
         _check_together(places, topic)
@@ -121,6 +114,20 @@ class Columns:
         return self.names[self.places[field]] if field in self.places else field
 
 
+def _places(schema: StructType, named: Mapping[str, str]) -> dict[str, int]:
+    """The place of each field that there is; one column may serve two."""
+    by_name = _by_name(schema)
+    places = {}
+    for field in FIELDS:
+        name = named.get(field, field)
+        if name.lower() in by_name:
+            places[field] = by_name[name.lower()]
+        elif field in named:
+            there_are = f"there are: {', '.join(schema.names)}"
+            raise BadOption(f"option {option_of(field)}: there is no column {name!r}; {there_are}")
+    return places
+
+
 def _by_name(schema: StructType) -> dict[str, int]:
     """The places of the columns; names are equal in any case, as in Spark."""
     lowered = [name.lower() for name in schema.names]
@@ -128,10 +135,6 @@ def _by_name(schema: StructType) -> dict[str, int]:
         if number > 1:
             raise BadOption(f"there are {number} columns named {name!r}")
     return {name: place for place, name in enumerate(lowered)}
-
-
-def _there_are(schema: StructType) -> str:
-    return f"there are: {', '.join(schema.names)}"
 
 
 def _unknown(name: str, named: Mapping[str, str]) -> str:

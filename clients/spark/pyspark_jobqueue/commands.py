@@ -79,20 +79,20 @@ class Commands:
     def _one_by_one(self, batch: Batch) -> Iterator[Row | Refusal]:
         for number in range(len(batch)):
             one = batch.one(number)
-            try:
-                self._lists(one)
-            except UNREADABLE:
-                yield Refusal(self._unreadable(one), None, None, None, one, 0)
-            else:
-                yield from self.of(one)
+            refusal = self._unreadable(one)
+            yield from [refusal] if refusal else self.of(one)
 
-    def _unreadable(self, one: Batch) -> Mapping[str, Any]:
+    def _unreadable(self, one: Batch) -> Refusal | None:
+        """The refusal of a row that has a value that cannot be read; the rest of it is told."""
+        told: dict[str, Any] = {}
+        bad = None
         for field in self._columns.places:
             try:
-                self._list(one, field)
+                told[field] = self._list(one, field)[0]
             except UNREADABLE as error:
-                return _Bad(field, f"{field} cannot be read: {_why(error)}").answer
-        raise AssertionError("a row was not readable, and each of its columns is")
+                bad = _Bad(field, f"{field} cannot be read: {_why(error)}")
+        topic = self._options.topic or told.get("topic")
+        return Refusal(bad.answer, told.get("action") or "add", told.get("id"), topic, one, 0) if bad else None
 
     def _lists(self, batch: Batch) -> dict[str, list[Any]]:
         """The values of the fields, by their names in the protocol; without those that are null in all rows, if null

@@ -11,6 +11,7 @@ from pyspark_jobqueue.columns import Columns
 from pyspark_jobqueue.commands import Commands, Refusal, Row
 from pyspark_jobqueue.lanes import Lanes
 from pyspark_jobqueue.pace import Pace
+from pyspark_jobqueue.progress import Progress
 from pyspark_jobqueue.refusals import Refusals
 from pyspark_jobqueue.row_batches import Batch
 from pyspark_jobqueue.service import Answer, Service
@@ -29,6 +30,7 @@ class WriteTask:
         pace = Pace(options.rows_per_second)
         self._lanes = Lanes(self._service, options.in_flight, options.batch_size, pace, self._settle)
         self._sum = Sum()
+        self._progress = Progress(partition)
 
     def send(self, batches: Iterable[Batch]) -> Sum:
         """Send all rows; returns when each is answered for. Raises Refused and Unreachable."""
@@ -54,10 +56,13 @@ class WriteTask:
             self._lanes.put(row)
 
     def _settle(self, rows: Sequence[Row], answers: Sequence[Answer]) -> None:
+        self._progress.add(len(rows))
         for row, answer in zip(rows, answers, strict=True):
             if not answer["success"]:
                 self._settle_failure(row, answer)
-            elif answer.get("result") == "existing":
+            elif all(
+                job.get("result") == "existing" for job in answer.get("jobs", [answer])
+            ):  # of a virtual topic several
                 self._sum.existing += 1
             else:
                 self._sum.accepted += 1
@@ -65,11 +70,17 @@ class WriteTask:
     def _settle_failure(self, row: Row, answer: Answer) -> None:
         command = orjson.loads(row.command)
         action = command["command"]
-        if action == "delete" and (answer["code"] == "NOT_FOUND" or answer.get("state") == "finished"):
-            self._sum.gone += 1  # nothing is left to cancel: it came too late, or was repeated
+        # A job that is finished is found as long as it is remembered, and not after: to whom cancels it that is one.
+        if action == "delete" and answer["code"] in ("NOT_FOUND", "WRONG_STATE"):
+            self._sum.gone += 1
         else:
             self._refuse(Refusal(answer, action, row.id, command.get("topic"), row.batch, row.number))
 
     def _refuse(self, refusal: Refusal) -> None:
         self._sum.refused += 1
         self._refusals.take(refusal)
+
+
+def _exists(answer: Answer) -> bool:
+    """Whether an add found its job; one to a virtual topic has several."""
+    return all(job.get("result") == "existing" for job in answer.get("jobs", [answer]))

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _BATCH = 1000
+_FOUND = {"found_state": StringType, "found_topic": StringType, "found_due": LongType, "found_created": LongType}
 
 
 def look_up(frame: DataFrame, connection: Mapping[str, str]) -> DataFrame:
     """The frame, whose column `asked` says which rows' `id` to look up, with what was found of them: `found_state`,
     null for an unknown id; `found_topic`; `found_due` and `found_created` in unix milliseconds."""
-    schema = StructType(frame.schema.fields).add("found_state", StringType()).add("found_topic", StringType())
-    schema = schema.add("found_due", LongType()).add("found_created", LongType())
+    schema = StructType([*frame.schema.fields])
+    for name, kind in _FOUND.items():
+        schema = schema.add(name, kind())
     return frame.mapInArrow(functools.partial(_with_answers, Target.of(Given(connection))), schema)
 
 
@@ -44,7 +46,7 @@ def _with_answers(target: Target, batches: Iterable[RecordBatch]) -> Iterator[Re
                 pa.array([_ms(answer.get("due")) for answer in told], pa.int64()),
                 pa.array([_ms(answer.get("created")) for answer in told], pa.int64()),
             ],
-            [*batch.schema.names, "found_state", "found_topic", "found_due", "found_created"],
+            [*batch.schema.names, *_FOUND],
         )
     service.close()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import JobQueueError
-from pyspark_jobqueue.pipelines import events, flags, jobs, lookup, writing
+from pyspark_jobqueue.pipelines import events, flags, folding, jobs, lookup, writing
 
 
 def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[str]:
@@ -52,7 +54,7 @@ def _set_aside(bad: DataFrame, name: str, arguments: argparse.Namespace, number:
 
 def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
     fields = [name for name in ("due_at", "delay", "body") if name in changes.columns]
-    folded = events.folded(changes.select("id", "action", *fields, "topic", "partition", "offset", "timestamp"), fields)
+    folded = folding.folded(changes.select("id", "action", *events.PLACE, *fields), fields)
     folded = folded.persist()
     try:
         told = folded.selectExpr("count(before) AS changes", "count_if(added) AS adds").first()
@@ -61,7 +63,7 @@ def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
         if told["changes"]:
             figures += _changed(folded.filter("before IS NOT NULL").select("id", "before", "old.*"), arguments)
         if told["adds"]:
-            figures += _added(folded.filter("added").select("id", "new.*"), arguments)
+            figures += _added(folded.filter("added"), fields, arguments)
         return figures
     finally:
         folded.unpersist()
@@ -74,14 +76,22 @@ def _changed(rows: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
     return written
 
 
-def _added(rows: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
-    """An add keeps what is there: it may be a repetition. But an add that meets a deleted job comes after the delete,
-    and is to take effect: it replaces what is remembered of that job."""
+def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace) -> Counter[str]:
+    """An add keeps what is there: it may be a repetition. So what there is, is looked up first:
+
+    - An add that meets a deleted job comes behind the delete, and is to take effect: it replaces what is remembered.
+    - The updates behind an add that meets a delayed job are sent as such.
+    """
     looked = lookup.look_up(rows.selectExpr("*", "true AS asked"), flags.connection(arguments)).persist()
     try:
-        deleted = "found_state <=> 'deleted'"
-        anew = looked.filter(deleted).select(*rows.columns)
-        written = _written(looked.filter(f"NOT ({deleted})").select(*rows.columns), "adds", arguments)
+        state = F.coalesce("found_state", F.lit("none"))
+        late = F.col("updated") & (state == "delayed")
+        chosen = [F.when(late, F.col(f"later.{name}")).otherwise(F.col(f"new.{name}")).alias(name) for name in fields]
+        sent = looked.select(
+            "id", F.when(late, "update").otherwise("add").alias("action"), *chosen, state.alias("state")
+        )
+        anew = sent.filter("state = 'deleted'").drop("state")
+        written = _written(sent.filter("state <> 'deleted'").drop("state"), "adds", arguments)
         if anew.first():
             written += _written(anew, "adds-anew", arguments, ifExists="replace")
         written["added"] = written.pop("accepted", 0)
