@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pyspark_jobqueue.columns import FIELDS, option_of
+from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.options import Given, Target
 
 _MOST_A_SECOND = 10_000_000
@@ -50,4 +51,8 @@ class WriteOptions:
 
 
 def _on_error(text: str) -> str:
-    return text.lower() if text.lower() in ("fail", "skip") else text
+    if text.lower() in ("fail", "skip"):
+        return text.lower()
+    if "/" not in text:  # else a slip of the pen becomes a folder
+        raise BadOption(f"option onError must be fail, skip, or a folder with a / in its path, not {text!r}")
+    return text
