@@ -91,6 +91,16 @@ def test_a_service_that_stays_away_is_told() -> None:
     lanes.abandon()
 
 
+def test_lanes_that_fail_together_go_on_together_to_the_url_that_answers(serving: Serving, topic: str) -> None:
+    service = Service(Target(("http://127.0.0.1:9", serving.url), max_retries=1, retry_wait_s=0.01))
+    settled: list[Answer] = []
+    lanes = Lanes(service, 4, 1, Pace(None), lambda rows, answers: settled.extend(answers))
+    for number in range(40):
+        lanes.put(row(serving, topic, f"together:{number}"))
+    lanes.finish()
+    assert len(settled) == 40
+
+
 def test_a_pace_is_even() -> None:
     pace = Pace(1000)
     assert pace.at_most(1000) == 100
