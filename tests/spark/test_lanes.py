@@ -53,6 +53,15 @@ def test_no_request_is_larger_than_asked_for_in_rows_and_bytes(serving: Serving,
     assert list(map(len, sent.requests)) == [20, 20, 50, 40]  # 4 MiB are 20 of them
 
 
+def test_a_row_that_would_spoil_its_request_spoils_itself_only(serving: Serving, topic: str) -> None:
+    deep = "[" * 1010 + "]" * 1010
+    rows = [row(serving, topic, f"spoilt:{number}") for number in range(9)]
+    rows[4] = Row("spoilt:4", f'{{"command":"add","topic":"{topic}","id":"deep","body":{deep}}}'.encode(), BATCH, 0)
+    sent = Sent(serving, lanes=1, most_rows=100)
+    sent.send(rows)
+    assert [answer.get("code") for _, answer in sent.answers] == [None] * 4 + ["BAD_JSON"] + [None] * 4
+
+
 def test_rows_of_one_id_take_effect_in_their_order_and_stand_once_in_a_request(serving: Serving, topic: str) -> None:
     ids = [f"turn:{number}" for number in range(30)]
     steps = ['"command":"add"', '"command":"update","priority":7', '"command":"delete"', '"command":"get"']
