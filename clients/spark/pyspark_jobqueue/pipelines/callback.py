@@ -1,5 +1,5 @@
-"""Scheduled callbacks: the bodies that `jobqueue callbacks` does. What it would refuse when a job is due is refused here,
-where that can be told beforehand."""
+"""Scheduled callbacks: the bodies that `jobqueue callbacks` does. What it would refuse when a job is due is refused
+here, where that can be told beforehand."""
 
 from __future__ import annotations
 
