@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from pyspark_jobqueue.errors import BadOption
@@ -61,13 +60,9 @@ def _run(spark: SparkSession, arguments: argparse.Namespace, before: mark_file.M
 
 
 def _write(frame: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    began = time.monotonic()
     figures = writing.write(frame, _options(arguments), arguments.rate)
-    seconds = time.monotonic() - began
     figures.pop("gone", None)  # of deletes
     report.note(topic=arguments.topic, **({"dry_run": True} if arguments.dry_run else {}), **figures)
-    if "rows" in figures:
-        report.note(rows_per_second=round(figures["rows"] / seconds))
 
 
 def _tell(found: increment.Increment, report: Report) -> None:

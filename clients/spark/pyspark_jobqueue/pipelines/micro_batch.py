@@ -110,6 +110,5 @@ def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: 
         "onError": f"{arguments.bad_rows.rstrip('/')}/refused/{part}" if arguments.bad_rows else "fail",
         **more,
     }
-    figures = writing.write(rows.select("*", *jobs.values(arguments)), options)
-    figures.pop("rows", None)  # those of the events are told
-    return Counter(figures)
+    told = writing.write(rows.select("*", *jobs.values(arguments)), options)
+    return Counter({name: told.get(name, 0) for name in writing.COUNTS if name != "rows"})

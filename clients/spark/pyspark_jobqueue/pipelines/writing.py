@@ -7,12 +7,12 @@ import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FIGURES = ("rows", "accepted", "existing", "gone", "refused", "retries")
+COUNTS = ("rows", "accepted", "existing", "gone", "refused", "retries")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -30,7 +30,7 @@ def options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def write(frame: DataFrame, options: Mapping[str, str], rate: int | None = None) -> dict[str, int]:
-    """Write and return `FIGURES`; none where the driver is another machine, by Spark Connect.
+    """Write; returns the `COUNTS` and `rows_per_second`: nothing where the driver is another machine, by Spark Connect.
 
     `rate` bounds the rows a second of the whole write: one task sends then, as only one can keep to it exactly.
     """
@@ -38,5 +38,5 @@ def write(frame: DataFrame, options: Mapping[str, str], rate: int | None = None)
         frame, options = frame.repartition(1), {**options, "rowsPerSecondPerTask": str(rate)}
     with tempfile.TemporaryDirectory(prefix="jobqueue-") as folder:
         frame.write.format("jobqueue").options(**options).option("reportPath", folder).mode("append").save()
-        told: list[dict[str, Any]] = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
-    return {name: sum(each[name] for each in told) for name in FIGURES} if told else {}
+        told = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
+    return {name: told[0][name] for name in (*COUNTS, "rows_per_second")} if told else {}
