@@ -17,6 +17,10 @@ from tests.spark.serving import Serving
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Java's second compiler takes more time than the tests run long enough to get back; one collector thread is enough.
+# By the environment, so that it holds for the sessions of programs too.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
