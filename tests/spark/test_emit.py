@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import emit, increment, mark_file
+from pyspark_jobqueue.pipelines import emit, flags, increment, mark_file
 
 from tests.spark.serving import Serving
 
@@ -224,6 +224,18 @@ def test_a_callback_without_a_url_is_not_scheduled(spark: SparkSession, serving:
     with pytest.raises(Exception, match="--callback-url is null for the id"):
         run(serving, topic, *flags)
     assert serving.jobs(topic) == {}
+
+
+def test_a_wrong_expression_is_one_line(
+    spark: SparkSession, serving: Serving, topic: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--url", serving.url, "--topic", topic, "--sql", "SELECT 1 AS id", "--id", "ib", "--delay", "1"]
+    with pytest.raises(SystemExit) as caught:
+        flags.run(emit.emit, emit.parser().parse_args(given))
+    told = capfd.readouterr().err
+    assert caught.value.code == 2
+    assert told.startswith("error: --id: ") and told.count("\n") == 1
+    assert "`ib` cannot be resolved. Did you mean one of the following? [`id`]" in told
 
 
 def test_the_command_line_ends_with_one_line_and_a_code(serving: Serving, topic: str, folder: Path) -> None:

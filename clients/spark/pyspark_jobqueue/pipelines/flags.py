@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
+from pyspark.logger import PySparkLogger
+
 from pyspark_jobqueue import session
 from pyspark_jobqueue.errors import BadOption, JobQueueError
 from pyspark_jobqueue.pipelines.report import Report
@@ -67,6 +69,8 @@ def positive(text: str) -> float:
 def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Namespace) -> NoReturn:
     """Run a pipeline and exit: 0 when it did all, 1 when it failed or its report says that something is wrong, 2 for a
     wrong flag. An error is one line."""
+    # It would put the whole trace of Java in front of that line, as JSON.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     try:
         report = pipeline(arguments)
         report.tell(arguments.report, as_json=arguments.json)
