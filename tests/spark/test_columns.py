@@ -67,6 +67,7 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
         ({"batchsise": "1"}, "there is no option 'batchsise' here; did you mean batchSize?"),
         ({"dueAtColumn": "pay_until"}, "option dueAtColumn: there is no column 'pay_until'; there are: id, body"),
         ({"bodyColumn": "id"}, "column 'body' is there, but option bodyColumn names another one"),
+        ({"onError": "ignore"}, "option onError must be fail, skip, or a folder with a / in its path, not 'ignore'"),
         ({"onError": "s4://bucket"}, "option onError must be a folder or its URI, not 's4://bucket'"),
     ],
 )

@@ -208,3 +208,10 @@ def test_what_null_means(making: Making) -> None:
     assert answers[3][2] == "delay is null: the job would be due at once"
     assert answers[4:6] == [{"command": "update", "id": "moved"}, {"command": "delete", "id": "ended"}]
     assert answers[6] == ("BAD_FIELD", "action", "action must be one of add, delete, update, kick")
+
+
+def test_a_null_that_matters_is_seen_where_all_rows_have_one(making: Making) -> None:
+    schema = "id string, topic string, delay int, ttr double"
+    assert told(making(schema, [("a", "t", None, None)]), schema)[0][:2] == ("BAD_FIELD", "delay")
+    assert told(making(schema, [("a", None, 1, None)]), schema, topic=None)[0][:2] == ("BAD_FIELD", "topic")
+    assert told(making(schema, [(None, "t", 1, None)]), schema)[0][:2] == ("BAD_FIELD", "id")

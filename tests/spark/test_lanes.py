@@ -53,6 +53,15 @@ def test_no_request_is_larger_than_asked_for_in_rows_and_bytes(serving: Serving,
     assert list(map(len, sent.requests)) == [20, 20, 50, 40]  # 4 MiB are 20 of them
 
 
+def test_a_row_that_would_spoil_its_request_spoils_itself_only(serving: Serving, topic: str) -> None:
+    deep = "[" * 1010 + "]" * 1010
+    rows = [row(serving, topic, f"spoilt:{number}") for number in range(9)]
+    rows[4] = Row("spoilt:4", f'{{"command":"add","topic":"{topic}","id":"deep","body":{deep}}}'.encode(), BATCH, 0)
+    sent = Sent(serving, lanes=1, most_rows=100)
+    sent.send(rows)
+    assert [answer.get("code") for _, answer in sent.answers] == [None] * 4 + ["BAD_JSON"] + [None] * 4
+
+
 def test_rows_of_one_id_take_effect_in_their_order_and_stand_once_in_a_request(serving: Serving, topic: str) -> None:
     ids = [f"turn:{number}" for number in range(30)]
     steps = ['"command":"add"', '"command":"update","priority":7', '"command":"delete"', '"command":"get"']
@@ -89,6 +98,16 @@ def test_a_service_that_stays_away_is_told() -> None:
     with pytest.raises(Unreachable, match=r"gave up after 0 repetitions: http://127.0.0.1:9 does not answer"):
         lanes.finish()
     lanes.abandon()
+
+
+def test_lanes_that_fail_together_go_on_together_to_the_url_that_answers(serving: Serving, topic: str) -> None:
+    service = Service(Target(("http://127.0.0.1:9", serving.url), max_retries=1, retry_wait_s=0.01))
+    settled: list[Answer] = []
+    lanes = Lanes(service, 4, 1, Pace(None), lambda rows, answers: settled.extend(answers))
+    for number in range(40):
+        lanes.put(row(serving, topic, f"together:{number}"))
+    lanes.finish()
+    assert len(settled) == 40
 
 
 def test_a_pace_is_even() -> None:

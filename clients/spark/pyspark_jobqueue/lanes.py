@@ -40,7 +40,8 @@ class Lanes:
         """Send a row, together with others. Raises what `settle` raises, Refused and Unreachable."""
         lane = self._lanes[crc32(row.id.encode()) % len(self._lanes)]
         lane.rows.append(row)
-        if len(lane.rows) >= self._most_rows:
+        lane.size += len(row.command)
+        if len(lane.rows) >= self._most_rows or lane.size >= _MOST_BYTES:
             self._began = True
             lane.send()
             for each in self._lanes:
@@ -68,7 +69,7 @@ class Lanes:
         number = -(-sum(len(lane.rows) for lane in self._lanes) // self._most_rows)
         for place, lane in enumerate(self._lanes):
             rows, lane.rows = lane.rows, []
-            self._lanes[place * number // len(self._lanes)].rows += rows
+            self._lanes[place * number // len(self._lanes)].rows += rows  # no lane to the right of its own
 
 
 class _Sending:
@@ -88,19 +89,22 @@ class _Sending:
 
 
 class _Lane:
-    """One thread with its connection. `rows` are those that no request has yet."""
+    """One thread with its connection. `rows` are those that no request has yet, and have `size` bytes."""
 
     def __init__(self, sending: _Sending, most_rows: int, settle: Settle) -> None:
         self.rows: list[Row] = []
+        self.size = 0
         self._sending, self._most_rows, self._settle = sending, most_rows, settle
-        self._thread = ThreadPoolExecutor(1)
+        self._thread: ThreadPoolExecutor | None = None
         self._under_way: deque[tuple[Sequence[Row], Future[list[Answer]]]] = deque()
 
     def send(self) -> None:
         """Make a request of the first rows; waits while two are under way."""
         rows, self.rows = _request(self.rows, self._most_rows)
+        self.size = sum(len(row.command) for row in self.rows)
         if len(self._under_way) == _MOST_WAITING:
             self._settle_first()
+        self._thread = self._thread or ThreadPoolExecutor(1)
         self._under_way.append((rows, self._thread.submit(self._sending, rows)))
 
     def settle_done(self) -> None:
@@ -115,8 +119,10 @@ class _Lane:
         self.close()
 
     def close(self) -> None:
-        self._thread.submit(self._sending.close)
-        self._thread.shutdown()
+        if self._thread:
+            self._thread.submit(self._sending.close)
+            self._thread.shutdown()
+            self._thread = None
 
     def _settle_first(self) -> None:
         rows, answers = self._under_way.popleft()

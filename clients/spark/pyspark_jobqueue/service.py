@@ -93,16 +93,16 @@ class Service:
     def _try(self, commands: Sequence[bytes]) -> tuple[list[Answer | None], float, str]:
         """Send them once. Of each the answer, or None where it is to be sent again; then how long to wait at least, and
         why it was not answered."""
+        turn = self._turn
         try:
-            status, retry_after, data = self._post(b"[" + b",".join(commands) + b"]")
+            status, retry_after, data = self._post(self._target.urls[turn], b"[" + b",".join(commands) + b"]")
         except (OSError, http.client.HTTPException) as error:
-            url = self._target.urls[self._turn]
-            self._next_url()
-            return [None] * len(commands), 0.0, f"{url} does not answer: {error!r}"
+            self._leave(turn)
+            return [None] * len(commands), 0.0, f"{self._target.urls[turn]} does not answer: {error!r}"
         told = _decoded(data)
         if status == 200 and isinstance(told, list) and len(told) == len(commands):
             return self._sorted(told)
-        return self._of_all(commands, status, retry_after, told)
+        return self._of_all(commands, turn, status, retry_after, told)
 
     def _sorted(self, told: list[Answer]) -> tuple[list[Answer | None], float, str]:
         answers = [None if not answer["success"] and answer.get("code") in NOT_NOW else answer for answer in told]
@@ -113,7 +113,7 @@ class Service:
         return answers, wait_s, f"{later[0].get('error')} ({later[0].get('code')})"
 
     def _of_all(
-        self, commands: Sequence[bytes], status: int, retry_after: float, told: Any
+        self, commands: Sequence[bytes], turn: int, status: int, retry_after: float, told: Any
     ) -> tuple[list[Answer | None], float, str]:
         """What one answer means for all of them."""
         answer = told if isinstance(told, dict) and "code" in told else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
@@ -124,12 +124,11 @@ class Service:
             first, second = self._try(commands[:half]), self._try(commands[half:])
             return first[0] + second[0], max(first[1], second[1]), first[2] or second[2]
         if status == 429 or status >= 500 or status == 200:
-            self._next_url()
+            self._leave(turn)
             return [None] * len(commands), retry_after, f"{answer['error']} ({answer['code']})"
-        raise Refused(answer, self._target.urls[self._turn])
+        raise Refused(answer, self._target.urls[turn])
 
-    def _post(self, data: bytes) -> tuple[int, float, bytes]:
-        url = self._target.urls[self._turn]
+    def _post(self, url: str, data: bytes) -> tuple[int, float, bytes]:
         kept = getattr(self._local, "connection", None)
         if kept is None or self._local.url != url:
             self.close()
@@ -147,10 +146,12 @@ class Service:
             self.close()
             raise
 
-    def _next_url(self) -> None:
+    def _leave(self, turn: int) -> None:
+        """On to the next URL, unless another thread went there already: two that fail together would come back."""
         self.close()
         with self._lock:
-            self._turn = (self._turn + 1) % len(self._target.urls)
+            if self._turn == turn:
+                self._turn = (turn + 1) % len(self._target.urls)
 
 
 def _open(url: str, timeout_s: float) -> http.client.HTTPConnection:

@@ -55,4 +55,8 @@ class WriteOptions:
 
 
 def _on_error(text: str) -> str:
-    return text.lower() if text.lower() in ("fail", "skip") else text
+    if text.lower() in ("fail", "skip"):
+        return text.lower()
+    if "/" not in text:  # else a slip of the pen becomes a folder
+        raise BadOption(f"option onError must be fail, skip, or a folder with a / in its path, not {text!r}")
+    return text
