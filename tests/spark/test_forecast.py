@@ -61,6 +61,20 @@ def test_a_backlog_grows_and_shrinks_by_what_is_due_and_what_is_done(
     assert (list(told.points), told.worked_off_at) == (points, worked_off_at)
 
 
+@pytest.mark.parametrize(
+    ("by", "now", "start", "rate"),
+    [
+        ("hour", 7200, 7200, 1),
+        ("hour", 0, 7200, 1),
+        ("hour", 9000, 7200, 2),  # half an hour of it is left
+        ("hour", 10_799.5, 7200, 60),  # its last minute
+        ("minute", 7259.5, 7200, 60),
+    ],
+)
+def test_a_slot_that_has_begun_has_its_jobs_in_what_is_left_of_it(by: str, now: float, start: int, rate: float) -> None:
+    assert histogram.Histogram(by, now, {}, {}).rate(start, 3600) == rate
+
+
 def test_pending_jobs_are_counted_by_topic_and_minute_with_peak_and_backlog(
     spark: SparkSession, serving: Serving, topic: str, folder: Path
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,20 +69,20 @@ def _backlog(found: Histogram, rate: float) -> Backlog:
 
 def _tell(report: Report, found: Histogram, expected: Backlog | None, arguments: argparse.Namespace) -> None:
     total, due_now = found.together(), sum(found.due_now.values())
-    busiest = sorted(total, key=lambda start: (-total[start], start))[:_BUSIEST]
+    busiest = _busiest(found, total)[:_BUSIEST]
     report.note(topic=arguments.topic, jobs=sum(total.values()) + due_now + found.later, due_now=due_now)
     if arguments.hours:
         report.note(later=found.later)
     report.note(by=found.by)
     if total:
-        peak = total[busiest[0]]
-        report.note(last=_shown(max(total)), peak_at=_shown(busiest[0]), peak_jobs=peak)
-        report.note(needed_jobs_per_s=_rate(peak, found.width))  # so that no slot's jobs reach into the next
+        peak = busiest[0]
+        report.note(last=_shown(max(total)), peak_at=_shown(peak), peak_jobs=total[peak])
+        report.note(needed_jobs_per_s=_rate(found, peak, total[peak]))  # so that no slot's jobs reach into the next
     if expected:
         report.note(rate=arguments.rate, **_expectation(expected, arguments.rate))
     report.note(
         busiest=[
-            {"at": _shown(start), "jobs": total[start], "jobs_per_s": _rate(total[start], found.width)}
+            {"at": _shown(start), "jobs": total[start], "jobs_per_s": _rate(found, start, total[start])}
             for start in busiest
         ],
         topics=[_topic(found, name) for name in dict.fromkeys([*found.topics, *found.due_now])],
@@ -97,7 +98,7 @@ def _tell(report: Report, found: Histogram, expected: Backlog | None, arguments:
 
 def _topic(found: Histogram, name: str) -> dict[str, Any]:
     slots, due_now = found.topics.get(name, {}), found.due_now.get(name, 0)
-    peak = max(slots, key=lambda start: (slots[start], -start), default=None)
+    peak = next(iter(_busiest(found, slots)), None)
     return {
         "topic": name,
         "jobs": sum(slots.values()) + due_now,
@@ -120,8 +121,13 @@ def _expectation(expected: Backlog, rate: float) -> dict[str, Any]:
     }
 
 
-def _rate(jobs: int, width: int) -> float:
-    return float(f"{jobs / width:.3g}")
+def _busiest(found: Histogram, slots: Mapping[int, int]) -> list[int]:
+    """The slots, those with the most jobs a second first."""
+    return sorted(slots, key=lambda start: (-found.rate(start, slots[start]), start))
+
+
+def _rate(found: Histogram, start: int, jobs: int) -> float:
+    return float(f"{found.rate(start, jobs):.3g}")
 
 
 def _shown(seconds: float) -> str:

@@ -36,6 +36,15 @@ class Histogram:
         """Seconds of a slot."""
         return WIDTHS[self.by]
 
+    def begin(self, start: int) -> float:
+        """From when on the jobs of a slot fall due: of one that began before now, in what is left of it (in its last
+        minute, a minute)."""
+        return min(max(start, self.now), start + self.width - WIDTHS["minute"])
+
+    def rate(self, start: int, jobs: float) -> float:
+        """Jobs of a slot as jobs a second."""
+        return jobs / (start + self.width - self.begin(start))
+
     def together(self) -> dict[int, int]:
         """The jobs of all topics by slot, in order."""
         total: dict[int, int] = {}

@@ -42,10 +42,10 @@ def draw(file: Path, found: Histogram, expected: Backlog | None, rate: float | N
 def _due(axes: Axes, found: Histogram) -> None:
     """Steps on each other, a colour a topic."""
     total, due_now = found.together(), sum(found.due_now.values())
-    edges, starts = _edges(list(total), found.width)
+    edges, starts = _edges(found, list(total))
     floor = [0.0] * len(starts)
     for (name, slots), colour in zip(_series(found), (*_COLOURS, _OF_OTHERS), strict=False):
-        top = [low + slots.get(start, 0) / found.width for low, start in zip(floor, starts, strict=True)]
+        top = [low + found.rate(start, slots.get(start, 0)) for low, start in zip(floor, starts, strict=True)]
         shade = _OF_OTHERS if name == OTHERS else colour
         axes.stairs(top, edges, baseline=floor, fill=True, color=shade, label=name)
         floor = top
@@ -81,12 +81,19 @@ def _series(found: Histogram) -> list[tuple[str, dict[int, int]]]:
     return [*series, (OTHERS, rest)] if any(rest.values()) else series
 
 
-def _edges(starts: Sequence[int], width: int) -> tuple[list[float], list[int]]:
-    """The edges of the steps, with those of the gaps, and where each step begins."""
-    edges: list[int] = []
+def _edges(found: Histogram, starts: Sequence[int]) -> tuple[list[float], list[int]]:
+    """The edges of the steps, with those of the gaps between them; and which slot each step is (a gap: its own start,
+    at which there is none)."""
+    edges: list[float] = []
+    steps: list[int] = []
     for start in starts:
-        edges += [start, start + width] if not edges or edges[-1] != start else [start + width]
-    return [_day(edge) for edge in edges], edges[:-1]
+        if edges and edges[-1] != start:
+            steps.append(int(edges[-1]))
+        if not edges or edges[-1] != start:
+            edges.append(found.begin(start))
+        steps.append(start)
+        edges.append(start + found.width)
+    return [_day(edge) for edge in edges], steps
 
 
 def _plain(axes: Axes) -> None:
