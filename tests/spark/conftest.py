@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark_jobqueue import session
 
@@ -33,8 +34,20 @@ CONF = {
 """Settings that make a session small and quiet."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def spark_home() -> Iterator[None]:
+    """Spark's home without its `python` folder: Spark hands that to its Python processes as a zip without compiled
+    modules, and each process compiles them anew, for a second. Without it they import what is installed."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, pytest.MonkeyPatch.context() as patch:
+        for each in Path(pyspark.__file__).parent.iterdir():
+            if each.name != "python":
+                (Path(folder) / each.name).symlink_to(each)
+        patch.setenv("SPARK_HOME", folder)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(spark_home: None) -> Iterator[SparkSession]:
     """Two cores, and three attempts of each task."""
     with tempfile.TemporaryDirectory(prefix="jq-spark-") as folder:
         os.environ["SPARK_LOCAL_DIRS"] = folder
