@@ -9,6 +9,7 @@ DATA ?= jobqueue-data
 PYSPARK := 4.2.1
 PYSPARK_OLD := 4.0.5
 VENV_OLD := .venv-spark-$(PYSPARK_OLD)
+SPARK_TESTS := tests/spark
 # Where an environment keeps its packages.
 PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
@@ -46,7 +47,7 @@ test: setup  ## run all tests, a file at a time in each of two processes
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest PySpark that the connector is for
-	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) tests/spark
+	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS)
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \

@@ -1,0 +1,33 @@
+"""A short form of the worked example and of the benchmarks of Spark, so that none of them rots."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.acceptance.service import ROOT
+
+
+def said(program: str, *arguments: str) -> str:
+    """What a program prints; fails when it fails."""
+    ran = subprocess.run(
+        [sys.executable, "-m", program, *arguments], check=False, capture_output=True, text=True, timeout=230, cwd=ROOT
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
+    return ran.stdout
+
+
+def test_the_worked_example_calls_each_order_as_often_as_it_should_and_none_early() -> None:
+    told = said("tests.spark.demo", "300", "5")
+    assert (
+        "every order as often as it should be, none early" in told and "reconcile after     {'finished': 300}" in told
+    )
+
+
+def test_the_benchmark_of_the_writer_runs() -> None:
+    assert "connector into a sink" in said("tests.bench.spark", "1", "2000")
+
+
+def test_the_benchmark_of_many_orders_finds_them_all() -> None:
+    told = said("tests.bench.million", "3000")
+    assert '"accepted": 3000' in told and '"ok": 3000' in told
