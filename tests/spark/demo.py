@@ -4,7 +4,8 @@
 schedules one for each, spread over a minute by the order's date; `jobqueue callbacks` calls a receiver on this machine,
 which refuses every hundredth order once (503, Retry-After: 1); `reconcile` finds them all finished. Each step is the
 command that a user would type. Ends with a table, and fails when an order was not called exactly as often as it should
-be, or one too early. `python -m tests.spark.demo 300 5` takes so many orders and seconds.
+be, or one too early. `python -m tests.spark.demo 300 5 15` takes so many orders and
+seconds, and so many until the first.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ ORDERS = ROOT / "clients" / "spark" / "examples" / "orders.csv"
 REFUSED_ONCE = 100
 FIRST_DAY = date(1997, 1, 1)
 _DAYS = 546  # from the first order to the last
-_UNTIL_FIRST_S = 25.0  # for Spark's start, and the write
 _LATER_S = 600.0
 _AFTER_LAST_S = 60.0
 
@@ -170,12 +170,13 @@ def show(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]) 
     print(f"reconcile after     {kinds(after)}")
 
 
-async def main(count: int = 6919, spread_s: int = 60) -> int:
-    """0 when every order was called as often as it should be, and none early."""
+async def main(count: int = 6919, spread_s: int = 60, first_s: int = 40) -> int:
+    """0 when every order was called as often as it should be, and none early. `first_s`: for Spark's start and the
+    write, from the beginning of `emit` to the first call."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
         async with ServiceProcess("--data", folder) as service, receiver() as made, caller(service.url):
             before = await pipeline("reconcile", service.url, *Plan(count, _ms(_LATER_S), spread_s * 1000).flags())
-            plan = Plan(count, _ms(_UNTIL_FIRST_S), spread_s * 1000)
+            plan = Plan(count, _ms(first_s), spread_s * 1000)
             call = ["--callback-url", f"'{made.url}'", "--payload", "struct(order, customer, dollars)"]
             made.to_come = sum(map(times, plan.dues()))
             emitted = await pipeline("emit", service.url, *plan.flags(), *call)
@@ -196,4 +197,4 @@ def _ms(from_now_s: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(*map(int, sys.argv[1:3]))))
+    sys.exit(asyncio.run(main(*map(int, sys.argv[1:4]))))

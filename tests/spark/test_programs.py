@@ -18,7 +18,7 @@ def said(program: str, *arguments: str) -> str:
 
 
 def test_the_worked_example_calls_each_order_as_often_as_it_should_and_none_early() -> None:
-    told = said("tests.spark.demo", "300", "5")
+    told = said("tests.spark.demo", "300", "5", "10")
     assert (
         "every order as often as it should be, none early" in told and "reconcile after     {'finished': 300}" in told
     )
