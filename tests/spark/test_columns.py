@@ -59,6 +59,7 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
     [
         ({"url": None}, "option url is missing"),
         ({"topic": None}, "give the option topic, or a column topic"),
+        ({"topic": "order-*"}, "option topic must be one topic: up to 255 characters of"),
         ({"batchSize": "1001"}, "option batchSize must be an integer from 1 to 1000, not '1001'"),
         ({"inFlight": "0"}, "option inFlight must be an integer from 1 to 64"),
         ({"rowsPerSecondPerTask": "fast"}, "option rowsPerSecondPerTask must be an integer"),
