@@ -59,6 +59,7 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
     [
         ({"url": None}, "option url is missing"),
         ({"topic": None}, "give the option topic, or a column topic"),
+        ({"topic": "order-*"}, "option topic must be one topic: up to 255 characters of"),
         ({"batchSize": "1001"}, "option batchSize must be an integer from 1 to 1000, not '1001'"),
         ({"inFlight": "0"}, "option inFlight must be an integer from 1 to 64"),
         ({"rowsPerSecondPerTask": "fast"}, "option rowsPerSecondPerTask must be an integer"),
@@ -69,6 +70,7 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
         ({"bodyColumn": "id"}, "column 'body' is there, but option bodyColumn names another one"),
         ({"onError": "ignore"}, "option onError must be fail, skip, or a folder with a / in its path, not 'ignore'"),
         ({"onError": "s4://bucket"}, "option onError must be a folder or its URI, not 's4://bucket'"),
+        ({"onError": "dbfs:/bad"}, "option onError must be a folder or its URI, not 'dbfs:/bad'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: Mapping[str, str | None], sentence: str) -> None:
@@ -101,5 +103,10 @@ def test_a_topic_is_not_needed_where_rows_say_what_is_done() -> None:
     assert planned("id string, action string", topic=None).options.topic is None
 
 
-def test_the_token_is_not_shown() -> None:
+def test_no_secret_is_shown() -> None:
     assert "geheim" not in repr(planned("id string", token="geheim"))  # noqa: S106
+    assert "geheim" not in refusal("id string", onError="s4://key:geheim@bucket/bad")
+
+
+def test_a_folder_in_s3_may_have_the_name_that_spark_knows_it_by() -> None:
+    assert planned("id string", onError="s3a://key:geheim@bucket/bad?region=eu-west-1")

@@ -36,6 +36,9 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
         ({"url": "http://h:port"}, "option url must be like"),
         ({"url": "http://h:70000"}, "option url must be like"),
         ({"url": "http://h?x=1"}, "option url must be like"),
+        ({"url": "http://my..host"}, "option url must be like"),
+        ({"url": "http://my host"}, "option url must be like"),
+        ({"url": "http://h/é"}, "option url must be like"),
         ({"url": "http://h", "timeoutMs": "0"}, "option timeoutMs must be an integer from 1 to 3600000, not '0'"),
         ({"url": "http://h", "maxRetries": "-1"}, "option maxRetries must be an integer from 0 to 1000, not '-1'"),
         ({"url": "http://h", "retryWaitMs": "ten"}, "option retryWaitMs must be an integer from 1 to 60000, not 'ten'"),
@@ -52,6 +55,8 @@ def test_an_option_that_cannot_be_is_told_in_a_sentence(options: dict[str, str],
 
 def test_no_secret_is_shown() -> None:
     assert "s3cret" not in refused({"url": "http://user:s3cret@h:8000"})
+    assert "s3cret" not in refused({"url": "http://:s3cret@h:8000"})
+    assert "s3cret" not in refused({"url": "http://h:8000?token=s3cret"})
     assert "s3cret" not in refused({"url": "http://h", "token": "s3cret\n\x00"})
     assert "s3cret" not in repr(Target.of(Given({"url": "http://h", "token": "s3cret"})))
 

@@ -56,10 +56,11 @@ def test_a_job_in_each_state_has_in_its_columns_what_get_tells(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:
     full = {"priority": 7, "tries": 9, "ttr": 2.5, "ttl": 100_000, "retention": 5, "backoff": [1.5, 1000]}
+    deep = json.loads("[" * 500 + "]" * 500)  # as deep as the service takes it
     full |= {"headers": {"trace": "a", "x": "b"}, "tags": ["p", "q"], "body": {"text": "é ☂", "list": [1.0, None]}}
     serving.ask("add", topic=topic, id="full", delay=86_400, **full)
     for name in ("dead", "released", "reserved", "ready"):
-        serving.ask("add", topic=topic, id=name, body=None, ttr=3600)
+        serving.ask("add", topic=topic, id=name, body=deep if name == "ready" else None, ttr=3600)
     for _ in range(3):
         serving.ask("pop", topic=topic, worker="w-1")
     serving.ask("bury", id="dead", reason="no such shop")

@@ -64,6 +64,7 @@ def later(code: str, **more: Any) -> dict[str, Any]:
         [{"status": 503, "answer": later("SHUTTING_DOWN")}],
         [{"status": 429, "answer": later("TOO_FAST")}, "cut"],
         [{"status": 200, "answer": "what is this?"}],
+        [{"status": 503, "answer": {"code": 14, "message": "of a gateway"}}],
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,14 @@ def _lists(values: Iterable[list[Any] | None]) -> list[list[Any] | None]:
 
 
 def _body(values: Iterable[Any]) -> list[str]:
-    return [orjson.dumps(value).decode() for value in values]
+    return list(map(_text, values))
+
+
+def _text(body: Any) -> str:
+    try:
+        return orjson.dumps(body).decode()
+    except orjson.JSONEncodeError:  # it writes 254 levels at most; the service takes 500
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
 def _instants(values: Iterable[float | None]) -> list[int | None]:

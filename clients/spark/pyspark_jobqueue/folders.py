@@ -1,12 +1,17 @@
-"""Files in a folder anywhere: a path, or a URI that pyarrow knows (file://, s3://, gs://, hdfs://)."""
+"""Files in a folder anywhere: a path, or a URI that pyarrow knows (file://, s3://, gs://, hdfs://; s3a:// is s3://)."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
 from typing import Any
 
 from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.options import without_secret
+
+# Some of Spark's have one slash only: `dbfs:/bad` is no folder `dbfs:` here.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class Folder:
@@ -15,8 +20,8 @@ class Folder:
     def __init__(self, where: str, *inner: str) -> None:
         from pyarrow import fs  # noqa: PLC0415 - heavy
 
-        uri = where if "://" in where else Path(where).absolute().as_uri()
-        self._files, path = fs.FileSystem.from_uri(uri)
+        uri = where if _URI.match(where) else Path(where).absolute().as_uri()
+        self._files, path = fs.FileSystem.from_uri(re.sub("^s3[an]://", "s3://", uri))  # Hadoop's names of it
         self._path = "/".join((path.rstrip("/"), *inner))
 
     @staticmethod
@@ -25,7 +30,9 @@ class Folder:
         try:
             Folder(where)
         except Exception as error:  # pyarrow raises many kinds
-            raise BadOption(f"option {option} must be a folder or its URI, not {where!r}: {error}") from None
+            shown = without_secret(where)
+            why = str(error).replace(where, shown)
+            raise BadOption(f"option {option} must be a folder or its URI, not {shown!r}: {why}") from None
 
     def write(self, name: str) -> Writing:
         """Begin a file."""

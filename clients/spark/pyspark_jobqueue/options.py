@@ -101,15 +101,17 @@ def _url(url: str) -> str:
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is none
+        (parts.hostname or "").encode("idna")
+        parts.path.encode("ascii")
+    except ValueError:  # a port that is none, or text that no request may have
         sound = False
-    if not sound or parts.query or parts.fragment or parts.username:
+    if not sound or "@" in parts.netloc or parts.query or parts.fragment or any(map(str.isspace, url)):
         raise BadOption(
-            f"option url must be like http://localhost:8000, or several with commas; {_shown(url)!r} is not"
+            f"option url must be like http://localhost:8000, or several with commas; {without_secret(url)!r} is not"
         )
     return url.rstrip("/")
 
 
-def _shown(url: str) -> str:
-    """Without what stands before an @: it may be a password."""
-    return url.rpartition("@")[2]
+def without_secret(url: str) -> str:
+    """Without what stands before an @ or behind a ?: it may be a password."""
+    return url.rpartition("@")[2].partition("?")[0]

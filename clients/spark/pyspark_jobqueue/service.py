@@ -117,7 +117,8 @@ class Service:
         self, commands: Sequence[bytes], turn: int, status: int, retry_after: float, told: Any
     ) -> tuple[list[Answer | None], float, str]:
         """What one answer means for all of them."""
-        answer = told if isinstance(told, dict) and "code" in told else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
+        ours = isinstance(told, dict) and {"error", "code"} <= told.keys()  # gateways answer in JSON too
+        answer = told if ours else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
         if answer["code"] in _OF_A_PART or status == 413:  # a proxy says it by the status alone
             if len(commands) == 1:
                 return [{**answer, "success": False, "code": _code_of_one(answer)}], 0.0, ""

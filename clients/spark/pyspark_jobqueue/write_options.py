@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -11,6 +12,7 @@ from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.options import Given, Target
 
 _MOST_A_SECOND = 10_000_000
+_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=]{1,255}")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class WriteOptions:
         given = Given(options)
         made = cls(
             Target.of(given),
-            given.text("topic"),
+            _topic(given.text("topic")),
             given.integer("batchSize", 1000, 1, 1000),
             given.integer("inFlight", 4, 1, 64),
             given.integer("rowsPerSecondPerTask", 0, 1, _MOST_A_SECOND) or None,
@@ -52,6 +54,14 @@ class WriteOptions:
         named = {field: name for field in FIELDS if (name := given.text(option_of(field)))}
         given.done()
         return made, named
+
+
+def _topic(text: str | None) -> str | None:
+    if text is not None and not _TOPIC.fullmatch(text):
+        raise BadOption(
+            f"option topic must be one topic: up to 255 characters of A-Z a-z 0-9 . _ - : / @ # + =, not {text!r}"
+        )
+    return text
 
 
 def _on_error(text: str) -> str:
