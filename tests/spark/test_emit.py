@@ -193,6 +193,8 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
         ),
         (["--body", "max(id)"], "--body: .*GROUP BY"),
         (["--payload", "id"], "--payload goes with --callback-url"),
+        (["--method", "PUT"], "--method goes with --callback-url"),
+        (["--body-format", "json"], "--body-format goes with --body"),
         (["--body", "id", "--callback-url", "'http://x'"], "either --body or --callback-url, not both"),
         (["--callback-url", "id"], "--callback-url must be a string, not bigint"),
         (["--callback-url", "'x'", "--method", "GET", "--payload", "id"], "--payload: a GET has none"),

@@ -49,6 +49,8 @@ def check(arguments: argparse.Namespace) -> None:
     """Raises BadOption for what is wrong without a look at the input."""
     if arguments.callback_url is not None and (arguments.body or arguments.body_format):
         raise BadOption("either --body or --callback-url, not both")
+    if arguments.body_format and arguments.body is None:
+        raise BadOption("--body-format goes with --body")
     callback.check(arguments)
     if arguments.backoff is not None:
         _delays(arguments.backoff)
