@@ -87,15 +87,29 @@ def test_a_query_over_a_csv_file_gives_any_body_and_refused_rows_are_set_aside(
     assert {line["id"]: line["field"] for line in lines} == {"3 3": "id", "4": "delay"}
 
 
-def test_a_table_comes_over_jdbc(spark: SparkSession, serving: Serving, topic: str, folder: Path) -> None:
+def test_a_table_comes_over_jdbc_and_may_grow_meanwhile(
+    spark: SparkSession, serving: Serving, topic: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"jdbc:derby:{folder}/shop"
     made = spark.range(30).selectExpr("id", "timestamp_seconds(1900000000 + id) AS pay_until", "id AS version")
     made.write.jdbc(f"{url};create=true", "orders")
     flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK, "--id", "concat('jdbc:', id)"]
     flags += ["--watermark", "ID", "--state", str(folder / "state")]
     assert figures(run(serving, topic, *flags), "accepted", "watermark") == [30, "29"]
-    made.selectExpr("id + 30 AS id", "pay_until", "version").write.mode("append").jdbc(url, "orders")
+
+    def come(first: int) -> None:
+        made.selectExpr(f"id + {first} AS id", "pay_until", "version").write.mode("append").jdbc(url, "orders")
+
+    def write(*given: Any) -> None:
+        come(60)
+        written(*given)
+
+    come(30)
+    written = emit._write
+    monkeypatch.setattr(emit, "_write", write)
     assert figures(run(serving, topic, *flags), "rows", "accepted", "watermark") == [30, 30, "59"]
+    monkeypatch.undo()
+    assert figures(run(serving, topic, *flags), "rows", "accepted", "watermark") == [30, 30, "89"]
     assert serving.jobs(topic)["jdbc:29"]["due"] == 1_900_000_029
 
 
