@@ -18,8 +18,8 @@ _EXPECTED = {
     "headers": "must be an object of strings",
 }
 _LONGEST_NAME = 64  # of an unknown field or a header that is said again
-_PATH = re.compile(r"`\$\.(\w+)")
-_QUOTED = re.compile(r"field `(.+)`")
+_PATH = re.compile(r" at `\$\.(\w+)[^`]*`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)  # its name may be anything
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f:.]+")  # no zone of an IPv6 address, nothing escaped
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -110,13 +110,10 @@ def _checked(headers: dict[str, str]) -> dict[str, str]:
 
 def _told(text: str) -> str:
     """Why a body is none, in our words; `text` is what msgspec says."""
+    if unknown := _UNKNOWN.fullmatch(text):
+        name = unknown[1]
+        near = difflib.get_close_matches(name.lower(), _Body.__struct_fields__, 1)
+        return f"there is no field {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
     if path := _PATH.search(text):
         return f"{path[1]} {_EXPECTED[path[1]]}"
-    quoted = _QUOTED.search(text)
-    if quoted is None:
-        return "the body must be an object with a url"
-    if "unknown field" not in text:
-        return f"{quoted[1]} is missing"
-    name = quoted[1]
-    near = difflib.get_close_matches(name.lower(), _Body.__struct_fields__, 1)
-    return f"there is no field {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
+    return "url is missing" if "missing required field" in text else "the body must be an object with a url"

@@ -39,12 +39,18 @@ class Caller:
 
     async def __aenter__(self) -> Self:
         self._resolver = Resolver(self._guard)
-        self._session = aiohttp.ClientSession(
+        self._session = self._made(keepalive_timeout=_IDLE_S)
+        # The host may close a kept connection just then: what may not be repeated would be lost.
+        self._once = self._made(force_close=True)
+        return self
+
+    def _made(self, **keeping: Any) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # `places` is the limit
-                keepalive_timeout=_IDLE_S,
                 resolver=self._resolver,
                 socket_factory=self._guard.socket,
+                **keeping,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # nobody reads it
@@ -52,19 +58,19 @@ class Caller:
             skip_auto_headers=("Content-Type",),  # of no body it would say application/octet-stream
             trust_env=False,  # neither a proxy, which would connect for us and past the guard, nor a .netrc
         )
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._session.close()
+        await self._once.close()
         await self._resolver.close()
 
     async def call(self, callback: Callback, ours: Callable[[], dict[str, str]], *, once: bool) -> Answer:
         """The answer to a request, of several the last. Raises Retry, Bury, Full.
 
         `ours`: gives our own headers, as of now. `once`: of a job that cannot go back and may not be called again: it
-        waits for a place at the host, instead of Full, and a request is not repeated.
+        waits for a place at the host, instead of Full, and has a connection of its own: no request is repeated.
         """
         url, theirs, left_s = callback.url, callback.headers, self._timeout_s
         for _ in range(_MOST_REDIRECTS + 1):
@@ -102,10 +108,11 @@ class Caller:
         """Again at once where a kept connection broke: mostly the host had closed it just then. A new one counts."""
         # Of aiohttp's own times only this one: name, connection and TLS together. It rounds long ones up.
         timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_timeout_s, ceil_threshold=86_400)
+        session = self._once if once else self._session
         while True:
             kept: set[str] = set()
             try:
-                return await self._session.request(
+                return await session.request(
                     method,
                     url,
                     data=body,
@@ -115,7 +122,7 @@ class Caller:
                     trace_request_ctx=kept,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if once or not kept:
+                if not kept:
                     raise
 
 

@@ -335,6 +335,22 @@ async def test_a_host_that_hangs_keeps_no_other_from_being_called(client: Client
             worker.process.kill()
 
 
+async def test_a_job_that_cannot_go_back_waits_for_its_host_and_is_not_lost(
+    client: Client, shop: Receiver, log: Path
+) -> None:
+    async def slowly(writer: asyncio.StreamWriter) -> None:  # it closes its connections without saying so
+        await asyncio.sleep(0.05)
+        writer.write(status(503))
+
+    url = shop.at("/", slowly)
+    for number in range(6):
+        await client.ask("add", topic="t", id=f"once:{number}", body={"url": url}, ttr=0)
+    async with Callbacks(client, log, LOOPBACK, "--concurrency=2", "--per-host=1") as worker:
+        await until(lambda: len({request.id for request in shop.requests}) == 6)
+        assert await worker.stop() == 0
+    assert len(shop.requests) == 6
+
+
 async def test_sigterm_lets_a_request_end_and_a_killed_worker_loses_none(
     client: Client, shop: Receiver, log: Path
 ) -> None:

@@ -58,10 +58,10 @@ def test_what_is_public_is_allowed(address: str) -> None:
 
 
 def test_a_network_that_is_allowed_is_allowed_in_all_its_forms_and_no_more() -> None:
-    guard = Guard([ip_network("10.1.0.0/16"), ip_network("fd00:1::/32")])
-    for address in ("10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "fd00:1::5", "1.1.1.1"):
+    guard = Guard([ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"), ip_network("64:ff9b::a09:0/112")])
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "fd00:1::5", "64:ff9b::a09:1", "1.1.1.1"):
         assert guard.allows(address), address
-    for address in ("10.2.0.1", "::ffff:10.2.0.1", "fd00:2::1", "127.0.0.1"):
+    for address in ("10.2.0.1", "::ffff:10.2.0.1", "10.9.0.1", "fd00:2::1", "127.0.0.1"):
         assert not guard.allows(address), address
 
 

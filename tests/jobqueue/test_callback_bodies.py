@@ -37,6 +37,8 @@ def test_any_json_is_a_payload(payload: Any, body: bytes) -> None:
         ({}, "url is missing"),
         ({"url": 1}, "url must be a string"),
         ({"url": "http://a/", "pyload": 1}, "there is no field 'pyload'; did you mean payload?"),
+        ({"url": "http://a/", "$.other": 1}, "there is no field '$.other'"),
+        ({"url": "http://a/", "two\nlines": 1}, "there is no field 'two\\nlines'"),
         ({"url": "http://a/", "method": "post"}, "method must be one of GET, HEAD, POST, PUT, PATCH, DELETE"),
         ({"url": "http://a/", "method": "CONNECT"}, "method must be one of GET, HEAD, POST, PUT, PATCH, DELETE"),
         ({"url": "http://a/", "headers": {"a": 1}}, "headers must be an object of strings"),

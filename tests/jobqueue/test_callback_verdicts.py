@@ -7,7 +7,9 @@ import contextlib
 
 import pytest
 from jobqueue_client import Bury, Retry
+from yarl import URL
 
+from jobqueue.callbacks.caller import _redirected
 from jobqueue.callbacks.places import Full, Places
 from jobqueue.callbacks.verdicts import Answer, judge, pause_s, retry_after_s
 
@@ -98,3 +100,11 @@ async def test_few_wait_for_a_place_and_the_patient_as_long_as_it_takes() -> Non
         await asyncio.sleep(0)
     await asyncio.gather(patient, waiting)
     assert order == ["patient", "waiting"]
+
+
+def test_a_redirect_from_https_to_http_is_not_followed() -> None:
+    answer = Answer(307, None, "http://shop.example/b")
+    assert str(_redirected(URL("http://shop.example/a"), answer)) == "http://shop.example/b"
+    with pytest.raises(Bury) as end:
+        _redirected(URL("https://shop.example/a"), answer)
+    assert end.value.reason == "redirected with 307 from https to http"

@@ -71,8 +71,10 @@ async def receiver() -> AsyncIterator[Receiver]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     made.url = "http://{}:{}/orders".format(*runner.addresses[0][:2])
-    yield made
-    await runner.cleanup()
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -83,9 +85,11 @@ async def caller(url: str) -> AsyncIterator[None]:
         stderr=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
     )
-    yield
-    process.send_signal(signal.SIGTERM)
-    await process.wait()
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.wait()
 
 
 async def pipeline(name: str, url: str, *flags: str) -> dict[str, Any]:

@@ -87,15 +87,29 @@ def test_a_query_over_a_csv_file_gives_any_body_and_refused_rows_are_set_aside(
     assert {line["id"]: line["field"] for line in lines} == {"3 3": "id", "4": "delay"}
 
 
-def test_a_table_comes_over_jdbc(spark: SparkSession, serving: Serving, topic: str, folder: Path) -> None:
+def test_a_table_comes_over_jdbc_and_may_grow_meanwhile(
+    spark: SparkSession, serving: Serving, topic: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"jdbc:derby:{folder}/shop"
     made = spark.range(30).selectExpr("id", "timestamp_seconds(1900000000 + id) AS pay_until", "id AS version")
     made.write.jdbc(f"{url};create=true", "orders")
     flags = ["--format", "jdbc", "--option", f"url={url}", "--from", "orders", *CALLBACK, "--id", "concat('jdbc:', id)"]
     flags += ["--watermark", "ID", "--state", str(folder / "state")]
     assert figures(run(serving, topic, *flags), "accepted", "watermark") == [30, "29"]
-    made.selectExpr("id + 30 AS id", "pay_until", "version").write.mode("append").jdbc(url, "orders")
+
+    def come(first: int) -> None:
+        made.selectExpr(f"id + {first} AS id", "pay_until", "version").write.mode("append").jdbc(url, "orders")
+
+    def write(*given: Any) -> None:
+        come(60)
+        written(*given)
+
+    come(30)
+    written = emit._write
+    monkeypatch.setattr(emit, "_write", write)
     assert figures(run(serving, topic, *flags), "rows", "accepted", "watermark") == [30, 30, "59"]
+    monkeypatch.undo()
+    assert figures(run(serving, topic, *flags), "rows", "accepted", "watermark") == [30, 30, "89"]
     assert serving.jobs(topic)["jdbc:29"]["due"] == 1_900_000_029
 
 
@@ -193,6 +207,8 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
         ),
         (["--body", "max(id)"], "--body: .*GROUP BY"),
         (["--payload", "id"], "--payload goes with --callback-url"),
+        (["--method", "PUT"], "--method goes with --callback-url"),
+        (["--body-format", "json"], "--body-format goes with --body"),
         (["--body", "id", "--callback-url", "'http://x'"], "either --body or --callback-url, not both"),
         (["--callback-url", "id"], "--callback-url must be a string, not bigint"),
         (["--callback-url", "'x'", "--method", "GET", "--payload", "id"], "--payload: a GET has none"),

@@ -111,6 +111,9 @@ def test_a_missing_job_that_cannot_be_added_stays_missing(
     assert counts(run(serving, topic, *flags)) == {"expected": 2, "ok": 1, "missing": 1}
     with pytest.raises(BadOption, match="--repair needs --due-at or --delay"):
         run(serving, topic, *flags[:-3], "--repair")
+    for several in ("orders-*", "orders,invoices"):
+        with pytest.raises(BadOption, match="--topic must be 1 to 255 characters"):
+            run(serving, several, *flags)
     with pytest.raises(BadOption, match="--tolerance must be 0 or more"):
         run(serving, topic, *flags, "--tolerance", "-1")
 

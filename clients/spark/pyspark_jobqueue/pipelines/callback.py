@@ -29,14 +29,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scheduled callbacks", "In place of --body; `jobqueue callbacks` does them.")
     group.add_argument("--callback-url", metavar="EXPR", help="where to")
     methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-    group.add_argument("--method", choices=methods, default="POST", help="[%(default)s]")
+    group.add_argument("--method", choices=methods, help="[POST]")
     group.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated")
     group.add_argument("--payload", metavar="EXPR", help="of any type; becomes JSON [no payload]")
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Raises BadOption for what is wrong without a look at the input."""
-    for flag in ("header", "payload"):
+    for flag in ("method", "header", "payload"):
         if getattr(arguments, flag) and arguments.callback_url is None:
             raise BadOption(f"--{flag} goes with --callback-url")
     if arguments.payload is not None and arguments.method in _WITHOUT_PAYLOAD:
@@ -52,7 +52,7 @@ def column(frame: DataFrame, arguments: argparse.Namespace) -> Column:
     headers = [F.lit(text) for pair in _headers(arguments.header).items() for text in pair]
     fields = [
         url.alias("url"),
-        F.lit(arguments.method).alias("method"),
+        F.lit(arguments.method or "POST").alias("method"),
         F.create_map(*headers).cast("map<string,string>").alias("headers"),
     ]
     if arguments.payload is not None:

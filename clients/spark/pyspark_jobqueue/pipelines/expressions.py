@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from pyspark_jobqueue.errors import BadOption
+
+# In front of what a driver of JDBC or a file system says: how Python asked Java, and the class of the error.
+_OF_PY4J = re.compile(r"An error occurred while calling \S+\n: (?:[\w.$]+: )?")
 
 
 def column(frame: DataFrame, flag: str, text: str) -> Column:
@@ -29,4 +34,4 @@ def typed(frame: DataFrame, flag: str, text: str) -> tuple[Column, DataType]:
 
 def first_line(error: Exception) -> str:
     """What Spark says in front of its plans and traces."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return (_OF_PY4J.sub("", str(error).strip()).splitlines() or [type(error).__name__])[0]

@@ -14,6 +14,7 @@ from pyspark.logger import PySparkLogger
 
 from pyspark_jobqueue import session
 from pyspark_jobqueue.errors import BadOption, JobQueueError
+from pyspark_jobqueue.pipelines import expressions
 from pyspark_jobqueue.pipelines.report import Report
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Na
     except BadOption as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        code = 1
     except Exception as error:  # whatever Spark raises: its trace of Java says nothing to who ran this
         print(f"error: {sentence(error)}", file=sys.stderr)
         code = 1
@@ -89,4 +93,4 @@ def sentence(error: Exception) -> str:
     if isinstance(error, JobQueueError):
         return str(error)
     ours = _OURS.search(str(error))
-    return ours[1].strip() if ours else (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ours[1].strip() if ours else expressions.first_line(error)

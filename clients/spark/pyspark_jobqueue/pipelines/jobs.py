@@ -4,6 +4,7 @@ writer."""
 from __future__ import annotations
 
 import argparse
+import re
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,6 +14,8 @@ from pyspark_jobqueue.pipelines import callback, expressions
 
 RETENTION_S = 86_400
 """A day: a run that is repeated within it finds also the jobs that ended, and makes none of them a second time."""
+
+_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=]{1,255}")
 
 
 def add_flags(parser: argparse.ArgumentParser, *, due: bool = True) -> None:
@@ -47,8 +50,14 @@ def _add_values(parser: argparse.ArgumentParser) -> None:
 
 def check(arguments: argparse.Namespace) -> None:
     """Raises BadOption for what is wrong without a look at the input."""
+    if not _TOPIC.fullmatch(arguments.topic):  # a read would take `*` and `,` for several topics, a write for none
+        raise BadOption(
+            f"--topic must be 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + =, not {arguments.topic!r}"
+        )
     if arguments.callback_url is not None and (arguments.body or arguments.body_format):
         raise BadOption("either --body or --callback-url, not both")
+    if arguments.body_format and arguments.body is None:
+        raise BadOption("--body-format goes with --body")
     callback.check(arguments)
     if arguments.backoff is not None:
         _delays(arguments.backoff)

@@ -31,9 +31,9 @@ class Report:
         """Print it, as a table on a terminal, else as a line of JSON; and write the JSON to a file."""
         self.note(seconds=round(time.monotonic() - self._began, 3))
         line = json.dumps(self.figures, default=str)
+        print(line if as_json or not sys.stdout.isatty() else self.table(), flush=True)
         if file:
             Path(file).write_text(line + "\n")
-        print(line if as_json or not sys.stdout.isatty() else self.table())
 
     def table(self) -> str:
         """The figures, one a line, and below them their tables."""

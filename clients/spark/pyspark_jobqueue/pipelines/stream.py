@@ -63,19 +63,23 @@ def stream(arguments: argparse.Namespace) -> Report:
     return report
 
 
+class _Left(JobQueueError):
+    """A micro-batch was not begun, because the stream stops."""
+
+
 class Run:
     """One query: its micro-batches, their sums, and its end."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._stopping = threading.Event()
-        self._left = False  # a micro-batch, for the next run
+        self._failure: Exception | None = None  # of a micro-batch
         self._query: Future[StreamingQuery] = Future()
         self.sums: Counter[str] = Counter()
         self.batches = 0
 
     def follow(self, rows: DataFrame) -> None:
-        """Send micro-batches until the end. Raises what Spark raises."""
+        """Send micro-batches until the end. Raises what a micro-batch raised, or Spark beside them."""
         writer = rows.writeStream.foreachBatch(self._send).option("checkpointLocation", self._arguments.checkpoint)
         with _told_to_stop(self._stopping):
             query = _triggered(writer, self._arguments).start()
@@ -84,15 +88,22 @@ class Run:
                 while not query.awaitTermination(_LOOK_S):
                     if self._stopping.is_set() and not query.status["isTriggerActive"]:
                         query.stop()  # it would break off a micro-batch, but there is none now
-            except StreamingQueryException:
-                if not self._left:
-                    raise
+            except StreamingQueryException as error:
+                failure = self._failure or error  # Spark's own has the trace of Python in place of a sentence
+                if not isinstance(failure, _Left):
+                    raise failure from None
 
     def _send(self, rows: DataFrame, batch: int) -> None:
         """One micro-batch. What fails here ends the query; the micro-batch is repeated when it begins again."""
+        try:
+            self._send_one(rows, batch)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _send_one(self, rows: DataFrame, batch: int) -> None:
         if self._stopping.is_set():
-            self._left = True
-            raise JobQueueError("the stream stops, and leaves this micro-batch to its next run")
+            raise _Left("the stream stops, and leaves this micro-batch to its next run")
         began = time.monotonic()
         figures = micro_batch.send(rows, f"{self._query.result().id}-{batch}", self._arguments)
         self.sums += figures
