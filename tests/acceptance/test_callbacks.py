@@ -104,6 +104,11 @@ async def in_plain_text(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     writer.close()
 
 
+async def redirect_late(writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(1.5)
+    writer.write(status(307, "Location: /late"))
+
+
 async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Receiver, log: Path) -> None:
     redirect = status(307, f"Location: {shop.at('/moved', status(201))}?a=1")
     async with Receiver() as short_lived:
@@ -130,6 +135,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "break-off-late": shop.at("/break-off-late", receiver.break_off_late),
         "never-end": shop.at("/never-end", receiver.never_end),
         "late": shop.at("/late", receiver.answer_late),
+        "late-in-all": shop.at("/late-in-all", redirect_late),
         "dribble": shop.at("/dribble", receiver.dribble),
         "head": shop.at("/head", receiver.head_without_end),
         "hints": shop.at("/hints", receiver.early_hints),
@@ -164,6 +170,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "no-tls": "TLS failed",
         "no-name": "the name of the host was not found",
         "hang": "timed out after 3 s",
+        "late-in-all": "timed out after 3 s",
         "hang-up": "the connection broke before the answer",
         "break-off": "the connection broke before the answer",
         "head": "the answer is no HTTP",

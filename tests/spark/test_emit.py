@@ -216,6 +216,7 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
         (["--callback-url", "'x'", "--header", "A: b\nC: d"], "--header A: its value must be printable ASCII"),
         (["--callback-url", "'x'", "--header", "Webhook-Id: 1"], "--header Webhook-Id may not be set by a job"),
         (["--callback-url", "'x'", "--header", "A: b", "--header", "a: c"], "--header a is given twice"),
+        (["--rate", "0"], "--rate must be an integer from 1, not 0"),
         (["--backoff", "1;2"], "--backoff must be seconds with commas between them"),
         (["--watermark", "name", "--state", "STATE"], "--watermark must be a timestamp, .* and name is string"),
         (["--watermark", "nam", "--state", "STATE"], "--watermark: there is no column 'nam'; there are: id, name"),

@@ -20,6 +20,7 @@ OF_JDBC = """An error occurred while calling o59.load.
     ("error", "code", "words"),
     [
         (BadOption("--from is missing"), 2, "--from is missing"),
+        (RuntimeError("in the plan: BadOption: option batchSize is empty"), 2, "option batchSize is empty"),
         (RuntimeError(OF_JDBC), 1, "No suitable driver"),
         (RuntimeError(f"in a task: Unreachable: gave up\n{OF_JDBC}"), 1, "gave up"),
         (RuntimeError(), 1, "RuntimeError"),

@@ -121,18 +121,22 @@ def test_a_missing_job_that_cannot_be_added_stays_missing(
 def test_what_changed_since_the_walk_is_told_as_it_is_now(spark: SparkSession, serving: Serving, topic: str) -> None:
     add(serving, topic, "n/moved")
     add(serving, topic, "n/gone", at=1)
-    names = ["n/moved", "n/never", "n/twice"]
     add(serving, topic, "n/twice")
+    add(serving, topic, "n/moved-and-gone")
+    names = ["n/moved", "n/never", "n/twice", "n/moved-and-gone"]
     seen = "state string, id string, due double, created double"
     walk = [("delayed", "n/gone", 1, 0), ("delayed", "n/twice", LATER, 0), ("ready", "n/twice", LATER, 0)]
-    serving.ask("delete", id="n/gone")
+    walk += [(state, "n/moved-and-gone", LATER, 0) for state in ("delayed", "ready")]
+    for name in ("n/gone", "n/moved-and-gone"):
+        serving.ask("delete", id=name)
     walked = spark.createDataFrame([(*each[:2], *map(float, each[2:])) for each in walk], seen).selectExpr(
         "state", "id", "timestamp_seconds(due) AS due_at", "timestamp_seconds(created) AS created_at"
     )
     rows = spark.createDataFrame([(name,) for name in names], "id string")
     wanted = comparison.expected(rows, rows["id"], None)
     told = comparison.compared(wanted, walked, topic, 0, {"url": serving.url}).collect()
-    assert {row["id"]: row["kind"] for row in told} == {"n/moved": "ok", "n/never": "missing", "n/twice": "ok"}
+    kinds = {"n/moved": "ok", "n/never": "missing", "n/twice": "ok", "n/moved-and-gone": "deleted"}
+    assert {row["id"]: row["kind"] for row in told} == kinds
 
 
 def test_many_large_bodies_are_looked_up_though_one_answer_cannot_hold_them(serving: Serving, topic: str) -> None:

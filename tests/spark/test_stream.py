@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark_jobqueue.errors import JobQueueError
-from pyspark_jobqueue.pipelines import stream
+from pyspark_jobqueue.pipelines import micro_batch, stream
 
 from tests.spark.conftest import CONF
 from tests.spark.serving import Serving, until
@@ -161,6 +162,23 @@ def test_bad_rows_are_set_aside_and_the_others_are_done(
         "x/4": ("update", "NOT_FOUND", None),
         "x 5": ("add", "BAD_FIELD", "id"),
     }
+
+
+def test_sigterm_ends_it_behind_the_running_micro_batch(
+    spark: SparkSession, serving: Serving, topic: str, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told_to_stop(*given: Any) -> Any:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        return send(*given)
+
+    shop.say(("RATED", "t/1", 0))
+    shop.say(("RATED", "t/2", 0))
+    send = micro_batch.send
+    monkeypatch.setattr(micro_batch, "send", told_to_stop)
+    one = {"micro_batches": 1, "events": 1, "ignored": 1}
+    assert shop.run(serving) == one
+    monkeypatch.undo()
+    assert shop.run(serving) == one
 
 
 @contextmanager

@@ -59,8 +59,7 @@ def dead(arguments: argparse.Namespace) -> Report:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.rate is not None and not arguments.redrive:
         raise BadOption("--rate is for --redrive")
-    if arguments.rate is not None and arguments.rate < 1:
-        raise BadOption(f"--rate must be an integer from 1, not {arguments.rate}")
+    writing.check_rate(arguments.rate)
 
 
 def _since(text: str, now: float) -> float:

@@ -35,6 +35,7 @@ def emit(arguments: argparse.Namespace) -> Report:
     """One run. The report has the writer's figures, and the watermark that it reached."""
     inputs.check(arguments)
     jobs.check(arguments)
+    writing.check_rate(arguments.rate)
     if (arguments.watermark is None) != (arguments.state is None):
         raise BadOption("--watermark and --state go together: both or none")
     report = Report("emit")

@@ -84,7 +84,7 @@ def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Na
         code = 1
     except Exception as error:  # whatever Spark raises: its trace of Java says nothing to who ran this
         print(f"error: {sentence(error)}", file=sys.stderr)
-        code = 1
+        code = 2 if "BadOption: " in str(error) else 1  # of the connector's options, by way of Spark
     sys.exit(code)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark_jobqueue.errors import BadOption
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -27,6 +29,12 @@ def options(arguments: argparse.Namespace) -> dict[str, str]:
     """The options of the writer that these flags stand for."""
     given = {"batchSize": arguments.batch_size, "inFlight": arguments.in_flight}
     return {name: text for name, text in given.items() if text is not None}
+
+
+def check_rate(rate: int | None) -> None:
+    """Raises BadOption for a --rate that cannot be."""
+    if rate is not None and rate < 1:
+        raise BadOption(f"--rate must be an integer from 1, not {rate}")
 
 
 def write(frame: DataFrame, options: Mapping[str, str], rate: int | None = None) -> dict[str, int]:
