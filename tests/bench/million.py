@@ -2,7 +2,7 @@
 
 Each pipeline runs as a user runs it, in a driver and one executor of two cores, processes of their own; their memory is
 read from /proc four times a second. The driver may take in results of 8 MB in all (spark.driver.maxResultSize): a
-pipeline that collects its data fails. `python -m tests.bench.million 20000` takes another number of orders.
+pipeline that collects its data fails. `python -m tests.bench.million 3000 local[2]` takes another number of orders, and another master.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.acceptance.service import ROOT, Client, ServiceProcess
 from tests.redis_server import RedisServer
 
 ORDERS = 1_000_000
+CLUSTER = "local-cluster[1,2,1024]"
 TOPIC = "order-close"
 ID, DUE = f"concat('{TOPIC}:', order)", "pay_until"
 SPARK = {
@@ -72,11 +73,11 @@ def memory_of(root: int) -> dict[str, int]:
     return memory
 
 
-async def watched(*command: str) -> tuple[dict[str, Any], float, dict[str, int]]:
+async def watched(master: str, *command: str) -> tuple[dict[str, Any], float, dict[str, int]]:
     """The report of a pipeline, the seconds that it took in all, and the most memory of each part."""
     began, most = time.monotonic(), dict[str, int]()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", *command, "--json", "--master", "local-cluster[1,2,1024]"),
+        *(sys.executable, "-m", *command, "--json", "--master", master),
         *(flag for name, text in SPARK.items() for flag in ("--conf", f"{name}={text}")),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -117,7 +118,7 @@ def show(name: str, report: dict[str, Any], seconds: float, memory: dict[str, in
     print(f"  {json.dumps({name: value for name, value in report.items() if isinstance(value, int | float | dict)})}")
 
 
-async def main(count: int = ORDERS) -> int:
+async def main(count: int = ORDERS, master: str = CLUSTER) -> int:
     """0 when all orders were emitted, and found again."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         orders = Path(folder) / "orders.parquet"
@@ -125,9 +126,9 @@ async def main(count: int = ORDERS) -> int:
         async with ServiceProcess("--redis", redis.url) as service, Client(service.url) as client:
             common = ["--url", service.url, "--from", str(orders), "--topic", TOPIC, "--id", ID, "--due-at", DUE]
             body = ["--body", "struct(order, customer, total)"]
-            emitted = await watched("pyspark_jobqueue.pipelines.emit", *common, *body)
+            emitted = await watched(master, "pyspark_jobqueue.pipelines.emit", *common, *body)
             show(f"emit of {count:,} orders", *emitted)
-            compared = await watched("pyspark_jobqueue.pipelines.reconcile", *common)
+            compared = await watched(master, "pyspark_jobqueue.pipelines.reconcile", *common)
             show(f"reconcile of {count:,} orders", *compared)
             counts = (await client.ask("stats", topic=TOPIC))["counts"]
     shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # what Spark's cluster leaves behind
@@ -135,4 +136,4 @@ async def main(count: int = ORDERS) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(*map(int, sys.argv[1:2]))))
+    sys.exit(asyncio.run(main(*map(int, sys.argv[1:2]), *sys.argv[2:3])))

@@ -29,5 +29,5 @@ def test_the_benchmark_of_the_writer_runs() -> None:
 
 
 def test_the_benchmark_of_many_orders_finds_them_all() -> None:
-    told = said("tests.bench.million", "3000")
+    told = said("tests.bench.million", "3000", "local[2]")
     assert '"accepted": 3000' in told and '"ok": 3000' in told
