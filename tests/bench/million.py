@@ -2,7 +2,8 @@
 
 Each pipeline runs as a user runs it, in a driver and one executor of two cores, processes of their own; their memory is
 read from /proc four times a second. The driver may take in results of 8 MB in all (spark.driver.maxResultSize): a
-pipeline that collects its data fails. `python -m tests.bench.million 3000 local[2]` takes another number of orders, and another master.
+pipeline that collects its data fails. `python -m tests.bench.million 3000 local[2]` takes so many
+orders and another master.
 """
 
 from __future__ import annotations
