@@ -137,4 +137,5 @@ async def main(count: int = ORDERS, master: str = CLUSTER) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(*map(int, sys.argv[1:2]), *sys.argv[2:3])))
+    orders = int(sys.argv[1]) if len(sys.argv) > 1 else ORDERS
+    sys.exit(asyncio.run(main(orders, *sys.argv[2:3])))
