@@ -60,9 +60,7 @@ class WriteTask:
         for row, answer in zip(rows, answers, strict=True):
             if not answer["success"]:
                 self._settle_failure(row, answer)
-            elif all(
-                job.get("result") == "existing" for job in answer.get("jobs", [answer])
-            ):  # of a virtual topic several
+            elif _exists(answer):
                 self._sum.existing += 1
             else:
                 self._sum.accepted += 1
