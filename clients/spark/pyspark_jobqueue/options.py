@@ -90,7 +90,7 @@ class Target:
             token,
             given.integer("timeoutMs", 30_000, 1, 3_600_000) / 1000,
             given.integer("maxRetries", 10, 0, 1000),
-            given.integer("retryWaitMs", 200, 1, 60_000) / 1000,
+            given.integer("retryWaitMs", 200, 1, 10_000) / 1000,
         )
 
     def __repr__(self) -> str:

@@ -12,8 +12,7 @@ from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.jobs_schema import JOBS, STATS, Column
 from pyspark_jobqueue.options import OF_WRITES, Given, Target
 
-# In the order of a job's life: where one task walks over several states, a job that moves on meanwhile is rather met
-# twice than missed.
+# In the order of a job's life, which is that of the tasks: a job that moves on is rather met twice than missed.
 STATES = ("delayed", "ready", "reserved", "dead")
 _TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=*?]{1,255}")
 
