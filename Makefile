@@ -47,7 +47,7 @@ test: setup  ## run all tests, a file at a time in each of two processes
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest PySpark that the connector is for
-	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS)
+	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \

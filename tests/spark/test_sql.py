@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark_jobqueue.pipelines.flags import sentence
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 DUE = "timestamp'2031-05-06 07:08:09+00:00'"
 UNIX = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC).timestamp()
+
+leaves_columns_out = pytest.mark.xfail(
+    pyspark.__version__.startswith("4.0."), reason="Spark 4.0 wants every column in an INSERT", strict=True
+)
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +37,7 @@ def view(spark: SparkSession, serving: Serving, name: str, options: str, columns
     spark.sql(f"CREATE TEMPORARY VIEW {name} {columns} USING jobqueue OPTIONS (url '{serving.url}', {options})")
 
 
+@leaves_columns_out
 def test_a_view_is_read_and_written_with_all_columns_or_with_some(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:
@@ -59,6 +65,7 @@ def test_a_view_may_have_columns_of_its_own_under_other_names(
     assert [tuple(row) for row in rows] == [("own", '"text"', int(UNIX))]
 
 
+@leaves_columns_out
 def test_a_table_is_told_with_each_statement_where_the_service_is(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:
@@ -71,6 +78,7 @@ def test_a_table_is_told_with_each_statement_where_the_service_is(
     assert "say WITH (url = '…') in the statement" in sentence(told.value)
 
 
+@leaves_columns_out
 def test_what_was_read_is_written_anew_without_the_columns_that_are_only_read(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:

@@ -60,8 +60,8 @@ class JobsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The pages of a walk."""
-        walk: Walk | None = partition.value
-        if walk is None:  # so Spark calls a reader without partitions
+        walk: Walk | None = _value(partition)
+        if walk is None:
             return
         batches = Batches(self._wanted)
         where = {"topic": walk.topic, "state": walk.state, "shard": walk.shard}
@@ -86,11 +86,16 @@ class TopicsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The figures of some topics."""
-        listed: list[Answer] | None = partition.value
-        if listed is None:  # so Spark calls a reader without partitions
+        listed: list[Answer] | None = _value(partition)
+        if listed is None:
             return
         with contextlib.closing(Service(self._options.target)) as service:
             yield Batches(self._wanted).of(_figures(service, listed))
+
+
+def _value(partition: InputPartition | None) -> Any:
+    """What a partition holds. A reader without partitions is called too: with an empty one, by Spark 4.0 with None."""
+    return partition.value if partition else None
 
 
 def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
