@@ -57,9 +57,10 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def serving(redis_server: RedisServer) -> Iterator[Serving]:
-    """A service of the module's tests; each takes a topic of its own."""
-    with Serving("--redis", redis_server.url, "--namespace", f"spark{os.getpid()}") as serving:
+def serving(request: pytest.FixtureRequest, redis_server: RedisServer) -> Iterator[Serving]:
+    """A service of the module's tests, in a namespace of its own; each test takes a topic of its own."""
+    namespace = f"{request.module.__name__.rpartition('.')[2]}.{os.getpid()}"
+    with Serving("--redis", redis_server.url, "--namespace", namespace) as serving:
         yield serving
 
 
