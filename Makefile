@@ -51,7 +51,7 @@ test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest P
 
 test-long: setup  ## run the tests that take long too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
-		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200
+		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
 
 lint: setup  ## ruff and mypy --strict
 	$(BIN)/ruff check .

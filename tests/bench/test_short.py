@@ -29,6 +29,7 @@ async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> 
     assert "pop and finish" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 async def test_the_benchmark_of_walks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await walk.main(2000)
     assert "p99 of pops times" in capsys.readouterr().out

@@ -110,6 +110,7 @@ def test_a_flag_that_cannot_be_is_told_before_anything_is_read(flags: list[str],
     assert str(told.value) == words
 
 
+@pytest.mark.slow
 def test_as_a_program_it_prints_a_line_of_json(serving: Serving, topic: str) -> None:
     bury(serving, topic, ["p1"], "why")
     program = [sys.executable, "-m", "pyspark_jobqueue.pipelines.dead", "--topic", topic, "--master", "local[1]"]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.acceptance.service import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def said(program: str, *arguments: str) -> str:
