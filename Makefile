@@ -71,7 +71,7 @@ fuzz: setup  ## 100,000 requests of all kinds, good and bad; REQUESTS=n for anot
 demo: setup  ## the main job on real orders; fails when a job is lost, early or doubled
 	$(BIN)/python -m tests.acceptance.demo
 
-demo-spark: setup  ## from a file of 6,919 orders to callbacks received; 2.5 minutes
+demo-spark: setup  ## from a file of 6,919 orders to callbacks received; 3 minutes
 	$(BIN)/python -m tests.spark.demo
 
 bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
