@@ -29,7 +29,7 @@ class Sum(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # pyspark h
 
     def figures(self) -> Mapping[str, Any]:
         """For a report."""
-        counts = {name: getattr(self, name) for name in _COUNTS}
+        counts = {name: getattr(self, name) for name in COUNTS}
         speed = round(self.rows / self.seconds) if self.seconds else None
         return {**counts, "seconds": round(self.seconds, 3), "rows_per_second": speed}
 
@@ -40,13 +40,13 @@ class Sum(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # pyspark h
         )
 
 
-_COUNTS = ("rows", "accepted", "existing", "gone", "refused", "retries")
+COUNTS = ("rows", "accepted", "existing", "gone", "refused", "retries")
 
 
 def total(sums: Sequence[Any]) -> Sum:
     """Of the tasks that finished: the messages of others are None."""
     finished = [each for each in sums if isinstance(each, Sum)]
-    made = Sum(**{name: sum(getattr(each, name) for each in finished) for name in _COUNTS})
+    made = Sum(**{name: sum(getattr(each, name) for each in finished) for name in COUNTS})
     made.began = min((each.began for each in finished), default=made.began)
     made.ended = max((each.ended for each in finished), default=made.began)
     return made

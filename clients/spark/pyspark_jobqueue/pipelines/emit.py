@@ -48,12 +48,12 @@ def emit(arguments: argparse.Namespace) -> Report:
 
 def _run(spark: SparkSession, arguments: argparse.Namespace, before: mark_file.Mark | None, report: Report) -> None:
     rows = inputs.read(spark, arguments)
-    jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
+    frame = jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
     reached = None
     if arguments.watermark:
         found = increment.since(rows, jobs.id_of(rows, arguments), arguments.topic, arguments.watermark, before)
-        rows, reached = found.rows, found.mark
-    _write(jobs.frame_of(rows, arguments), arguments, report)
+        frame, reached = jobs.frame_of(found.rows, arguments), found.mark
+    _write(frame, arguments, report)
     if arguments.watermark:
         _tell(found, report)
         if reached and reached != before and not arguments.dry_run:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import JobQueueError
 from pyspark_jobqueue.pipelines import events, flags, folding, jobs, lookup, writing
+from pyspark_jobqueue.sums import COUNTS
 
 
 def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[str]:
@@ -111,4 +112,4 @@ def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: 
         **more,
     }
     told = writing.write(rows.select("*", *jobs.values(arguments)), options)
-    return Counter({name: told.get(name, 0) for name in writing.COUNTS if name != "rows"})
+    return Counter({name: told.get(name, 0) for name in COUNTS if name != "rows"})

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.sums import COUNTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-COUNTS = ("rows", "accepted", "existing", "gone", "refused", "retries")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
