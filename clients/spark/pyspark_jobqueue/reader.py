@@ -43,12 +43,27 @@ def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     return TopicsReader(read, wanted) if read.what == "stats" else JobsReader(read, wanted)
 
 
-class JobsReader(DataSourceReader):
-    """A row a job."""
+class _Reader(DataSourceReader):
+    """What both have: the options, and the columns that are wanted."""
 
     def __init__(self, options: ReadOptions, wanted: list[Column]) -> None:
         self._options = options
         self._wanted = wanted
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition. A reader without partitions is called too: with an empty one, by Spark 4.0 with
+        None."""
+        value = partition.value if partition else None
+        if value is not None:
+            yield from self._batches(value)
+
+    def _batches(self, value: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of what a partition holds."""
+        raise NotImplementedError
+
+
+class JobsReader(_Reader):
+    """A row a job."""
 
     def partitions(self) -> list[InputPartition]:
         """Topic by topic, state by state. Raises Refused and Unreachable."""
@@ -58,11 +73,8 @@ class JobsReader(DataSourceReader):
         places = [(topic, state, shard) for topic in topics for state in self._options.states for shard in shards]
         return [InputPartition(Walk(number, *place)) for number, place in enumerate(places)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def _batches(self, walk: Walk) -> Iterator[pa.RecordBatch]:
         """The pages of a walk."""
-        walk: Walk | None = _value(partition)
-        if walk is None:
-            return
         batches = Batches(self._wanted)
         where = {"topic": walk.topic, "state": walk.state, "shard": walk.shard}
         with contextlib.closing(Service(self._options.target, walk.number)) as service:
@@ -71,12 +83,8 @@ class JobsReader(DataSourceReader):
                     yield batches.of(page["jobs"])
 
 
-class TopicsReader(DataSourceReader):
+class TopicsReader(_Reader):
     """A row a topic."""
-
-    def __init__(self, options: ReadOptions, wanted: list[Column]) -> None:
-        self._options = options
-        self._wanted = wanted
 
     def partitions(self) -> list[InputPartition]:
         """The topics that there are now. Raises Refused and Unreachable."""
@@ -84,18 +92,10 @@ class TopicsReader(DataSourceReader):
             listed = list(_listed(service, self._options.topics).values())
         return [InputPartition(listed[at : at + _TOPICS_A_TASK]) for at in range(0, len(listed), _TOPICS_A_TASK)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def _batches(self, listed: list[Answer]) -> Iterator[pa.RecordBatch]:
         """The figures of some topics."""
-        listed: list[Answer] | None = _value(partition)
-        if listed is None:
-            return
         with contextlib.closing(Service(self._options.target)) as service:
             yield Batches(self._wanted).of(_figures(service, listed))
-
-
-def _value(partition: InputPartition | None) -> Any:
-    """What a partition holds. A reader without partitions is called too: with an empty one, by Spark 4.0 with None."""
-    return partition.value if partition else None
 
 
 def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
