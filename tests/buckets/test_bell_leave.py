@@ -88,6 +88,8 @@ async def test_a_ring_that_comes_when_it_leaves_goes_to_the_next(own_server: Red
     for _ in range(5):
         await asyncio.sleep(0)  # it has asked Redis, which does not answer
     adding = asyncio.create_task(add(pool, "a"))  # behind its look, on the same connection
+    for _ in range(5):
+        await asyncio.sleep(0)  # and before the look of the next
     bell.hear(0, "ready 1 t")
     own_server.thaw()
     assert await jobs_of(first) == []
