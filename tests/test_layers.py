@@ -20,6 +20,7 @@ LAYERS = {
         "job",
         "scripts",
         "meter",
+        "link",
         "redis",
         "shards",
         "pool",
