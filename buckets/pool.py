@@ -10,27 +10,25 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
-from buckets.job import Job, NewJob, unpack
+from buckets.gather import Gather
+from buckets.job import Job, NewJob, State, unpack
 from buckets.redis import Redis
 from buckets.scripts import Value
-from buckets.shards import MOST, Shards
+from buckets.shards import MOST, Item, Shards
 
 log = logging.getLogger(__name__)
 
 PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(NamedTuple):
     """What became of a job handed in: created, existing or replaced; its state; when it is due (ms)."""
 
     result: str
@@ -38,8 +36,7 @@ class Added:
     due: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(NamedTuple):
     """A job's new state, and when it is due (ms)."""
 
     state: str
@@ -65,16 +62,33 @@ class Pool(Shards):
         self._late: set[asyncio.Task[Any]] = set()
         # Two pages at a time keep Redis busy; with one a bucket, everyone else would wait behind eight.
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
+        self._adding = Gather(partial(self._add, repeat=True), MOST)
+        self._adding_once = Gather(partial(self._add, repeat=False), MOST)
+        self._finishing = Gather(self._finish, MOST)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
-        results = await self._add(jobs, lambda job: (job,), lambda job: job.id)
-        return [result if isinstance(result, JobQueueError) else _added(result) for result in results]
+        bound = len(self.keys)
+        items = [Item(job.id, _packed(job, bound), len(job.body)) for job in jobs]
+        adding = self._adding if all(map(_may_be_repeated, jobs)) else self._adding_once
+        return [
+            result if isinstance(result, JobQueueError) else _added(result) for result in await adding.hand_in(items)
+        ]
 
     async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, one after the other; of each all jobs or none. The ids of a group are the same up to
         their first `@`, and those of two topics differ."""
-        results = await self._add(groups, lambda group: group, lambda group: group[0].id.partition("@")[0])
+        bound = len(self.keys)
+        items = [
+            Item(
+                group[0].id.partition("@")[0],
+                sum((_packed(job, bound, "" if job is group[-1] else "+") for job in group), ()),
+                sum(len(job.body) for job in group),
+                len(group),
+            )
+            for group in groups
+        ]
+        results = await self._add(items, repeat=all(_may_be_repeated(job) for group in groups for job in group))
         return [
             result
             if isinstance(result, JobQueueError)
@@ -82,22 +96,13 @@ class Pool(Shards):
             for group, result in zip(groups, results, strict=True)
         ]
 
-    async def _add(
-        self, items: Sequence[T], jobs_of: Callable[[T], Sequence[NewJob]], id_of: Callable[[T], str]
-    ) -> list[Any]:
-        bound = len(self.keys)
+    async def _add(self, items: Sequence[Item], *, repeat: bool) -> list[Any]:
         return await self.each(
             "add",
             items,
-            id_of,
-            lambda item: _packed(jobs_of(item), bound),
-            lambda item: sum(len(job.body) for job in jobs_of(item)),
-            lambda item: len(jobs_of(item)),
-            # Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would
-            # any that leaves no tombstone.
-            repeat=all(job.if_exists == "keep" and job.retention_ms > 0 for item in items for job in jobs_of(item)),
-            now=self.clock.now(),
             fresh=lambda: {"bucket": next(self._turn)},
+            repeat=repeat,
+            now=self.clock.now(),
             buckets=self.buckets,
         )
 
@@ -183,25 +188,21 @@ class Pool(Shards):
         A job whose lease is not the newest any more stays as it is. One popped at most once is gone.
         """
         last_first = jobs[::-1]  # each is put before those that came after it, over all scripts of a large batch
-        return await self.each(
-            "unpop", last_first, lambda job: job.id, lambda job: (job.id, job.lease), now=self.clock.now()
-        )
+        items = [Item(job.id, (job.id, job.lease)) for job in last_first]
+        return await self.each("unpop", items, now=self.clock.now())
 
     async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
-        results = await self.each(
-            "finish",
-            jobs,
-            lambda job: job[0],
-            lambda job: (job[0], "" if job[1] is None else job[1]),
-            now=self.clock.now(),
-        )
-        return [result if isinstance(result, JobQueueError) else result.decode() for result in results]
+        items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
+        return _words(await self._finishing.hand_in(items))
+
+    async def _finish(self, items: Sequence[Item]) -> list[Any]:
+        return await self.each("finish", items, now=self.clock.now())
 
     async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Cancel jobs; for each the state it was in, or NotFound, WrongState."""
-        results = await self.each("delete", ids, lambda job_id: job_id, lambda job_id: (job_id,), now=self.clock.now())
-        return [result if isinstance(result, JobQueueError) else result.decode() for result in results]
+        items = [Item(job_id, (job_id,)) for job_id in ids]
+        return _words(await self.each("delete", items, now=self.clock.now()))
 
     async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None) -> int:
         """The lease runs anew from now, for `ttr_ms` or as long as before; until when, in ms.
@@ -234,10 +235,8 @@ class Pool(Shards):
 
     async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Dead letters are ready again; for each its state, or NotFound, WrongState."""
-        results = await self.each(
-            "kick", ids, lambda job_id: job_id, lambda job_id: (job_id,), now=self.clock.now(), topic=""
-        )
-        return [result if isinstance(result, JobQueueError) else result.decode() for result in results]
+        items = [Item(job_id, (job_id,)) for job_id in ids]
+        return _words(await self.each("kick", items, now=self.clock.now(), topic=""))
 
     async def run(self, job_id: str) -> int:
         """A delayed job is due now; its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
@@ -286,7 +285,9 @@ class Pool(Shards):
             return None  # not a record; the next move that meets it sets it aside
 
     async def close(self) -> None:
-        """Wait until what must be given back is."""
+        """Wait until what must be given back is, and for the work under way."""
+        for gather in (self._adding, self._adding_once, self._finishing):
+            await gather.close()
         while self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
 
@@ -295,16 +296,27 @@ def _or_empty(value: int | None) -> Value:
     return "" if value is None else value
 
 
+_WORDS = {
+    word.encode(): word for word in ("created", "existing", "replaced", *(state.word for state in State))
+}  # what scripts say
+
+
+def _words(results: Sequence[Any]) -> list[str | JobQueueError]:
+    return [result if isinstance(result, JobQueueError) else _WORDS[result] for result in results]
+
+
 def _added(reply: Any) -> Added:
-    return Added(reply[0].decode(), reply[1].decode(), reply[2])
+    return Added(_WORDS[reply[0]], _WORDS[reply[1]], reply[2])
 
 
-def _packed(group: Sequence[NewJob], shards: int) -> list[Value]:
-    """What the script takes for jobs of which all or none are added. Ids are spread evenly over the shards, and so is
-    the bound of a topic."""
-    values: list[Value] = []
-    for job in group:
-        most = -(-job.most_pending // shards) if job.most_pending else ""
-        more = "" if job is group[-1] else "+"
-        values += (job.id, f"{job.if_exists}{most}{more}", job.pack())
-    return values
+def _may_be_repeated(job: NewJob) -> bool:
+    """Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would any that
+    leaves no tombstone."""
+    return job.if_exists == "keep" and job.retention_ms > 0
+
+
+def _packed(job: NewJob, shards: int, more: str = "") -> tuple[Value, ...]:
+    """What the script takes for a job; `more` when the next is of the same group. Ids are spread evenly over the
+    shards, and so is the bound of a topic."""
+    most = str(-(-job.most_pending // shards)) if job.most_pending else ""
+    return (job.id, job.if_exists + most + more, job.pack())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable, Unfit
@@ -17,24 +17,32 @@ MOST = 200  # jobs of a batch in one script
 _MOST_BYTES = 1 << 20  # and their size
 _WAY_OUT = "For a damaged one run `jobqueue fsck --repair`"
 
-T = TypeVar("T")
+
+class Item(NamedTuple):
+    """What a script that takes many jobs gets for one of them, or for a group that stays together."""
+
+    id: str
+    """That decides on its shard; no script gets one twice."""
+    values: tuple[Value, ...]
+    size: int = 0
+    """Bytes."""
+    jobs: int = 1
 
 
-def _chunks(
-    items: Iterable[T], id_of: Callable[[T], str], size_of: Callable[[T], int], jobs_in: Callable[[T], int]
-) -> Iterator[list[T]]:
+def _chunks(items: Sequence[Item], places: Iterable[int]) -> Iterator[list[int]]:
     """Split a batch so that no script is long and none has the same id twice: each then reads all before it writes."""
-    chunk: list[T] = []
+    chunk: list[int] = []
     seen: set[str] = set()
     size = jobs = 0
-    for item in items:
-        if chunk and (jobs + jobs_in(item) > MOST or size > _MOST_BYTES or id_of(item) in seen):
+    for place in places:
+        item = items[place]
+        if chunk and (jobs + item.jobs > MOST or size > _MOST_BYTES or item.id in seen):
             yield chunk
             chunk, seen, size, jobs = [], set(), 0, 0
-        chunk.append(item)
-        seen.add(id_of(item))
-        size += size_of(item)
-        jobs += jobs_in(item)
+        chunk.append(place)
+        seen.add(item.id)
+        size += item.size
+        jobs += item.jobs
     if chunk:
         yield chunk
 
@@ -112,14 +120,19 @@ class Shards:
         shard = shard_of(job_id, len(self.keys))
         return await self.call(script, shard, (), repeat=repeat, now=self.clock.now(), id=job_id, **arguments)
 
+    def _by_shard(self, items: Sequence[Item]) -> dict[int, Iterable[int]]:
+        """The places of the items of each shard."""
+        if len(self.keys) == 1:
+            return {0: range(len(items))}
+        by_shard: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            by_shard.setdefault(shard_of(item.id, len(self.keys)), []).append(place)
+        return dict(by_shard)
+
     async def each(
         self,
         script: str,
-        items: Sequence[T],
-        id_of: Callable[[T], str],
-        pack: Callable[[T], Sequence[Value]],
-        size_of: Callable[[T], int] = lambda item: 0,
-        jobs_in: Callable[[T], int] = lambda item: 1,
+        items: Sequence[Item],
         fresh: Callable[[], dict[str, Value]] = dict,
         repeat: bool | None = None,
         **arguments: Value,
@@ -128,17 +141,9 @@ class Shards:
         the arguments that are others for each call of the script."""
         results: list[Any] = [None] * len(items)
         away: Unavailable | None = None
-        by_shard: dict[int, list[int]] = {}
-        for place, item in enumerate(items):
-            by_shard.setdefault(shard_of(id_of(item), len(self.keys)), []).append(place)
-        for shard, places in by_shard.items():
-            for chunk in _chunks(
-                places,
-                lambda place: id_of(items[place]),
-                lambda place: size_of(items[place]),
-                lambda place: jobs_in(items[place]),
-            ):
-                rest = [value for place in chunk for value in pack(items[place])]
+        for shard, places in self._by_shard(items).items():
+            for chunk in _chunks(items, places):
+                rest = [value for place in chunk for value in items[place].values]
                 try:
                     if away:
                         raise away

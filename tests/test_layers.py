@@ -23,6 +23,7 @@ LAYERS = {
         "link",
         "redis",
         "shards",
+        "gather",
         "pool",
         "topics",
         "walk",
