@@ -114,7 +114,8 @@ class Tag(enum.IntEnum):
     TRACE = 9  # text: trace context
 
 
-_HEADER = struct.Struct(">6B")
+_NEW = struct.Struct(">6B6xHIHIIHI")  # a new job's header; numbers of 6 bytes are their high and low parts
+_LOW = 0xFFFFFFFF
 _LIMITS = struct.Struct(">IHI")
 _STATE = 0x07
 _OPTIONAL = 0x10
@@ -145,20 +146,32 @@ class NewJob:
         """The record, but for what the script knows: `next` holds the delay, `due` the absolute time or 0,
         the state is delayed, and bucket, created and ready number are empty."""
         topic = self.topic.encode()
-        optional = pack_optional(self._optional())
-        return b"".join(
-            (
-                _HEADER.pack(
-                    VERSION, NEW_HEADER, State.DELAYED | (_OPTIONAL if optional else 0), self.priority, 0, len(topic)
-                ),
-                bytes(6),
-                self.due_ms.to_bytes(6, "big"),
-                self.delay_ms.to_bytes(6, "big"),
-                _LIMITS.pack(self.ttr_ms, self.tries, 0),
-                topic,
-                optional,
-                self.body,
-            )
+        optional = pack_optional(self._optional()) if self._has_optional() else b""
+        head = _NEW.pack(
+            VERSION,
+            NEW_HEADER,
+            State.DELAYED | _OPTIONAL if optional else State.DELAYED,
+            self.priority,
+            0,
+            len(topic),
+            self.due_ms >> 32,
+            self.due_ms & _LOW,
+            self.delay_ms >> 32,
+            self.delay_ms & _LOW,
+            self.ttr_ms,
+            self.tries,
+            0,
+        )
+        return b"".join((head, topic, optional, self.body))
+
+    def _has_optional(self) -> bool:
+        """Whether there is one at all; mostly not."""
+        return bool(
+            self.retention_ms != DEFAULT_RETENTION_MS
+            or self.ttl_ms is not None
+            or self.backoff_ms
+            or self.headers
+            or self.tags
         )
 
     def _optional(self) -> Iterator[tuple[Tag, bytes]]:

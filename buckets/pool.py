@@ -196,6 +196,10 @@ class Pool(Shards):
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
         return _words(await self._finishing.hand_in(items))
 
+    async def begun(self) -> None:
+        """Wait until what `finish` was called for has left: what is asked for now comes behind it."""
+        await self._finishing.begun()
+
     async def _finish(self, items: Sequence[Item]) -> list[Any]:
         return await self.each("finish", items, now=self.clock.now())
 

@@ -7,6 +7,7 @@ to the engine together; the others one after the other.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
@@ -58,10 +59,9 @@ async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
     def told(command: params.Add, result: Adding | JobQueueError) -> Answer:
         if isinstance(result, JobQueueError):
             return failure(result, command.id)
-        copies = [kept(*each) for each in zip(result.jobs, result.added, strict=True)]
         if result.jobs[0].topic == command.topic:
-            return success(**copies[0], **_durable(command))
-        jobs = [{"topic": job.topic, **copy} for job, copy in zip(result.jobs, copies, strict=True)]
+            return {"success": True, **kept(result.jobs[0], result.added[0]), **_durable(command)}
+        jobs = [{"topic": job.topic, **kept(job, added)} for job, added in zip(result.jobs, result.added, strict=True)]
         return success(id=command.id, topic=command.topic, jobs=jobs, **_durable(command))
 
     results = await engine.add(commands)
@@ -72,7 +72,7 @@ def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence
     return [
         failure(result, command.id)
         if isinstance(result, JobQueueError)
-        else success(id=command.id, state=result, **_durable(command))
+        else {"success": True, "id": command.id, "state": result, **_durable(command)}
         for command, result in zip(commands, results, strict=True)
     ]
 
@@ -238,6 +238,19 @@ async def _answer_many(engine: Engine, handler: Many, commands: list[Any]) -> li
         return [failure(error, command.id) for command in commands]
 
 
+async def _carry_out(
+    engine: Engine, kind: type[Any], run: list[Any], handover: Handover, metrics: Metrics
+) -> list[Answer]:
+    """The answers to commands that go to the engine together; they are counted here."""
+    begun = time.perf_counter()
+    if kind in MANY:
+        answers = await _answer_many(engine, MANY[kind], run)
+    else:
+        answers = [await _answer_one(engine, run[0], handover)]
+    _count(metrics, run[0], answers, begun)
+    return answers
+
+
 def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[type[Any], list[Any]]]:
     """The commands, those together that stand together and go to the engine together."""
     for kind, alike in groupby(commands, type):
@@ -276,18 +289,25 @@ async def answer(
     answers: list[Answer] = []
     handover = Handover(reserved)
     end = time.perf_counter() + deadline_s
-    for kind, run in _runs(commands):
-        begun = time.perf_counter()
-        if begun > end:
+    finishing: asyncio.Task[list[Answer]] | None = None
+    runs = list(_runs(commands))
+    for place, (kind, run) in enumerate(runs):
+        if time.perf_counter() > end:
             break
-        if kind in MANY:
-            some = await _answer_many(engine, MANY[kind], run)
-        else:
-            some = [await _answer_one(engine, run[0], handover)]
-        _count(metrics, run[0], some, begun)
+        work = _carry_out(engine, kind, run, handover, metrics)
+        if kind is params.Finish and place + 1 < len(runs) and runs[place + 1][0] is params.Pop:
+            # A worker's usual request. Both go to Redis together, the finishes first.
+            finishing = asyncio.create_task(work)
+            await engine.begun()
+            continue
+        some = await work
+        if finishing:
+            some, finishing = [*await finishing, *some], None
         answers.extend(some)
         if any(each.get("code") == Unavailable.code for each in some):
             break
+    if finishing:
+        answers.extend(await finishing)
     # Redis did not answer one, or they took long together: the deadline of the request is over for those that follow.
     left = commands[len(answers) :]
     for each in left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Sequence
@@ -72,19 +73,18 @@ class Engine:
 
     def _new_job(self, command: params.Add, job_id: str, topic: str) -> NewJob:
         policy = self.policies.of(topic)
-        ttl = policy.ttl_s if command.ttl is None else command.ttl
         return NewJob(
             id=job_id,
             topic=topic,
             body=bytes(command.body),
-            delay_ms=ms(command.delay or 0),
+            delay_ms=ms(command.delay) if command.delay else 0,
             due_ms=0 if command.at is None else max(params.at_ms(command.at), 1),
-            ttr_ms=ms(policy.ttr_s if command.ttr is None else command.ttr),
+            ttr_ms=policy.ttr_ms if command.ttr is None else ms(command.ttr),
             priority=policy.priority if command.priority is None else command.priority,
             tries=policy.tries if command.tries is None else command.tries,
-            backoff_ms=tuple(map(ms, policy.backoff_s if command.backoff is None else command.backoff)),
-            ttl_ms=_ms_or_none(ttl),
-            retention_ms=ms(policy.retention_s if command.retention is None else command.retention),
+            backoff_ms=policy.backoff_ms if command.backoff is None else tuple(map(ms, command.backoff)),
+            ttl_ms=policy.ttl_ms if command.ttl is None else ms(command.ttl),
+            retention_ms=policy.retention_ms if command.retention is None else ms(command.retention),
             headers=orjson.dumps(command.headers) if command.headers else b"",
             tags=orjson.dumps(command.tags) if command.tags else b"",
             if_exists=command.if_exists or "keep",
@@ -145,6 +145,11 @@ class Engine:
     async def finish(self, commands: Sequence[params.Finish]) -> list[str | JobQueueError]:
         """End jobs; for each its state or why not."""
         return await self._pool.finish([(command.id, command.lease) for command in commands])
+
+    async def begun(self) -> None:
+        """Wait until finishes that tasks were made for so far have left for Redis, but for parts of large batches."""
+        await asyncio.sleep(0)  # the tasks' first turn
+        await self._pool.begun()
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; for each the state that it was in or why not."""

@@ -114,8 +114,11 @@ class Metrics(Meter):
         self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False
     ) -> None:
         """Commands of one kind were answered together; `seconds`: how long that took, if anything was done."""
-        for answer in answers:
-            self._commands.add(command, answer.get("code", "OK"))
+        codes = [answer["code"] for answer in answers if "code" in answer]
+        for code in codes:
+            self._commands.add(command, code)
+        if len(answers) > len(codes):
+            self._commands.add(command, "OK", n=len(answers) - len(codes))
         if seconds is not None:
             self._command_seconds.add(seconds, f"{command}_waiting" if waiting else command, n=len(answers))
 

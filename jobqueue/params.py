@@ -10,6 +10,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime
 from itertools import accumulate
 from typing import Any, get_args
@@ -349,15 +350,44 @@ def _fields_of(data: bytes) -> dict[str, Any]:
 
 def _check(command: Command, max_body_bytes: int) -> None:
     """What no type says. Raises BadField, TooLarge."""
-    if isinstance(command, Add | Pop | Touch):
-        _check_ttr(command)
-    if isinstance(command, Add | Update):
-        _check_time(command)
-        _check_body(bytes(command.body), max_body_bytes)
-    if isinstance(command, Pop) and (command.topic is None) == (command.topics is None):
+    check = _CHECKS.get(type(command))
+    if check:
+        check(command, max_body_bytes)
+
+
+def _check_add(command: Add, max_body_bytes: int) -> None:
+    _check_ttr(command)
+    _check_time(command)
+    _check_body(bytes(command.body), max_body_bytes)
+
+
+def _check_update(command: Update, max_body_bytes: int) -> None:
+    _check_time(command)
+    _check_body(bytes(command.body), max_body_bytes)
+
+
+def _check_pop(command: Pop, max_body_bytes: int) -> None:
+    _check_ttr(command)
+    if (command.topic is None) == (command.topics is None):
         raise BadField("pop takes either topic or topics", field="topic")
-    if isinstance(command, Kick) and (command.topic is None) == (command.id is None):
+
+
+def _check_touch(command: Touch, max_body_bytes: int) -> None:
+    _check_ttr(command)
+
+
+def _check_kick(command: Kick, max_body_bytes: int) -> None:
+    if (command.topic is None) == (command.id is None):
         raise BadField("kick takes either id or topic", field="id")
+
+
+_CHECKS: dict[type[Any], Callable[[Any, int], None]] = {
+    Add: _check_add,
+    Update: _check_update,
+    Pop: _check_pop,
+    Touch: _check_touch,
+    Kick: _check_kick,
+}
 
 
 def _check_ttr(command: Add | Pop | Touch) -> None:
@@ -384,7 +414,7 @@ def _check_body(body: bytes, max_body_bytes: int) -> None:
             orjson.loads(body)
         except orjson.JSONDecodeError:
             raise BadField("body has a character or a number that cannot be read back", field="body") from None
-    if body.count(b"[") + body.count(b"{") > _DEEPEST and _depth(body) > _DEEPEST:
+    if len(body) > _DEEPEST and body.count(b"[") + body.count(b"{") > _DEEPEST and _depth(body) > _DEEPEST:
         raise BadField(f"body is nested too deeply; at most {_DEEPEST} levels are allowed", field="body")
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from buckets import Bounds
+from jobqueue.params import ms
 from jobqueue.settings import Settings, TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for the jobs of a topic that say nothing else; times in s. `max_pending` 0 is no bound."""
+    """What holds for the jobs of a topic that say nothing else; times in ms. `max_pending` 0 is no bound."""
 
-    ttr_s: float
+    ttr_ms: int
     tries: int
-    backoff_s: tuple[float, ...]
-    ttl_s: float | None
-    retention_s: float
+    backoff_ms: tuple[int, ...]
+    ttl_ms: int | None
+    retention_ms: int
     priority: int
     max_pending: int
 
@@ -32,11 +33,11 @@ class Policies:
     def _policy(self, topic: TopicSettings) -> Policy:
         settings = self._settings
         return Policy(
-            ttr_s=settings.default_ttr_s if topic.ttr_s is None else topic.ttr_s,
+            ttr_ms=ms(settings.default_ttr_s if topic.ttr_s is None else topic.ttr_s),
             tries=settings.default_tries if topic.tries is None else topic.tries,
-            backoff_s=topic.backoff_s or (),
-            ttl_s=topic.ttl_s,
-            retention_s=settings.default_retention_s if topic.retention_s is None else topic.retention_s,
+            backoff_ms=tuple(map(ms, topic.backoff_s or ())),
+            ttl_ms=None if topic.ttl_s is None else ms(topic.ttl_s),
+            retention_ms=ms(settings.default_retention_s if topic.retention_s is None else topic.retention_s),
             priority=settings.default_priority if topic.priority is None else topic.priority,
             max_pending=topic.max_pending,
         )

@@ -42,10 +42,10 @@ LAYERS = {
         *(
             "errors",
             "settings",
-            "policies",
             "logs",
             "fields",
             "params",
+            "policies",
             "series",
             "metrics",
             "cursors",
