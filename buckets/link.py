@@ -81,6 +81,7 @@ class Link(Wire):
         self._timeout_s = timeout_s
         self._meter = meter
         self._out: list[bytes] = []
+        self._size = 0  # bytes of it
         self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._room: asyncio.Future[None] | None = None  # while Redis takes nothing in
         self._watching = self._loop.call_later(timeout_s / 10, self._watch)
@@ -93,8 +94,12 @@ class Link(Wire):
             return future
         if not self._out:
             self._loop.call_soon(self._write)
-        self._out.append(_packed(command))
+        packed = _packed(command)
+        self._out.append(packed)
+        self._size += len(packed)
         self._waiting.append((self._loop.time(), future))
+        if self._size > _MOST_UNSENT:
+            self._write()  # the transport tells whether there is room for more
         return future
 
     @property
@@ -104,8 +109,8 @@ class Link(Wire):
         return self._room
 
     def _write(self) -> None:
-        out, self._out = self._out, []
-        if not self.lost:
+        out, self._out, self._size = self._out, [], 0
+        if out and not self.lost:
             self._meter.wrote(len(out))
             self._transport.write(b"".join(out))
 
