@@ -32,6 +32,14 @@ def _packed(command: Sequence[Value]) -> bytes:
     return packed
 
 
+def hang_up(connection: Any) -> None:
+    """Close a connection of redis-py, without waiting for what has not left yet; `disconnect` would."""
+    with contextlib.suppress(Exception):
+        if connection._writer:
+            connection._writer.transport.abort()
+        connection._close()
+
+
 class Wire(asyncio.Protocol):
     """Bytes to replies, on the transport of a connection of redis-py (untyped there)."""
 
@@ -64,9 +72,7 @@ class Wire(asyncio.Protocol):
         if self.lost:
             return
         self.lost = True
-        self._transport.abort()
-        with contextlib.suppress(Exception):
-            self._connection._close()  # without waiting; `disconnect` would
+        hang_up(self._connection)
         self._end()
 
     def _end(self) -> None:

@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
-from buckets.link import Ear, ErrorReply, Link, Wire
+from buckets.link import Ear, ErrorReply, Link, Wire, hang_up
 from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Script, Value
 
@@ -167,7 +167,7 @@ class Redis:
                 await connection.connect()
             return wire(connection)
         except BaseException:
-            await connection.disconnect(nowait=True)
+            hang_up(connection)
             raise
 
     async def listen(
@@ -193,3 +193,4 @@ class Redis:
             await asyncio.gather(self._connecting, return_exceptions=True)
         if self._link:
             self._link.lose()
+        await asyncio.sleep(0)  # sockets are closed a turn later

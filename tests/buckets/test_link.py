@@ -20,40 +20,52 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def speaking(folder: Path, talk: Talk) -> AsyncIterator[str]:
-    """A program on a socket that takes part in redis-py's handshake as Redis does, and then does as `talk` says; its
-    URL."""
-    handshake = len(await said_at_first(folder))
+async def serving(path: Path, talk: Talk) -> AsyncIterator[Redis]:
+    """A program on a socket, and a Redis whose URL leads to it."""
+    talks: list[asyncio.Task[None] | None] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            for _ in range(handshake):
-                await read_command(reader)
-                writer.write(b"+OK\r\n")
+        talks.append(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
             await talk(reader, writer)
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
-    server = await asyncio.start_unix_server(take, folder / "x.sock")
-    async with server:
-        yield f"unix://{folder}/x.sock"
+    async with await asyncio.start_unix_server(take, path):
+        redis = Redis(f"unix://{path}", timeout_s=0.3)
+        yield redis
+        await redis.close()
+        await asyncio.gather(*[each for each in talks if each])
 
 
-async def said_at_first(folder: Path) -> list[list[bytes]]:
+@contextlib.asynccontextmanager
+async def speaking(folder: Path, talk: Talk) -> AsyncIterator[Redis]:
+    """As `serving`, of a program that takes part in redis-py's handshake as Redis does, and then does as `talk`
+    says."""
+    handshake = len(await said_at_first(folder / "first.sock"))
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(handshake):
+            await read_command(reader)
+            writer.write(b"+OK\r\n")
+        await talk(reader, writer)
+
+    async with serving(folder / "x.sock", take) as redis:
+        yield redis
+
+
+async def said_at_first(path: Path) -> list[list[bytes]]:
     """With what redis-py begins, whatever its version."""
     commands: list[list[bytes]] = []
 
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
-            while True:
-                commands.append(await read_command(reader))
-                writer.write(b"+OK\r\n")
-        writer.close()
+    async def agree(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            commands.append(await read_command(reader))
+            writer.write(b"+OK\r\n")
 
-    server = await asyncio.start_unix_server(take, folder / "first.sock")
-    async with server:
-        redis = Redis(f"unix://{folder}/first.sock")
+    async with serving(path, agree) as redis:
         assert await redis.read("PING") == b"OK"
-        await redis.close()
     return commands[:-1]
 
 
@@ -118,11 +130,9 @@ async def test_what_speaks_there_but_is_no_redis_is_hung_up_on(tmp_path: Path) -
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await reader.read()
 
-    async with speaking(tmp_path, babble) as url:
-        redis = Redis(url, timeout_s=0.3)
+    async with speaking(tmp_path, babble) as redis:
         with pytest.raises(Unavailable):
             await redis.read("PING")
-        await redis.close()
 
 
 async def test_a_word_that_nobody_asked_for_answers_nobody(tmp_path: Path) -> None:
@@ -140,13 +150,11 @@ async def test_a_word_that_nobody_asked_for_answers_nobody(tmp_path: Path) -> No
             writer.write(b"+PONG\r\n")
             await reader.read()
 
-    async with speaking(tmp_path, grumble) as url:
-        redis = Redis(url)
+    async with speaking(tmp_path, grumble) as redis:
         link = await redis._connected(asyncio.get_running_loop().time() + PATIENCE_S)
         connected.set()
         await until(lambda: link.lost)
         assert await redis.read("PING") == b"PONG"
-        await redis.close()
 
 
 async def test_what_is_asked_of_a_lost_connection_is_unanswered(redis: Redis) -> None:
