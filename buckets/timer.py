@@ -6,13 +6,12 @@ entry rings the bell. So an idle bucket costs nothing and a busy one is as late 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 
 from buckets.bell import Bell
 from buckets.errors import JobQueueError
 from buckets.lock import Locks
+from buckets.nap import Nap
 from buckets.pool import Pool
 
 log = logging.getLogger(__name__)
@@ -38,18 +37,23 @@ class Timer:
 
     async def run(self) -> None:
         """Tick while the lock is held, for ever."""
-        while True:
-            await self._held.wait()
-            self._alarm.clear()
-            try:
-                wait = await self.tick()
-            except JobQueueError as error:
-                log.warning("timer.failed", extra={"bucket": self._bucket, "error": str(error)})
-                wait = _AFTER_ERROR_S
-            except Exception:
-                log.exception("timer.failed", extra={"bucket": self._bucket})
-                wait = _AFTER_ERROR_S
-            if wait > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._alarm.wait()
+        nap = Nap(self._alarm)
+        try:
+            while True:
+                await self._held.wait()
+                self._alarm.clear()
+                wait = await self._ticked()
+                if wait > 0:
+                    await nap.sleep(wait)
+        finally:
+            nap.close()
+
+    async def _ticked(self) -> float:
+        """As `tick`; an error is logged, and is a reason for a pause."""
+        try:
+            return await self.tick()
+        except JobQueueError as error:
+            log.warning("timer.failed", extra={"bucket": self._bucket, "error": str(error)})
+        except Exception:
+            log.exception("timer.failed", extra={"bucket": self._bucket})
+        return _AFTER_ERROR_S

@@ -34,6 +34,7 @@ LAYERS = {
         "fsck",
         "bell",
         "lock",
+        "nap",
         "timer",
         "sweep",
         "public",

@@ -1,0 +1,73 @@
+"""A sleep that can be cut short, exact to a tenth of a millisecond.
+
+An event loop's timers know whole milliseconds only (epoll's time-outs, libuv's clock), which would make every job late
+by half of one. Linux has timers that are files (timerfd_create(2)); Python has them from 3.13 on, so libc is called
+here. Where there are none, the loop's own timers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import sys
+
+_CLOCK_MONOTONIC = 1
+_NS = 1_000_000_000
+
+
+class _Spec(ctypes.Structure):
+    """struct itimerspec: the interval, 0 here, and the time from now."""
+
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("s", ctypes.c_long),
+        ("ns", ctypes.c_long),
+    )
+
+
+def _timer_file() -> int | None:
+    """A timer of the kernel's as a file; None where there is none to be had."""
+    if not sys.platform.startswith("linux"):
+        return None
+    with contextlib.suppress(AttributeError, OSError):
+        number: int = ctypes.CDLL(None).timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        return number if number >= 0 else None
+    return None
+
+
+class Nap:
+    """Sleeps until a time is over or an event is set. `close` gives the timer back."""
+
+    def __init__(self, woken: asyncio.Event) -> None:
+        self._woken = woken
+        self._loop = asyncio.get_running_loop()
+        self._file = _timer_file()
+        if self._file is not None:
+            self._set = ctypes.CDLL(None).timerfd_settime
+            self._loop.add_reader(self._file, self._ring)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep so many seconds (above 0), or until the event is set; it is set afterwards either way."""
+        if self._file is None:
+            handle = self._loop.call_later(seconds, self._woken.set)
+            await self._woken.wait()
+            handle.cancel()
+            return
+        ns = max(int(seconds * _NS), 1)  # 0 would stop the timer
+        self._set(self._file, 0, ctypes.byref(_Spec(0, 0, ns // _NS, ns % _NS)), None)
+        await self._woken.wait()
+
+    def _ring(self) -> None:
+        assert self._file is not None
+        with contextlib.suppress(BlockingIOError):  # it was set anew meanwhile
+            os.read(self._file, 8)
+            self._woken.set()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._loop.remove_reader(self._file)
+            os.close(self._file)
+            self._file = None
