@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ async def test_it_ends_by_itself_and_not_before_its_time(kind: str) -> None:
             sleeping._woken.clear()
             begun = time.monotonic()
             await sleeping.sleep(seconds)
-            # The loop's own timers may end within the tick of the clock before; the script then says how long it still is.
+            # The loop's own may end a tick of its clock before; a timer then looks, and sleeps the rest.
             assert time.monotonic() - begun >= seconds - (0 if kind == "timerfd" else 0.002)
     sleeping.close()
 
@@ -60,8 +59,7 @@ async def test_a_long_sleep_that_was_cut_short_does_not_lengthen_the_next(kind: 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no timerfd")
 async def test_on_linux_it_is_a_timer_of_the_kernel_which_is_given_back() -> None:
     def timers() -> int:
-        links = [Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
-        return sum("timerfd" in os.readlink(link) for link in links if link.is_symlink())
+        return sum("timerfd" in str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink())
 
     before = timers()
     sleeping = Nap(asyncio.Event())
