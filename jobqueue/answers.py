@@ -38,9 +38,26 @@ def failure(error: Exception, job_id: str | None = None) -> Answer:
     return answer
 
 
-def kept(job: NewJob, added: Added) -> Answer:
-    """What became of a job handed in."""
-    return {"id": job.id, "state": added.state, "due": in_seconds(added.due), "result": added.result}
+def kept(job_id: str | None, added: Added) -> Answer:
+    """The answer to an add."""
+    return {
+        "success": True,
+        "id": job_id,
+        "state": added.state,
+        "due": added.due / 1000,
+        "result": added.result,
+    }
+
+
+def kept_copy(job: NewJob, added: Added) -> Answer:
+    """What became of one of the jobs of an add to a virtual topic."""
+    return {
+        "topic": job.topic,
+        "id": job.id,
+        "state": added.state,
+        "due": added.due / 1000,
+        "result": added.result,
+    }
 
 
 def _body(job: Job) -> orjson.Fragment | None:

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from buckets import Job
+from buckets import Added, Job
 from buckets.errors import JobQueueError, Unavailable
 from jobqueue import params
-from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, listed, success
-from jobqueue.engine import Adding, Engine
+from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
+from jobqueue.engine import Copy, Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics import UNREADABLE, Metrics
 
@@ -56,16 +56,18 @@ async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
     is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`. All other
     commands know those topics and ids only: a pop of the virtual topic finds nothing."""
 
-    def told(command: params.Add, result: Adding | JobQueueError) -> Answer:
-        if isinstance(result, JobQueueError):
-            return failure(result, command.id)
-        if result.jobs[0].topic == command.topic:
-            return {"success": True, **kept(result.jobs[0], result.added[0]), **_durable(command)}
-        jobs = [{"topic": job.topic, **kept(job, added)} for job, added in zip(result.jobs, result.added, strict=True)]
-        return success(id=command.id, topic=command.topic, jobs=jobs, **_durable(command))
-
     results = await engine.add(commands)
-    return [told(command, result) for command, result in zip(commands, results, strict=True)]
+    return [_told(command, result) for command, result in zip(commands, results, strict=True)]
+
+
+def _told(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+    if isinstance(result, Added):
+        answer = kept(command.id, result)
+    elif isinstance(result, JobQueueError):
+        return failure(result, command.id)
+    else:
+        answer = success(id=command.id, topic=command.topic, jobs=[kept_copy(*copy) for copy in result])
+    return answer | _durable(command) if command.durability else answer
 
 
 def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
@@ -43,16 +42,11 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
-@dataclass(slots=True)
-class Adding:
-    """The jobs of one add, and what became of each."""
+class Copy(NamedTuple):
+    """A job that stands in one of the topics of a virtual one, and what became of it."""
 
-    jobs: list[NewJob]
-    added: list[Added]
-
-
-def _joined(jobs: list[NewJob], added: list[Added] | JobQueueError) -> Adding | JobQueueError:
-    return added if isinstance(added, JobQueueError) else Adding(jobs, added)
+    job: NewJob
+    added: Added
 
 
 class Engine:
@@ -91,7 +85,36 @@ class Engine:
             most_pending=policy.max_pending,
         )
 
-    def _new_jobs(self, command: params.Add, job_id: str) -> list[NewJob]:
+    async def add(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:
+        """Keep jobs; for each what became of it. One without an id is given one, in its command too. One that is added
+        to a virtual topic becomes a job in each of its topics, all or none."""
+        for command in commands:
+            command.id = command.id or new_id()
+        if any(self.policies.targets(command.topic) for command in commands):
+            return await self._add_copies(commands)
+        return [*await self._pool.add([self._new_job(each, each.id or "", each.topic) for each in commands])]
+
+    async def _add_copies(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:
+        """As `add`, where some of the topics are virtual."""
+        results: list[Added | list[Copy] | JobQueueError] = []
+        groups: dict[int, list[NewJob]] = {}  # by the places of their commands
+        for place, command in enumerate(commands):
+            try:
+                groups[place] = self._copies(command, command.id or "")
+                results.append([])
+            except JobQueueError as error:
+                results.append(error)
+        outcome = await self._pool.add_groups(list(groups.values()))
+        for (place, group), added in zip(groups.items(), outcome, strict=True):
+            if isinstance(added, JobQueueError):
+                results[place] = added
+            elif self.policies.targets(commands[place].topic):
+                results[place] = [Copy(*each) for each in zip(group, added, strict=True)]
+            else:
+                results[place] = added[0]
+        return results
+
+    def _copies(self, command: params.Add, job_id: str) -> list[NewJob]:
         """The jobs that an add stands for: one, or one in each topic of a virtual one. Raises BadField."""
         targets = self.policies.targets(command.topic)
         if not targets:
@@ -102,25 +125,6 @@ class Engine:
             message = f"id would have {longest} characters with `@` and its topic; at most {LONGEST_ID} are allowed"
             raise BadField(message, field="id")
         return jobs
-
-    async def add(self, commands: Sequence[params.Add]) -> list[Adding | JobQueueError]:
-        """Keep jobs; for each what became of it. One without an id is given one, in its command too. One that is added
-        to a virtual topic becomes a job in each of its topics, all or none."""
-        groups: list[list[NewJob] | JobQueueError] = []
-        for command in commands:
-            command.id = command.id or new_id()
-            try:
-                groups.append(self._new_jobs(command, command.id))
-            except JobQueueError as error:
-                groups.append(error)
-        outcome = iter(await self._keep([group for group in groups if not isinstance(group, JobQueueError)]))
-        return [group if isinstance(group, JobQueueError) else _joined(group, next(outcome)) for group in groups]
-
-    async def _keep(self, groups: list[list[NewJob]]) -> list[list[Added] | JobQueueError]:
-        if any(len(group) > 1 for group in groups):
-            return await self._pool.add_groups(groups)
-        results = await self._pool.add([job for group in groups for job in group])
-        return [each if isinstance(each, JobQueueError) else [each] for each in results]
 
     def bounds(self, topic: str) -> Bounds:
         """How many dead letters of a topic are kept, and how long, by the policies that hold now."""

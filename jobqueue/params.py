@@ -356,8 +356,10 @@ def _check(command: Command, max_body_bytes: int) -> None:
 
 
 def _check_add(command: Add, max_body_bytes: int) -> None:
-    _check_ttr(command)
-    _check_time(command)
+    if command.ttr is not None or command.TTR is not None:
+        _check_ttr(command)
+    if command.at is not None:
+        _check_time(command)
     _check_body(bytes(command.body), max_body_bytes)
 
 
