@@ -121,8 +121,7 @@ class Bell:
 
     def _dismiss(self, worker: str) -> None:
         for waiter in self._of_worker.get(worker, ()):
-            waiter.leaving = True
-            waiter.rung.set()
+            self._end(waiter)
 
     async def pop(
         self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
@@ -189,22 +188,26 @@ class Bell:
         self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, options: dict[str, Any]
     ) -> Popped:
         loop = asyncio.get_running_loop()
-        end = loop.time() + wait_s
-        while True:
-            over = waiter.leaving or loop.time() >= end
-            waiter.rung.clear()
-            popped = await self._pool.pop(topics, count, **options)
-            if popped.jobs or over or self._closed:
-                return popped
-            if popped.opens_us is not None:
-                self._ring_at(loop.time() + popped.opens_us / 1e6, topics)
-            try:
-                async with asyncio.timeout_at(end):
-                    await waiter.rung.wait()
-            except TimeoutError:
-                pass
-            if self._closed:
-                return Popped()
+        ending = loop.call_later(wait_s, self._end, waiter)
+        try:
+            while True:
+                over = waiter.leaving
+                waiter.rung.clear()
+                popped = await self._pool.pop(topics, count, **options)
+                if popped.jobs or over or self._closed:
+                    return popped
+                if popped.opens_us is not None:
+                    self._ring_at(loop.time() + popped.opens_us / 1e6, topics)
+                await waiter.rung.wait()
+                if self._closed:
+                    return Popped()
+        finally:
+            ending.cancel()
+
+    def _end(self, waiter: _Waiter) -> None:
+        if not waiter.leaving:  # else it takes its last look: what rings then must be a job, for it is passed on
+            waiter.leaving = True
+            waiter.rung.set()
 
     def _ring_at(self, time: float, topics: Sequence[str]) -> None:
         """Ring when a pause ends, as nobody else does. Once, for all who wait: thousands of pops in that moment would

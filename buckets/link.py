@@ -22,6 +22,8 @@ from buckets.scripts import Value
 _MOST_UNSENT = 1 << 20  # bytes that Redis has not taken yet; then those who ask wait
 _NOTHING = object()
 
+Orphan = Callable[[Any], None]
+
 
 class ErrorReply(Exception):
     """An error that Redis answered, in its words. It stands where the answer would, also inside of a list."""
@@ -88,12 +90,12 @@ class Link(Wire):
         self._meter = meter
         self._out: list[bytes] = []
         self._size = 0  # bytes of it
-        self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[tuple[float, asyncio.Future[Any], Orphan | None]] = deque()
         self._room: asyncio.Future[None] | None = None  # while Redis takes nothing in
         self._watching = self._loop.call_later(timeout_s / 10, self._watch)
 
-    def ask(self, command: Sequence[Value]) -> asyncio.Future[Any]:
-        """Send a command with the next write."""
+    def ask(self, command: Sequence[Value], orphan: Orphan | None = None) -> asyncio.Future[Any]:
+        """Send a command with the next write. `orphan` gets the answer when its future was cancelled meanwhile."""
         future = self._loop.create_future()
         if self.lost:
             future.set_exception(Unanswered())
@@ -103,7 +105,7 @@ class Link(Wire):
         packed = _packed(command)
         self._out.append(packed)
         self._size += len(packed)
-        self._waiting.append((self._loop.time(), future))
+        self._waiting.append((self._loop.time(), future, orphan))
         if self._size > _MOST_UNSENT:
             self._write()  # the transport tells whether there is room for more
         return future
@@ -132,9 +134,11 @@ class Link(Wire):
         if not self._waiting:  # Redis says something unasked before it hangs up, "max number of clients" say
             self.lose()
             return
-        _, future = self._waiting.popleft()
-        if not future.done():  # else its caller is gone
+        _, future, orphan = self._waiting.popleft()
+        if not future.done():
             future.set_result(reply)
+        elif orphan:
+            orphan(reply)
 
     def _watch(self) -> None:
         """Redis that says nothing for the whole time-out is as good as gone, whatever the socket says."""
@@ -146,7 +150,7 @@ class Link(Wire):
     def _end(self) -> None:
         self._watching.cancel()
         self.resume_writing()
-        for _, future in self._waiting:
+        for _, future, _ in self._waiting:
             if not future.done():
                 future.set_exception(Unanswered())
                 future.exception()  # seen, should nobody wait for it any more

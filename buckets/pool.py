@@ -7,6 +7,7 @@ Redis too long), and turns the answer into values.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import random
@@ -60,6 +61,7 @@ class Pool(Shards):
         super().__init__(redis, namespace, shards, buckets, clock)
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process begins elsewhere
         self._late: set[asyncio.Task[Any]] = set()
+        self._unheard = False  # whether a pop's caller left before its answer came
         # Two pages at a time keep Redis busy; with one a bucket, everyone else would wait behind eight.
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
         self._adding = Gather(partial(self._add, repeat=True), MOST)
@@ -113,19 +115,20 @@ class Pool(Shards):
 
         When the caller is cancelled while Redis works on it, what was reserved is given back.
         """
-        task = asyncio.ensure_future(self._pop(topics, count, "" if ttr_ms is None else ttr_ms, worker, room))
+        popped = Popped()
         try:
-            popped = await asyncio.shield(task)
+            await self._pop(popped, topics, count, "" if ttr_ms is None else ttr_ms, worker, room)
         except asyncio.CancelledError:
-            self._later(self._take_back(task))
+            self._unheard = True
+            self.unpop_later(popped.jobs)
             raise
         for job in popped.jobs:
             if job.deliveries == 1:
                 self.redis.meter.delivered(job.topic, max(job.lease - job.due * 1000, 0))
         return popped
 
-    async def _pop(self, topics: Sequence[str], count: int, ttr: Value, worker: str, room: int) -> Popped:
-        popped = Popped()
+    async def _pop(self, popped: Popped, topics: Sequence[str], count: int, ttr: Value, worker: str, room: int) -> None:
+        """Fill `popped`; what comes when the caller is cancelled goes back."""
         first = next(self._turn)
         for turn in range(len(self.keys)):
             shard = (first + turn) % len(self.keys)
@@ -137,6 +140,7 @@ class Pool(Shards):
                         "pop",
                         shard,
                         topics,
+                        orphan=self._take_back,
                         now=self.clock.now(),
                         bucket=first % self.buckets,
                         want=want,
@@ -147,22 +151,20 @@ class Pool(Shards):
                     )
                 except JobQueueError:
                     if popped.jobs:
-                        return popped  # what the other shards gave is with this worker
+                        return  # what the other shards gave is with this worker
                     raise
                 left, cut_short, opens, *pairs = reply
                 if opens >= 0:
                     popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)
                 more = bool(cut_short) or len(pairs) == 2 * want
-                for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
-                    popped.jobs.append(unpack(job_id.decode(), raw))
-                    room -= len(raw)
+                popped.jobs += _unpacked(pairs)
+                room -= sum(map(len, pairs[1::2]))
             popped.left += left
-        return popped
 
-    async def _take_back(self, popping: asyncio.Task[Popped]) -> None:
-        await asyncio.wait([popping])
-        if not popping.cancelled() and not popping.exception():
-            await self._give_back(popping.result().jobs)
+    def _take_back(self, reply: Any) -> None:
+        """Nobody hears what a pop brought."""
+        if isinstance(reply, list):  # else it failed
+            self.unpop_later(_unpacked(reply[3:]))
 
     async def _give_back(self, jobs: Sequence[Job]) -> None:
         results = await self.unpop(jobs)
@@ -292,12 +294,20 @@ class Pool(Shards):
         """Wait until what must be given back is, and for the work under way."""
         for gather in (self._adding, self._adding_once, self._finishing):
             await gather.close()
+        if self._unheard:
+            with contextlib.suppress(JobQueueError):
+                await self.redis.read("PING")  # answered behind what was asked before
         while self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
 
 
 def _or_empty(value: int | None) -> Value:
     return "" if value is None else value
+
+
+def _unpacked(pairs: Sequence[bytes]) -> list[Job]:
+    """The jobs of a pop's answer: id, record, id, record, …"""
+    return [unpack(job_id.decode(), raw) for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 _WORDS = {

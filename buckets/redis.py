@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
-from buckets.link import Ear, ErrorReply, Link, Wire, hang_up
+from buckets.link import Ear, ErrorReply, Link, Orphan, Wire, hang_up
 from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Script, Value
 
@@ -49,6 +49,16 @@ def judge_all(replies: list[Any]) -> list[Any]:
     return [_judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
 
 
+async def _heard(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
+    """Wait for the reply. One that came in the same turn in which the caller was cancelled is an orphan too."""
+    try:
+        return await reply
+    except asyncio.CancelledError:
+        if orphan and not reply.cancelled() and not reply.exception():
+            orphan(reply.result())
+        raise
+
+
 class Redis:
     """A standalone Redis at a URL: `redis://`, `rediss://` or `unix://`.
 
@@ -77,25 +87,34 @@ class Redis:
         """Why the last try to connect failed; for an operator."""
 
     async def call(
-        self, name: str, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
+        self,
+        name: str,
+        rest: Sequence[Value] = (),
+        *,
+        repeat: bool | None = None,
+        orphan: Orphan | None = None,
+        **arguments: Value,
     ) -> Any:
         """Run a script by the names of its arguments; errors inside a list of results are left in their places.
 
-        `repeat`: whether to run it again when it is not known if it ran; the script's own word by default.
+        `repeat`: whether to run it again when it is not known if it ran; the script's own word by default. `orphan` is
+        called with the answer that comes when the caller was cancelled and does not hear it.
         """
         script = SCRIPTS[name]
-        tail = script.arguments(arguments, rest)
+        command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
         repeat = script.repeatable if repeat is None else repeat
-        return await self._metered(name, ("EVALSHA", script.sha, *tail), repeat, script)
+        return await self._metered(name, command, repeat, script, orphan)
 
     async def read(self, *command: Value) -> Any:
         """Run a plain command that changes nothing (or that may be repeated)."""
-        return await self._metered(str(command[0]).lower(), command, True, None)
+        return await self._metered(str(command[0]).lower(), command, True, None, None)
 
-    async def _metered(self, name: str, command: Sequence[Value], repeat: bool, script: Script | None) -> Any:
+    async def _metered(
+        self, name: str, command: Sequence[Value], repeat: bool, script: Script | None, orphan: Orphan | None
+    ) -> Any:
         begun = time.perf_counter()
         try:
-            reply = await self._ask(command, repeat, script)
+            reply = await self._ask(command, repeat, script, orphan)
             if isinstance(reply, ErrorReply):
                 raise _judge(reply)
         except JobQueueError as error:
@@ -105,7 +124,7 @@ class Redis:
         self.meter.called(name, time.perf_counter() - begun, None)
         return reply
 
-    async def _ask(self, command: Sequence[Value], repeat: bool, script: Script | None) -> Any:
+    async def _ask(self, command: Sequence[Value], repeat: bool, script: Script | None, orphan: Orphan | None) -> Any:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             link = self._link
@@ -115,15 +134,17 @@ class Redis:
                 await asyncio.shield(link.room)
                 continue
             try:
-                reply = await link.ask(command)
+                reply = await _heard(link.ask(command, orphan), orphan)
             except Unanswered:
                 if not repeat:
                     raise
                 await self._pause(deadline)
                 continue
-            if script and isinstance(reply, ErrorReply) and str(reply).startswith("NOSCRIPT"):
+            if not isinstance(reply, ErrorReply):
+                return reply
+            if script and str(reply).startswith("NOSCRIPT"):
                 command = ("EVAL", script.text, *command[2:])
-            elif isinstance(reply, ErrorReply) and isinstance(_judge(reply), Unavailable):
+            elif isinstance(_judge(reply), Unavailable):
                 await self._pause(deadline, _judge(reply))
             else:
                 return reply

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.keys import NAMESPACE, Keys, shard_of
+from buckets.link import Orphan
 from buckets.redis import Redis, judge_all
 from buckets.scripts import Value
 
@@ -110,15 +111,27 @@ class Shards:
         return seconds * 1000 + us // 1000
 
     async def call(
-        self, script: str, shard: int, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
+        self,
+        script: str,
+        shard: int,
+        rest: Sequence[Value] = (),
+        *,
+        repeat: bool | None = None,
+        orphan: Orphan | None = None,
+        **arguments: Value,
     ) -> Any:
+        """As `Redis.call`, on the keys of a shard."""
         keys = self.keys[shard]
-        return await self.redis.call(script, rest, repeat=repeat, meta=keys.meta, never=keys.never, **arguments)
+        return await self.redis.call(
+            script, rest, repeat=repeat, orphan=orphan, meta=keys.meta, never=keys.never, **arguments
+        )
 
     async def one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
         """Run a script for one job."""
         shard = shard_of(job_id, len(self.keys))
-        return await self.call(script, shard, (), repeat=repeat, now=self.clock.now(), id=job_id, **arguments)
+        return await self.call(
+            script, shard, (), repeat=repeat, orphan=None, now=self.clock.now(), id=job_id, **arguments
+        )
 
     def _by_shard(self, items: Sequence[Item]) -> dict[int, Iterable[int]]:
         """The places of the items of each shard."""
@@ -147,7 +160,9 @@ class Shards:
                 try:
                     if away:
                         raise away
-                    reply = judge_all(await self.call(script, shard, rest, repeat=repeat, **arguments, **fresh()))
+                    reply = judge_all(
+                        await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
+                    )
                 except JobQueueError as error:
                     away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
                     reply = [error] * len(chunk)
