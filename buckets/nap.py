@@ -44,27 +44,35 @@ class Nap:
     def __init__(self, woken: asyncio.Event) -> None:
         self._woken = woken
         self._loop = asyncio.get_running_loop()
+        self._over = False
         self._file = _timer_file()
         if self._file is not None:
             self._set = ctypes.CDLL(None).timerfd_settime
-            self._loop.add_reader(self._file, self._ring)
+            self._loop.add_reader(self._file, self._read)
 
-    async def sleep(self, seconds: float) -> None:
-        """Sleep so many seconds (above 0), or until the event is set; it is set afterwards either way."""
+    async def sleep(self, seconds: float) -> bool:
+        """Sleep so many seconds (above 0), or until the event is set; it is set afterwards either way. Whether the time
+        was over."""
+        self._over = False
         if self._file is None:
-            handle = self._loop.call_later(seconds, self._woken.set)
+            handle = self._loop.call_later(seconds, self._end)
             await self._woken.wait()
             handle.cancel()
-            return
-        ns = max(int(seconds * _NS), 1)  # 0 would stop the timer
-        self._set(self._file, 0, ctypes.byref(_Spec(0, 0, ns // _NS, ns % _NS)), None)
-        await self._woken.wait()
+        else:
+            ns = max(int(seconds * _NS), 1)  # 0 would stop the timer
+            self._set(self._file, 0, ctypes.byref(_Spec(0, 0, ns // _NS, ns % _NS)), None)
+            await self._woken.wait()
+        return self._over
 
-    def _ring(self) -> None:
+    def _end(self) -> None:
+        self._over = True
+        self._woken.set()
+
+    def _read(self) -> None:
         assert self._file is not None
         with contextlib.suppress(BlockingIOError):  # it was set anew meanwhile
             os.read(self._file, 8)
-            self._woken.set()
+            self._end()
 
     def close(self) -> None:
         if self._file is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from buckets.aim import Aim
 from buckets.bell import Bell
 from buckets.errors import JobQueueError
 from buckets.lock import Locks
@@ -29,10 +30,14 @@ class Timer:
         self._held = locks.held[bucket]
         self._shard = locks.shard
         self._bucket = bucket
+        self._aim = Aim()
+        self._aimed = False  # whether the next tick comes when something falls due, and not because the bell rang
 
     async def tick(self) -> float:
         """Move a page of what is due; returns for how many seconds nothing will be (0: go on)."""
-        _, wait_us = await self._pool.due(self._shard, self._bucket)
+        moved, wait_us = await self._pool.due(self._shard, self._bucket)
+        if self._aimed:
+            self._aim.learn(early=not moved)
         return _LOOK_S if wait_us < 0 else min(wait_us / 1e6, _LOOK_S)
 
     async def run(self) -> None:
@@ -44,7 +49,9 @@ class Timer:
                 self._alarm.clear()
                 wait = await self._ticked()
                 if wait > 0:
-                    await nap.sleep(wait)
+                    sleep = self._aim.shorten(wait)
+                    undisturbed = await nap.sleep(sleep)
+                    self._aimed = undisturbed and sleep < wait < _LOOK_S
         finally:
             nap.close()
 

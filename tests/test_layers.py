@@ -35,6 +35,7 @@ LAYERS = {
         "bell",
         "lock",
         "nap",
+        "aim",
         "timer",
         "sweep",
         "public",

@@ -30,7 +30,7 @@ async def test_it_ends_by_itself_and_not_before_its_time(kind: str) -> None:
         for seconds in (1e-9, 0.0004, 0.003, 0.0201):
             sleeping._woken.clear()
             begun = time.monotonic()
-            await sleeping.sleep(seconds)
+            assert await sleeping.sleep(seconds)
             # The loop's own may end a tick of its clock before; a timer then looks, and sleeps the rest.
             assert time.monotonic() - begun >= seconds - (0 if kind == "timerfd" else 0.002)
     sleeping.close()
@@ -41,7 +41,7 @@ async def test_it_ends_when_the_event_is_set(kind: str) -> None:
     sleeping = Nap(woken)
     asyncio.get_running_loop().call_soon(woken.set)
     async with asyncio.timeout(PATIENCE_S):
-        await sleeping.sleep(LONG_S)
+        assert not await sleeping.sleep(LONG_S)
     sleeping.close()
 
 
@@ -50,9 +50,9 @@ async def test_a_long_sleep_that_was_cut_short_does_not_lengthen_the_next(kind: 
     sleeping = Nap(woken)
     woken.set()
     async with asyncio.timeout(PATIENCE_S):
-        await sleeping.sleep(LONG_S)
+        assert not await sleeping.sleep(LONG_S)
         woken.clear()
-        await sleeping.sleep(0.001)
+        assert await sleeping.sleep(0.001)
     sleeping.close()
 
 
