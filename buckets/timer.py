@@ -49,9 +49,8 @@ class Timer:
                 self._alarm.clear()
                 wait = await self._ticked()
                 if wait > 0:
-                    sleep = self._aim.shorten(wait)
-                    undisturbed = await nap.sleep(sleep)
-                    self._aimed = undisturbed and sleep < wait < _LOOK_S
+                    undisturbed = await nap.sleep(self._aim.shorten(wait))
+                    self._aimed = undisturbed and wait < _LOOK_S and self._aim.takes(wait)
         finally:
             nap.close()
 
