@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -60,11 +61,14 @@ class Line:
 
     async def send(self, pieces: Iterable[bytes]) -> None:
         """Send piece after piece, each behind all that the service does with the one before, until it hangs up."""
-        loop = asyncio.get_running_loop()
         for piece in pieces:
             if not self.closed:
-                await loop.sock_sendall(self._socket, piece)
+                await self.write(piece)
                 await self.quiet()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes and look at nothing."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     async def quiet(self) -> None:
         """Turn the loop, which is the service's too, until nothing more comes."""
@@ -95,11 +99,22 @@ class Line:
                 self.look()
         return self.received
 
+    async def comes(self, size: int) -> bytes:
+        """What has come, as soon as it is so many bytes."""
+        async with asyncio.timeout(20):
+            while len(self.received) < size:
+                await asyncio.sleep(0)
+                self.look()
+        return self.received
+
     def end(self) -> None:
         """Nothing follows, and the service is told so."""
         self._socket.shutdown(socket.SHUT_WR)
 
-    def close(self) -> None:
+    def close(self, *, reset: bool = False) -> None:
+        """Hang up; `reset`: not in order."""
+        if reset:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
 
