@@ -33,6 +33,8 @@ class Desk:
         self.gone: list[bytes] = []
         self.unsent: list[bytes] = []
         self.let = asyncio.Event()
+        self.door = asyncio.Event()  # behind which aiohttp's handlers wait
+        self.door.set()
         self.times = 1  # that the body stands in its answer
 
     async def answer(self, data: bytes, given_id: str, send: Send) -> None:
@@ -49,9 +51,10 @@ class Desk:
         except ConnectionError:
             self.unsent.append(data)
 
-
-async def by_aiohttp(request: web.Request) -> web.Response:
-    return web.Response(body=b"by aiohttp: " + await request.read())
+    async def by_aiohttp(self, request: web.Request) -> web.Response:
+        """What is not plain."""
+        await self.door.wait()
+        return web.Response(body=b"by aiohttp: " + await request.read())
 
 
 class Place:
@@ -81,8 +84,8 @@ class Place:
 @asynccontextmanager
 async def served(desk: Desk, **options: Any) -> AsyncIterator[Place]:
     application = web.Application()
-    application.router.add_post("/command", by_aiohttp)
-    application.router.add_get("/", by_aiohttp)
+    application.router.add_post("/command", desk.by_aiohttp)
+    application.router.add_get("/", desk.by_aiohttp)
     runner = Runner(application, desk, handler_cancellation=True, access_log=None, **options)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -95,6 +98,14 @@ async def served(desk: Desk, **options: Any) -> AsyncIterator[Place]:
 
 def post(body: bytes, fields: bytes = b"") -> bytes:
     return b"POST /command HTTP/1.1\r\nHost: t\r\n%bContent-Length: %d\r\n\r\n%b" % (fields, len(body), body)
+
+
+GET = b"GET / HTTP/1.1\r\nHost: t\r\n\r\n"
+
+
+def chunked(body: bytes) -> bytes:
+    head = b"POST /command HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
 
 
 def bodies(received: bytes) -> list[bytes]:
@@ -134,8 +145,7 @@ def test_what_is_not_plain_waits_for_its_turn_and_keeps_the_connection(loop: Loo
         desk = Desk()
         async with served(desk) as place:
             line = place.line()
-            chunked = b"POST /command HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n0\r\n\r\n"
-            await line.send([post(b"a") + chunked + post(b"c")])
+            await line.send([post(b"a") + chunked(b"b") + post(b"c")])
             assert not line.received
             desk.let.set()
             assert bodies(await line.answers(3)) == [b"a", b"by aiohttp: b", b"by aiohttp: c"]
@@ -150,14 +160,67 @@ def test_behind_the_answer_to_a_get_the_quick_way_is_open_again(loop: Loop) -> N
     async def test() -> None:
         desk = Desk()
         desk.let.set()
-        get = b"GET / HTTP/1.1\r\nHost: t\r\n\r\n"
         async with served(desk) as place:
             line = place.line()
-            await line.send([get, post(b"a"), get, get, post(b"b")])
+            await line.send([GET, post(b"a"), GET, GET, post(b"b")])
             assert bodies(line.received)[1::3] == [b"a", b"b"]
             hasty = place.line()
-            await hasty.send([get + post(b"c"), post(b"d")])
+            await hasty.send([GET + post(b"c"), post(b"d")])
             assert bodies(hasty.received) == [b"by aiohttp: ", b"by aiohttp: c", b"by aiohttp: d"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_a_request_in_the_body_of_another_is_none(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        async with served(desk) as place:
+            outer = post(post(b"a"))
+            head = outer.index(b"\r\n\r\n") + 4
+            for before in (b"", GET, GET.replace(b"GET / ", b"GET /x "), chunked(b"c")):
+                line = place.line()
+                await line.send([before + outer[:head], outer[head:]])
+                assert bodies(line.received)[-1].removeprefix(b"by aiohttp: ") == post(b"a")
+        assert desk.begun == [post(b"a")]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_what_comes_behind_a_get_that_is_not_answered_yet_waits_for_it(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        desk.door.clear()
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([GET, post(b"a")])
+            assert not line.received
+            desk.door.set()
+            assert bodies(await line.answers(2)) == [b"by aiohttp: ", b"by aiohttp: a"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_aiohttp_keeps_its_own_bound_of_what_it_is_handed(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.door.clear()
+        async with served(desk) as place:
+            line = place.line()
+            sending = asyncio.create_task(line.write(post(b"a") + chunked(b"x" * 4096) * 40))
+            await until(lambda: bool(place.connections) and place.connections[0]._held)
+            await sending
+            (connection,) = place.connections
+            desk.let.set()
+            await until(lambda: connection._buffer_paused)
+            assert connection.transport and not connection.transport.is_reading()
+            desk.door.set()
+            assert len(bodies(await line.comes(40 * 4096))) > 30
+            assert len(bodies(await line.answers(41))) == 41
 
     run(loop, test)
 
@@ -237,6 +300,40 @@ def test_a_hang_up_while_the_answer_is_not_read_cancels_too(loop: Loop) -> None:
 
 
 @LOOPS
+def test_an_answer_to_a_closed_connection_is_told_as_not_sent(loop: Loop) -> None:
+    """In the turn of the loop in which the socket is closed, but nobody has been told."""
+
+    async def test() -> None:
+        desk = Desk()
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a") + post(b"b")])
+            (connection,) = place.connections
+            desk.let.set()
+            assert connection.transport
+            connection.transport.close()
+            await until(lambda: not place.connections)
+            assert (desk.begun, desk.unsent, desk.gone) == ([b"a"], [b"a"], [])
+
+    run(loop, test)
+
+
+@LOOPS
+def test_a_connection_that_is_to_close_begins_nothing(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([b"P"])
+            (connection,) = place.connections
+            connection.close()
+            await line.send([post(b"a")[1:]])
+            assert desk.begun == []
+
+    run(loop, test)
+
+
+@LOOPS
 def test_a_hang_up_in_the_middle_of_a_request_begins_nothing(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
@@ -278,6 +375,22 @@ def test_only_an_idle_connection_is_closed_when_its_time_is_over(loop: Loop) -> 
 
 
 @LOOPS
+def test_each_answer_begins_the_idle_time_anew(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        async with served(desk, keepalive_timeout=0.2) as place:
+            busy, idle = place.line(), place.line()
+            while not idle.closed:
+                await busy.send([post(b"a")])
+                idle.look()
+            await busy.send([post(b"b")])
+            assert not busy.closed and bodies(busy.received)[-1] == b"b"
+
+    run(loop, test)
+
+
+@LOOPS
 def test_a_stop_waits_for_the_request_in_flight_and_takes_none_behind_it(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
@@ -312,6 +425,22 @@ def test_a_stop_cancels_what_is_still_in_flight_after_the_grace_time(loop: Loop)
             assert desk.gone == [b"a"]
             await line.answers(1)
             assert line.closed and not line.received
+
+    run(loop, test)
+
+
+@LOOPS
+def test_a_stop_does_not_wait_for_who_does_not_read(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        desk.times = 16 << 20
+        async with served(desk, shutdown_timeout=0.1) as place:
+            line = place.line()
+            await line.write(post(b"a"))
+            await until(lambda: bool(place.connections) and place.connections[0].writing_paused)
+            await place.runner.cleanup()
+            assert desk.gone == [b"a"]
 
     run(loop, test)
 
