@@ -138,7 +138,7 @@ class Connection(Refusing):
             self._answered()
 
     def _answered(self) -> None:
-        if self._close or self._force_close or self.transport is None or self.transport.is_closing():
+        if self._close or self._force_close:
             self._kept.clear()
             self.force_close()
             return

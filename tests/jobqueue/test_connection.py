@@ -172,7 +172,7 @@ def test_behind_the_answer_to_a_get_the_quick_way_is_open_again(loop: Loop) -> N
 
 
 @LOOPS
-def test_a_request_in_the_body_of_another_is_none(loop: Loop) -> None:
+def test_a_request_within_another_is_none(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -183,6 +183,9 @@ def test_a_request_in_the_body_of_another_is_none(loop: Loop) -> None:
                 line = place.line()
                 await line.send([before + outer[:head], outer[head:]])
                 assert bodies(line.received)[-1].removeprefix(b"by aiohttp: ") == post(b"a")
+            line = place.line()
+            await line.send([GET + b"POST /command HTTP/1.1\r\nX-A: ", post(b"b")])
+            assert bodies(line.received) == [b"by aiohttp: ", b"by aiohttp: b"]
         assert desk.begun == [post(b"a")]
 
     run(loop, test)
@@ -314,6 +317,26 @@ def test_an_answer_to_a_closed_connection_is_told_as_not_sent(loop: Loop) -> Non
             connection.transport.close()
             await until(lambda: not place.connections)
             assert (desk.begun, desk.unsent, desk.gone) == ([b"a"], [b"a"], [])
+
+    run(loop, test)
+
+
+@LOOPS
+def test_who_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        desk.times = 16 << 20
+        async with served(desk) as place:
+            line = place.line()
+            await line.write(post(b"a") + post(b"b"))
+            await until(lambda: bool(place.connections) and place.connections[0].writing_paused)
+            (connection,) = place.connections
+            line.end()
+            await until(lambda: connection.transport is None or connection.transport.is_closing())
+            assert len(bodies(await line.comes(16 << 20))[0]) == 16 << 20
+            await until(lambda: not place.connections)
+        assert desk.begun == [b"a"]
 
     run(loop, test)
 
