@@ -69,9 +69,9 @@ class Connection(Refusing):
             self._kept += data
             if self._task is None:
                 self._go_on()
-            elif len(self._kept) > MOST_AHEAD and not self._held:
+            elif len(self._kept) > MOST_AHEAD and self.transport is not None:
                 self._held = True
-                self._pause_transport_reading()
+                self.transport.pause_reading()
 
     def _idle(self) -> bool:
         """Whether aiohttp waits for a request."""
@@ -111,9 +111,9 @@ class Connection(Refusing):
         return self._lend(received)
 
     def _read_again(self) -> None:
-        if self._held:
+        if self._held and self.transport is not None and not self.transport.is_closing():
             self._held = False
-            self._resume_transport_reading()
+            self.transport.resume_reading()
 
     def _go_on(self) -> None:
         """With the next request, if it is there."""
