@@ -138,7 +138,8 @@ class Connection(Refusing):
             self._answered()
 
     def _answered(self) -> None:
-        if self._close or self._force_close:
+        # A closed transport may have much to write before it tells that the connection is lost.
+        if self._close or self._force_close or self.transport is None or self.transport.is_closing():
             self._kept.clear()
             self.force_close()
             return

@@ -36,10 +36,13 @@ class Desk:
         self.door = asyncio.Event()  # behind which aiohttp's handlers wait
         self.door.set()
         self.times = 1  # that the body stands in its answer
+        self.enough: Callable[[], bool] = lambda: False  # when it lets no more
 
     async def answer(self, data: bytes, given_id: str, send: Send) -> None:
         self.begun.append(data)
         self.given.append(given_id)
+        if self.enough():
+            self.let.clear()
         try:
             await self.let.wait()
             if data == b"bug":
@@ -337,6 +340,36 @@ def test_who_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(loop: Loo
             assert len(bodies(await line.comes(16 << 20))[0]) == 16 << 20
             await until(lambda: not place.connections)
         assert desk.begun == [b"a"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_who_ends_without_reading_gets_nothing_more_begun(loop: Loop) -> None:
+    """Its connection is not lost before what was written is read; but nothing can be written any more."""
+
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        desk.times = 16 << 10
+        async with served(desk) as place:
+            line = place.line()
+            await until(lambda: bool(place.connections))
+            (connection,) = place.connections
+            transport = connection.transport
+            assert transport
+            desk.enough = lambda: transport.get_write_buffer_size() > 0
+            await line.write(post(b"a") * 1000)
+            await until(lambda: not desk.let.is_set())
+            line.end()
+            await until(transport.is_closing)
+            begun = len(desk.begun)
+            assert begun < 1000
+            desk.let.set()
+            await until(lambda: desk.unsent != [])
+            await line.comes((begun - 1) * (16 << 10))
+            await until(lambda: not place.connections)
+            assert (len(desk.begun), desk.unsent, desk.gone) == (begun, [b"a"], [])
 
     run(loop, test)
 
