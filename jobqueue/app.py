@@ -23,7 +23,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.fitness import judge, redis_at, without_secret
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
-from jobqueue.refusals import Runner
+from jobqueue.runner import Runner
 from jobqueue.scrape import Scrape, leave
 from jobqueue.settings import RELOADED, Settings, shared_metrics_folder
 from jobqueue.web import Web
@@ -148,6 +148,7 @@ class Service:
         settings = self._settings
         runner = Runner(
             site_web.application(),
+            site_web,
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
             access_log=None,
             shutdown_timeout=settings.grace_s,

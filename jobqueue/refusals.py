@@ -5,9 +5,7 @@ aiohttp answers a path or method that there is not, bytes that are no HTTP, and 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import orjson
 from aiohttp import web
@@ -15,18 +13,23 @@ from aiohttp.web_protocol import RequestHandler
 
 from jobqueue.answers import failure
 from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath
+from jobqueue.protocols.command import Reply
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+def refusal(error: Exception) -> Reply:
+    """The answer that an error becomes; one that is not ours is logged."""
     told = failure(error)
-    return web.Response(
-        status=STATUS[told["code"]], body=orjson.dumps(told), content_type="application/json", headers=headers
-    )
+    return Reply(STATUS[told["code"]], orjson.dumps(told))
 
 
-def _in_json(handler: Handler) -> Handler:
+def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+    reply = refusal(error)
+    return web.Response(status=reply.status, body=reply.body, content_type="application/json", headers=headers)
+
+
+def in_json(handler: Handler) -> Handler:
     """A path, a method or an expectation that there is not, told in JSON."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -39,8 +42,10 @@ def _in_json(handler: Handler) -> Handler:
     return handle
 
 
-class _Connection(RequestHandler):
+class Refusing(RequestHandler):
     """A connection that tells in JSON what it could not read, and what failed."""
+
+    __slots__ = ()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
@@ -52,22 +57,3 @@ class _Connection(RequestHandler):
         response = _response(ours if status >= 500 else BadHttp())
         response.force_close()
         return response
-
-
-class _Server(web.Server):
-    def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
-
-
-class Runner(web.AppRunner):
-    """Runs an application with connections of ours. aiohttp has no public way to choose their class."""
-
-    async def _make_server(self) -> web.Server:
-        made: Any = await super()._make_server()
-        return _Server(
-            _in_json(made.request_handler),
-            request_factory=made.request_factory,
-            handler_cancellation=made.handler_cancellation,
-            loop=asyncio.get_running_loop(),
-            **made._kwargs,
-        )

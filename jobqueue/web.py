@@ -14,7 +14,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
+from buckets.errors import JobQueueError
 from jobqueue import openapi
+from jobqueue.connection import Send
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.metrics import Metrics
@@ -48,10 +50,11 @@ class Web:
         self._numbers = itertools.count(1)
         self._description = orjson.dumps(openapi.description())
         self.closing = False
+        self.most_bytes = settings.max_request_bytes
 
     def application(self) -> web.Application:
         """The routes."""
-        application = web.Application(client_max_size=self._settings.max_request_bytes)
+        application = web.Application(client_max_size=self.most_bytes)
         application.router.add_post("/command", self._command)
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
@@ -59,65 +62,71 @@ class Web:
         application.router.add_get("/metrics", self._scraped)
         return application
 
-    def _request_id(self, request: web.Request) -> str:
+    def _request_id(self, given: str) -> str:
         """The client's own, where it sent a decent one."""
-        given = request.headers.get("X-Request-Id", "")
         return given if _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
-    async def _command(self, request: web.Request) -> web.StreamResponse:
-        request_id = self._request_id(request)
+    async def answer(self, data: bytes | JobQueueError, given_id: str, send: Send) -> None:
+        """Answer a request to /command, whichever way it came: its body, or why nobody looks into it.
+
+        When it is cancelled, or the answer cannot be sent, its client is gone: the jobs reserved for it go back.
+        """
+        request_id = self._request_id(given_id)
         structlog.contextvars.bind_contextvars(request=request_id)
         reserved: list[Job] = []
         try:
-            reply = await self._reply(request, reserved)
-            return await self._send(request, reply, request_id, reserved)
-        except asyncio.CancelledError:  # the client is gone
+            reply = await self._reply(data, reserved)
+            if reply.status >= 500:
+                log.warning("request.failed", status=reply.status)
+            if reserved:
+                # Two turns of the loop: one reads what the sockets have, one acts on it. A client that hung up while
+                # its pop was on its way is noticed here (we are cancelled), before its job goes to a dead socket.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            await send(reply, request_id)
+        except ConnectionError:
+            self._engine.give_back(reserved)
+        except asyncio.CancelledError:
             self._engine.give_back(reserved)
             raise
 
-    async def _reply(self, request: web.Request, reserved: list[Job]) -> Reply:
-        if self.closing:
-            return command.refuse(ShuttingDown(), self._metrics)
-        try:
-            data = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            limit = self._settings.max_request_bytes
-            error = TooLarge(f"the request is larger than the {limit} bytes that are allowed")
-            return command.refuse(error, self._metrics)
-        except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
-            return command.refuse(BadJson("the request's body is damaged"), self._metrics)
+    async def _reply(self, data: bytes | JobQueueError, reserved: list[Job]) -> Reply:
+        if isinstance(data, JobQueueError):
+            return command.refuse(data, self._metrics)
         settings = self._settings
         return await command.handle(
             self._engine, data, settings.max_body_bytes, reserved, self._metrics, settings.redis_timeout_s
         )
 
-    async def _send(
-        self, request: web.Request, reply: Reply, request_id: str, reserved: list[Job]
-    ) -> web.StreamResponse:
-        """Write the answer here, not in aiohttp, to learn whether it could be written."""
-        if reply.status >= 500:
-            log.warning("request.failed", status=reply.status)
-        response = web.Response(
-            status=reply.status,
-            body=reply.body,
-            content_type="application/json",
-            headers={"X-Request-Id": request_id},
-        )
-        if reply.retry_after is not None:
-            response.headers["Retry-After"] = str(reply.retry_after)
-        if self.closing:
-            response.force_close()
-        if reserved:
-            # Two turns of the loop: one reads what the sockets have, one acts on it. A client that hung up while
-            # its pop was on its way is noticed here (we are cancelled), before its job goes to a dead socket.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        try:
+    async def _command(self, request: web.Request) -> web.StreamResponse:
+        """The way of a request that is not plain."""
+        response = web.Response(content_type="application/json")
+
+        async def send(reply: Reply, request_id: str) -> None:
+            """Write the answer here, not in aiohttp, to learn whether it could be written."""
+            response.set_status(reply.status)
+            response.body = reply.body
+            response.headers["X-Request-Id"] = request_id
+            if reply.retry_after is not None:
+                response.headers["Retry-After"] = str(reply.retry_after)
+            if self.closing:
+                response.force_close()
             await response.prepare(request)
             await response.write_eof()
-        except ConnectionError:
-            self._engine.give_back(reserved)
+
+        await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), send)
         return response
+
+    async def _body(self, request: web.Request) -> bytes | JobQueueError:
+        """What a request holds, or why it is refused."""
+        if self.closing:
+            return ShuttingDown()
+        try:
+            return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return TooLarge(f"the request is larger than the {self.most_bytes} bytes that are allowed")
+        except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
+            return BadJson("the request's body is damaged")
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "up"})

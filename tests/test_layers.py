@@ -62,7 +62,7 @@ LAYERS = {
             "reference",
             "openapi",
         ),
-        *("protocols", "protocols.*", "scrape", "refusals", "web", "app"),
+        *("protocols", "protocols.*", "scrape", "refusals", "plain", "connection", "runner", "web", "app"),
         *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
         *("callbacks", "callbacks.callback", "callbacks.signature", "callbacks.addresses", "callbacks.verdicts"),
         *("callbacks.places", "callbacks.caller", "callbacks.worker", "callbacks.command"),

@@ -7,7 +7,18 @@ import pytest
 import structlog
 from aiohttp import web
 
-from jobqueue.refusals import Runner
+from jobqueue.connection import Send
+from jobqueue.runner import Runner
+
+
+class Nobody:
+    """Answers no plain request: none comes here."""
+
+    closing = True
+    most_bytes = 0
+
+    async def answer(self, data: bytes, given_id: str, send: Send) -> None:
+        raise AssertionError(data)
 
 
 @pytest.mark.parametrize("error", [ValueError("of a customer"), TimeoutError()])
@@ -17,7 +28,7 @@ async def test_an_exception_in_a_handler_is_logged_and_told_as_internal(error: E
 
     application = web.Application()
     application.router.add_get("/", fail)
-    runner = Runner(application)
+    runner = Runner(application, Nobody())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -1,0 +1,182 @@
+"""A connection with a quick way for plain requests (jobqueue/plain.py); all others are aiohttp's, as is the connection.
+
+Bytes belong to one of the two readers. They are ours until something comes that is not plain; from there on all are
+aiohttp's, for nobody can ask its parser whether it stands between two requests. Only a plain GET is lent: it ends where
+its head ends, so behind its answer the bytes are ours again. Thus the health checks of a proxy do not cost the requests
+that come by the same connection their quick way.
+
+One request of a connection is in flight at a time; what a client sends ahead is kept, within bounds, until it is
+answered. Who does not read the answers gets no further requests taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from jobqueue import plain
+from jobqueue.protocols.command import Reply
+from jobqueue.refusals import Refusing, refusal
+
+MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond them, and what was read at once, nothing is read
+
+Send = Callable[[Reply, str], Awaitable[None]]
+"""Writes the answer to a request, and its id. Raises ConnectionError when the client is gone."""
+
+
+class Answerer(Protocol):
+    """Who answers the plain requests."""
+
+    closing: bool
+    """No more of them are taken; the answers to those in flight are the last of their connections."""
+    most_bytes: int
+    """Longer bodies are not plain."""
+
+    async def answer(self, data: bytes, given_id: str, send: Send) -> None:
+        """Answer a request by its body and the id that its client gave. Cancelled when the client is gone."""
+
+
+class Connection(Refusing):
+    """One connection of a client."""
+
+    __slots__ = ("_answerer", "_held", "_kept", "_lent", "_needed", "_ours", "_task")
+
+    def __init__(self, server: web.Server, answerer: Answerer, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._answerer = answerer
+        self._ours = True
+        self._lent = False
+        self._task: asyncio.Task[None] | None = None  # answers the request in flight
+        self._kept = bytearray()  # received, but not taken
+        self._needed = 0  # bytes of the request in front of them, once its head is known
+        self._held = False  # whether we stopped the reading
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self._lent and self._ours:
+            self._lent, self._ours = False, self._idle()
+        if not self._ours or self._close or self._force_close:
+            super().data_received(data)
+        elif self._task is None and not self._kept:
+            taken = self._take(data)
+            if taken < len(data):
+                self._kept += data[taken:]
+        else:
+            self._kept += data
+            if self._task is None:
+                self._go_on()
+            elif len(self._kept) > MOST_AHEAD and self.transport is not None:
+                self._held = True
+                self.transport.pause_reading()
+
+    def _idle(self) -> bool:
+        """Whether aiohttp waits for a request."""
+        waits = self._waiter is not None and not self._waiter.done()
+        return waits and not self._messages and not self._upgraded and self._payload_parser is None
+
+    def _take(self, received: bytes | bytearray) -> int:
+        """Begin with the request in front; how many bytes were taken, 0 where some of it is still to come."""
+        end = received.find(b"\r\n\r\n", 0, plain.LONGEST_HEAD) + 4
+        if end < 4:
+            return 0 if plain.begun(bytes(received)) else self._hand_over(received)
+        head = plain.read(bytes(received[:end]))
+        if head is None or self._answerer.closing:
+            return self._hand_over(received)
+        if head.length is None:
+            self._lent = end == len(received)
+            return self._lend(received) if self._lent else self._hand_over(received)
+        if head.length > self._answerer.most_bytes:
+            return self._hand_over(received)
+        needed = end + head.length
+        if len(received) < needed:
+            self._needed = needed
+            return 0
+        self._needed = 0
+        self._task = self._loop.create_task(self._serve(bytes(received[end:needed]), head.request_id))
+        return needed
+
+    def _lend(self, received: bytes | bytearray) -> int:
+        super().data_received(bytes(received))
+        return len(received)
+
+    def _hand_over(self, received: bytes | bytearray) -> int:
+        """From here on all is aiohttp's."""
+        self._ours = False
+        self._needed = 0
+        self._read_again()  # before aiohttp may hold the reading itself
+        return self._lend(received)
+
+    def _read_again(self) -> None:
+        if self._held and self.transport is not None and not self.transport.is_closing():
+            self._held = False
+            self.transport.resume_reading()
+
+    def _go_on(self) -> None:
+        """With the next request, if it is there."""
+        if len(self._kept) >= self._needed:
+            taken = self._take(self._kept)
+            del self._kept[:taken]
+        if self._task is None or len(self._kept) <= MOST_AHEAD:
+            self._read_again()
+
+    async def _serve(self, data: bytes, given_id: str) -> None:
+        try:
+            await self._answerer.answer(data, given_id, self._send)
+        except Exception as error:  # a bug of ours
+            self.close()
+            with suppress(ConnectionError):
+                self._write(refusal(error), "")
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._task = None
+            self._answered()
+
+    def _answered(self) -> None:
+        # A closed transport may have much to write before it tells that the connection is lost.
+        if self._close or self._force_close or self.transport is None or self.transport.is_closing():
+            self._kept.clear()
+            self.force_close()
+            return
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._kept:
+            self._go_on()
+
+    async def _send(self, reply: Reply, request_id: str) -> None:
+        if self._answerer.closing:
+            self.close()
+        self._write(reply, request_id)
+        if self._paused:
+            await self._drain_helper()
+
+    def _write(self, reply: Reply, request_id: str) -> None:
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self.transport.write(plain.written(reply, request_id, last=self._close))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The client is gone, or we closed the connection."""
+        super().connection_lost(exc)
+        self._kept.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _process_keepalive(self) -> None:
+        """To aiohttp a connection is idle while a request of ours is in flight, or its body on the way."""
+        if self._task is not None or self._needed:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
+        """Let the request in flight end within `timeout` (s), else cancel it; and close the connection."""
+        self.close()
+        task = self._task
+        if task is not None and (await asyncio.wait({task}, timeout=timeout))[1]:
+            task.cancel()
+            await asyncio.wait({task}, timeout=timeout)
+        await super().shutdown(timeout)

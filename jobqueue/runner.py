@@ -1,0 +1,39 @@
+"""Runs the application on connections of ours. aiohttp has no public way to choose their class."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from jobqueue.connection import Answerer, Connection
+from jobqueue.refusals import in_json
+
+
+class _Server(web.Server):
+    def __init__(self, answerer: Answerer, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._answerer = answerer
+
+    def __call__(self) -> Connection:
+        return Connection(self, self._answerer, loop=self._loop, **self._kwargs)
+
+
+class Runner(web.AppRunner):
+    """As aiohttp's; the plain requests go to `answerer`."""
+
+    def __init__(self, application: web.Application, answerer: Answerer, **options: Any) -> None:
+        super().__init__(application, **options)
+        self._answerer = answerer
+
+    async def _make_server(self) -> web.Server:
+        made: Any = await super()._make_server()
+        return _Server(
+            self._answerer,
+            in_json(made.request_handler),
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            loop=asyncio.get_running_loop(),
+            **made._kwargs,
+        )
