@@ -7,9 +7,11 @@ local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbu
 -- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
 local function whole(number) return string.format('%d', number) end
 
+-- (A third that is nil is not written: Lua would make room for it.)
 local function append(list, first, second, third)
   local n = #list
-  list[n + 1], list[n + 2], list[n + 3] = first, second, third
+  list[n + 1], list[n + 2] = first, second
+  if third then list[n + 3] = third end
 end
 
 local function under(family, key)
@@ -56,19 +58,28 @@ local function leave(job)
   if job.state == dead then table.insert(under(plan.unbury, job.topic), job.id) end
 end
 
--- Put the job into the indexes of `job.state`.
-local function enter(job)
-  count(job.topic, WORDS[job.state], 1)
+-- What a job's header says from now on because of `job.state`, which is new.
+local function arrive(job)
   if job.state == delayed then
     job.hourly = job.next - now_ms > 86400000
-    count_due(job, 1)
   elseif job.state == ready then
     job.number = (job.number + 1) % 4294967296
     job.next = now_ms
+  elseif job.state == dead then
+    job.next = now_ms
+  end
+end
+
+-- Put the job into the indexes of `job.state`.
+local function enter(job)
+  arrive(job)
+  count(job.topic, WORDS[job.state], 1)
+  if job.state == delayed then
+    count_due(job, 1)
+  elseif job.state == ready then
     local entries = under(under(plan.push, job.topic), job.priority)
     entries[#entries + 1] = string.format('%d:%s', job.number, job.id)
   elseif job.state == dead then
-    job.next = now_ms
     append(under(plan.bury, job.topic), whole(now_ms), job.id)
   end
   if in_bucket(job) then
@@ -85,7 +96,7 @@ local function move(job, to, at, rest)
   job.next = at or job.next
   enter(job)
   if rest then
-    append(plan.records, job.id, header(job) .. rest)
+    append(plan.records, JOB .. job.id, header(job) .. rest)
   else
     append(plan.headers, job.id, header(job))
   end
@@ -139,7 +150,7 @@ end
 local function write_records()
   local headers, records, tombs = plan.headers, plan.records, plan.tombs
   for at = 1, #headers, 2 do redis.call('SETRANGE', JOB .. headers[at], '0', headers[at + 1]) end
-  for at = 1, #records, 2 do redis.call('SET', JOB .. records[at], records[at + 1]) end
+  if #records > 0 then redis.call('MSET', unpack(records)) end
   for at = 1, #tombs, 3 do redis.call('SET', JOB .. tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
   for _, id in ipairs(plan.gone) do redis.call('UNLINK', JOB .. id) end
 end

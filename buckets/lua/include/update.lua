@@ -26,7 +26,7 @@ local function update(body)
     schedule(job)
   end
   if rest then
-    append(plan.records, job.id, header(job) .. rest)
+    append(plan.records, JOB .. job.id, header(job) .. rest)
   else
     append(plan.headers, job.id, header(job))
   end
