@@ -6,19 +6,14 @@
 --   replaced
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
 -- repeat: yes
--- include: time record moves
+-- include: time layout index plan plain long_way record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local bucket = tonumber(ARGV[2])  -- integer: where the first job goes; the others follow round robin
+local bucket = tonumber(ARGV[2])  -- integer: whose turn it is
 local buckets = tonumber(ARGV[3])  -- integer: how many there are
 local jobs = {unpack(ARGV, 4)}  -- strings: id, how, record, … No id twice. How: keep, reject or replace, then the most
 -- pending jobs that the topic may have, if there is a bound, then `+` when the next job is of the same group: all or none.
--- The jobs of a call go into one bucket: what falls due together is then moved together. Calls take the buckets in turn,
--- those of many jobs at random: who adds one job and a hundred by turns would fill every second bucket.
-local home = (bucket + (#jobs > 3 and now_us or 0)) % buckets
-local PLAIN = {keep = true, reject = true, replace = true}
-
 -- A job that lives keeps its life. Where no bucket holds it, it is put back: an add that is repeated after a
 -- crash must not answer `existing` for a job that would never fire.
 local function keep(job)
@@ -31,7 +26,7 @@ local function begin(job, old)
   local delay = job.next
   if job.due == 0 then job.due = (delay == 0 and now_ms or from_ms) + delay end
   job.due = math.max(job.due, now_ms)
-  job.created, job.next, job.bucket = now_ms, job.due, home
+  job.created, job.next, job.bucket = now_ms, job.due, plan.home
   -- Beyond the numbers of a life that left no trace: each of its pushes took a script, and that more than 1 us.
   job.number = old and old.number or now_us % 4294967296
   job.lease = old and old.lease or 0
@@ -39,77 +34,31 @@ local function begin(job, old)
   job.state = job.due <= now_ms and ready or delayed
 end
 
-local function replace(id, record, old)
+local function start(id, record, old)
   local job = parse(id, record)
-  if old.state <= dead then
+  if old and old.state <= dead then
     leave(old)
     count(old.topic, 'deleted', 1)
   end
   begin(job, old)
   enter(job)
   append(plan.records, JOB .. id, header(job) .. string.sub(record, SHORT + 1))
-  count(job.topic, 'replaced', 1)
-  return {'replaced', WORDS[job.state], job.due}
-end
-
--- Most jobs of a call differ in nothing but id and body. What follows from the front of a record, all before its body, is
--- worked out once: a kind is a job without id, and what its jobs have in common.
-local kinds = {}
-local function kind_of(record)
-  local size = SHORT + string.byte(record, 6)
-  if string.byte(record, 3) >= OPTIONAL then size = size + 2 + struct.unpack('>H', record, size + 1) end
-  local front = string.sub(record, 1, size)
-  local kind = kinds[front]
-  if kind then return kind end
-  kind = parse('', record)
-  begin(kind)
-  arrive(kind)
-  kind.size, kind.jobs = size, 0
-  kind.front = header(kind) .. string.sub(front, SHORT + 1)
-  kind.result = {'created', WORDS[kind.state], kind.due}
-  if kind.state == ready then
-    kind.entries, kind.mark = under(under(plan.push, kind.topic), kind.priority), whole(kind.number) .. ':'
-  end
-  if in_bucket(kind) then
-    kind.members, kind.at = under(plan.bucket, home), whole(score(kind))
-    plan.first[home] = math.min(plan.first[home] or math.huge, score(kind))
-  end
-  kinds[front] = kind
-  return kind
-end
-
--- A job whose id nobody has.
-local function create(id, record)
-  local kind = kind_of(record)
-  kind.jobs = kind.jobs + 1
-  if kind.entries then kind.entries[#kind.entries + 1] = kind.mark .. id end
-  if kind.members then append(kind.members, kind.at, id) end
-  append(plan.records, JOB .. id, kind.front .. string.sub(record, kind.size + 1))
-  return kind.result
-end
-
--- Count the jobs that were created since the last time.
-local function count_created()
-  for _, kind in pairs(kinds) do
-    count(kind.topic, 'created', kind.jobs)
-    count(kind.topic, WORDS[kind.state], kind.jobs)
-    if kind.state == delayed then count_due(kind, kind.jobs) end
-    kind.jobs = 0
-  end
+  local result = old and 'replaced' or 'created'
+  count(job.topic, result, 1)
+  return {result, WORDS[job.state], job.due}
 end
 
 -- Whether the topic has all the pending jobs that it may have; one that takes the place of another is none more.
 local function full(topic, old, most)
   if old and old.topic == topic and (old.state == delayed or old.state == ready) then return false end
-  count_created()
   local counts, planned = index('HMGET', COUNTS .. topic, 'delayed', 'ready'), plan.counts[topic] or {}
   return (tonumber(counts[1] or 0) or 0) + (tonumber(counts[2] or 0) or 0) + (planned.delayed or 0) + (planned.ready or 0) >= most
 end
 
 -- What stands in the way of a job, or nil, and the job that there is; true when that is kept.
-local function look_for(id, how, record)
-  local old, most = read_job(id), nil
-  if not PLAIN[how] then how, most = string.match(how, '^(%a+)(%d*)') end
+local function look_for(id, condition, record)
+  local old = read_job(id)
+  local how, most = string.match(condition, '^(%a+)(%d*)')
   if old and how == 'keep' then return nil, old, true end
   if old and how == 'reject' then return redis.error_reply('ALREADY_EXISTS ' .. WORDS[old.state]) end
   if old and old.state == reserved then return redis.error_reply('RESERVED reserved') end
@@ -130,31 +79,114 @@ local function add(first, last)
     if refusal then return refusal end
   end
   for at = first, last, 3 do
-    local id, record, old = jobs[at], jobs[at + 2], olds[at]
-    results[#results + 1] = kept[at] and keep(old) or old and replace(id, record, old) or create(id, record)
+    results[#results + 1] = kept[at] and keep(olds[at]) or start(jobs[at], jobs[at + 2], olds[at])
   end
   return first == last and results[1] or results
 end
 
--- Whether nobody has any of the ids, as is usual.
-local function all_new()
-  local keys = {}
-  for at = 1, #jobs, 3 do keys[#keys + 1] = JOB .. jobs[at] end
-  return redis.call('EXISTS', unpack(keys)) == 0
+local function add_all()
+  local results, first = {}, 1
+  for at = 1, #jobs, 3 do
+    if string.sub(jobs[at + 1], -1) ~= '+' then
+      results[#results + 1] = add(first, at)
+      first = at + 3
+    end
+  end
+  return results
 end
 
-local results, first, new = {}, 1, all_new()
-for at = 1, #jobs, 3 do
-  local how = jobs[at + 1]
-  if new and first == at and PLAIN[how] then
-    results[#results + 1] = create(jobs[at], jobs[at + 2])
-    first = at + 3
-  elseif string.sub(how, -1) ~= '+' then
-    results[#results + 1] = add(first, at)
-    first = at + 3
+return add_all, start
+end  -- of the long way
+
+-- The jobs of a call go into one bucket: what falls due together is then moved together. Calls take the buckets in turn,
+-- those of many jobs at random: who adds one job and a hundred by turns would fill every second bucket.
+plan.home = (bucket + (#jobs > 3 and now_us or 0)) % buckets
+local PLAIN = {keep = true, reject = true, replace = true}
+
+-- Most jobs of a call differ in nothing but id and body. What follows from the front of a record, all before its body, is
+-- worked out once; false where it takes the long way.
+local kinds = {}
+local function kind_from(front, length)
+  local flags, priority = string.byte(front, 3, 4)
+  local due, delay = struct.unpack('>I6I6', front, 13)
+  if due == 0 then due = (delay == 0 and now_ms or from_ms) + delay end
+  due = math.max(due, now_ms)
+  local state, number, topic = due <= now_ms and ready or delayed, now_us % 4294967296, string.sub(front, SHORT + 1, SHORT + length)
+  local kind = {jobs = 0, size = #front, topic = topic, state = state, due = due, hourly = due - now_ms > 86400000}
+  if state == ready then
+    if flags >= OPTIONAL and not plain_retention(front, SHORT + length + 1) then return false end
+    number = (number + 1) % 4294967296
+    kind.entries, kind.mark = under(under(plan.push, topic), priority), whole(number) .. ':'
+  else
+    kind.members, kind.at = under(plan.bucket, plan.home), whole(due)
+    plan.first[plan.home] = math.min(plan.first[plan.home] or due, due)
   end
+  flags = flags - delayed + state + (kind.hourly and HOURLY or 0)
+  kind.front = string.sub(front, 1, 2) .. string.char(flags, priority, plan.home, length) .. struct.pack('>I6I6I6', now_ms, due, due)
+    .. string.sub(front, 25, 30) .. struct.pack('>I4', number) .. string.sub(front, SHORT + 1)
+  kind.result = {'created', WORDS[state], due}
+  return kind
 end
-count_created()
+
+local function kind_of(record)
+  local length = string.byte(record, 6)
+  local size = SHORT + length
+  if string.byte(record, 3) >= OPTIONAL then size = size + 2 + struct.unpack('>H', record, size + 1) end
+  local front = string.sub(record, 1, size)
+  local kind = kinds[front]
+  if kind == nil then
+    kind = kind_from(front, length)
+    kinds[front] = kind
+  end
+  return kind
+end
+
+-- A job whose id nobody has; nil when it takes the long way.
+local function create(key, id, record)
+  local kind = kind_of(record)
+  if not kind then return nil end
+  kind.jobs = kind.jobs + 1
+  if kind.entries then
+    kind.entries[#kind.entries + 1] = kind.mark .. id
+  else
+    append(kind.members, kind.at, id)
+  end
+  append(plan.records, key, kind.front .. string.sub(record, kind.size + 1))
+  return kind.result
+end
+
+local function create_all(keys)
+  local results, add_all, start = {}, nil, nil
+  for n, key in ipairs(keys) do
+    local id, record = jobs[3 * n - 2], jobs[3 * n]
+    results[n] = create(key, id, record)
+    if not results[n] then
+      if not start then add_all, start = long_way() end
+      results[n] = start(id, record)
+    end
+  end
+  for _, kind in pairs(kinds) do
+    if kind then
+      count(kind.topic, 'created', kind.jobs)
+      count(kind.topic, WORDS[kind.state], kind.jobs)
+      if kind.state == delayed then count_due(kind.topic, kind.due, kind.hourly, kind.jobs) end
+    end
+  end
+  return results
+end
+
+-- The keys of the jobs when, as is usual, each may be added for itself and nobody has any of the ids; else nil.
+local function new_keys()
+  local keys = {}
+  for at = 1, #jobs, 3 do
+    if not PLAIN[jobs[at + 1]] then return nil end
+    keys[#keys + 1] = JOB .. jobs[at]
+  end
+  return redis.call('EXISTS', unpack(keys)) == 0 and keys or nil
+end
+
+local keys = new_keys()
+local results = keys and create_all(keys) or long_way()()
 for topic in pairs(plan.counts) do
   if now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 then plan.topics[topic] = now_ms end
 end

@@ -28,7 +28,7 @@ local function update(body)
   if rest then
     append(plan.records, JOB .. job.id, header(job) .. rest)
   else
-    append(plan.headers, job.id, header(job))
+    append(plan.headers, JOB .. job.id, header(job))
   end
   commit()
   return {WORDS[job.state], job.due}
