@@ -4,7 +4,7 @@
 -- returns: a list, for each job `finished`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
--- include: time layout index plan plain long_way record moves
+-- include: time layout index plan plain long_way layout record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
