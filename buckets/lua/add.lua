@@ -6,7 +6,7 @@
 --   replaced
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
 -- repeat: yes
--- include: time layout index plan plain kinds long_way layout record moves
+-- include: time layout index plan plain create long_way layout record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -113,13 +113,11 @@ local function create_all(keys)
       results[n] = start(id, record)
     end
   end
-  for _, kind in pairs(kinds) do
-    if kind then
-      count(kind.topic, 'created', kind.jobs)
-      count(kind.topic, WORDS[kind.state], kind.jobs)
-      if kind.state == delayed then count_due(kind.topic, kind.due, kind.hourly, kind.jobs) end
-    end
-  end
+  count_kinds(function(kind, n)
+    count(kind.topic, 'created', n)
+    count(kind.topic, WORDS[kind.state], n)
+    if kind.state == delayed then count_due(kind.topic, kind.due, kind.hourly, n) end
+  end)
   return results
 end
 

@@ -45,19 +45,6 @@ local function tell(topic, at, n)
   times[at] = (times[at] or 0) + n
 end
 
-local function count_promoted()
-  for topic, group in pairs(groups) do
-    count(topic, 'delayed', -group.jobs)
-    count(topic, 'ready', group.jobs)
-    for hourly, times in pairs({[true] = group.hours, [false] = group.minutes}) do
-      for at, n in pairs(times) do
-        count_due(topic, at, hourly, -n)
-        tell(topic, at, n)
-      end
-    end
-  end
-end
-
 local ids, out, meet = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page), {}, nil
 for _, id in ipairs(ids) do
   if promote(id) then
@@ -69,7 +56,12 @@ for _, id in ipairs(ids) do
   end
 end
 plan.out[bucket] = out
-count_promoted()
+count_kinds(function(kind, n)
+  count(kind.topic, 'delayed', -n)
+  count(kind.topic, 'ready', n)
+  count_due(kind.topic, kind.at, kind.hourly, -n)
+  tell(kind.topic, kind.at, n)
+end)
 commit()
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
 local answer = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1}

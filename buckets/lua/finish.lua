@@ -26,30 +26,27 @@ end
 return finish
 end  -- of the long way
 
--- Where a tombstone of this retention ends: in its header, and for Redis.
-local ends = {}
-local function end_after(retention)
-  local found = ends[retention] or {header = struct.pack('>I6', now_ms + retention), px = whole(retention)}
-  ends[retention] = found
-  return found
+-- What reserved jobs of a kind have in common when they end; nil for those that are not plain.
+local function ending(front)
+  local last, _, _, at_bucket, retention = plain(front, reserved, LONG)
+  if not last then return nil end
+  local deliveries, _, newest = struct.unpack('>I3BI7', front, 37)
+  if deliveries == 0 then return nil end
+  local tomb = string.sub(front, 1, 2) .. string.char(finished) .. string.sub(front, 4, 18)
+    .. struct.pack('>I6', now_ms + retention) .. string.sub(front, 25, last)
+  return {jobs = 0, topic = string.sub(front, LONG + 1, last), lease = newest, out = under(plan.out, at_bucket),
+    tomb = retention > 0 and tomb, lasts = whole(retention)}
 end
 
--- A reserved job that is plain; nil for every other.
-local done = {}  -- how many of a topic
+-- End a reserved job; nil when it takes the long way.
 local function finish_plain(id, lease)
   local key = JOB .. id
-  local raw = redis.pcall('GETRANGE', key, '0', '127')
-  local last, _, _, at_bucket, retention = plain(raw, reserved, LONG)
-  if not last then return nil end
-  local deliveries, _, newest = struct.unpack('>I3BI7', raw, 37)
-  if deliveries == 0 or (lease ~= '' and tonumber(lease) ~= newest) then return nil end
-  local topic, out = string.sub(raw, LONG + 1, last), under(plan.out, at_bucket)
-  out[#out + 1] = id
-  done[topic] = (done[topic] or 0) + 1
-  if retention > 0 then
-    local over = end_after(retention)
-    append(plan.tombs, key, string.sub(raw, 1, 2) .. string.char(finished) .. string.sub(raw, 4, 18) .. over.header
-      .. string.sub(raw, 25, last), over.px)
+  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), ending)
+  if not kind or (lease ~= '' and tonumber(lease) ~= kind.lease) then return nil end
+  kind.jobs = kind.jobs + 1
+  kind.out[#kind.out + 1] = id
+  if kind.tomb then
+    append(plan.tombs, key, kind.tomb, kind.lasts)
   else
     plan.gone[#plan.gone + 1] = key
   end
@@ -65,9 +62,9 @@ for at = 1, #jobs, 2 do
   end
   results[#results + 1] = result
 end
-for topic, n in pairs(done) do
-  count(topic, 'reserved', -n)
-  count(topic, 'finished', n)
-end
+count_kinds(function(kind, n)
+  count(kind.topic, 'reserved', -n)
+  count(kind.topic, 'finished', n)
+end)
 commit()
 return results

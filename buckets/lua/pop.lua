@@ -71,7 +71,7 @@ local full, large = false, false
 
 local live, deliver
 
--- What an entry stands for, if it is valid: the id, its record now, and either the record to come with its lease or the job.
+-- What an entry stands for, if it is valid: the id, its record now, and either its record to come with its kind, or the job.
 local live, deliver
 local function look(entry, topic)
   local number, id = string.match(entry, '^(%d+):(.+)$')
@@ -79,27 +79,27 @@ local function look(entry, topic)
   local raw = redis.pcall('GET', JOB .. id)
   if not raw then return nil end
   number = tonumber(number)
-  local record, lease = delivered(raw, number, topic)
-  if record then return id, raw, record, lease end
+  local record, kind = deliver_first(raw, number, topic)
+  if record then return id, raw, record, kind end
   if not live then live, deliver = long_way() end
   local job = live(id, number, raw)
   if job then return id, raw, nil, nil, job end
 end
 
-local function hand_over(id, record, lease)
-  append(lease.members, lease.score, id)
+local function hand_over(id, record, kind)
+  kind.jobs = kind.jobs + 1
+  append(kind.members, kind.score, id)
   append(plan.records, JOB .. id, record)
   return record
 end
 
--- Take from one list; returns how many plain jobs.
 local function take(list, topic)
-  local at, plain_ones = 0, 0
+  local at = 0
   while found < want and looked < MOST and not full do
     local entries = index('LRANGE', list, whole(at), whole(at + want - found - 1))
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
-      local id, raw, record, lease, job = look(entry, topic)
+      local id, raw, record, kind, job = look(entry, topic)
       if id and found >= always and #raw > room then
         full = true
         break
@@ -107,8 +107,7 @@ local function take(list, topic)
       at, looked = at + 1, looked + 1
       if id then
         found, room, seen[id] = found + 1, room - #raw, true
-        if record then plain_ones = plain_ones + 1 end
-        append(answer, id, record and hand_over(id, record, lease) or deliver(job, raw))
+        append(answer, id, kind and hand_over(id, record, kind) or deliver(job, raw))
         if room <= ENOUGH then
           full, large = true, true
           break
@@ -117,20 +116,13 @@ local function take(list, topic)
     end
   end
   taken[list] = at
-  return plain_ones
 end
 
 -- Most jobs have the priority 4: one look tells that there are none above, and saves five.
 local function take_topic(topic)
-  local lists, plain_ones = {}, 0
+  local lists = {}
   for priority = 9, 0, -1 do lists[10 - priority] = READY .. priority .. ':' .. topic end
-  for at = redis.call('EXISTS', unpack(lists, 1, 5)) == 0 and 6 or 1, 10 do
-    plain_ones = plain_ones + take(lists[at], topic)
-  end
-  if plain_ones == 0 then return end
-  count(topic, 'ready', -plain_ones)
-  count(topic, 'reserved', plain_ones)
-  count(topic, 'delivered', plain_ones)
+  for at = redis.call('EXISTS', unpack(lists, 1, 5)) == 0 and 6 or 1, 10 do take(lists[at], topic) end
 end
 
 -- Whether pops of a topic find nothing now; a key that holds no time is no pause.
@@ -150,6 +142,11 @@ for _, topic in ipairs(topics) do
     take_topic(topic)
   end
 end
+count_kinds(function(kind, n)
+  count(kind.topic, 'ready', -n)
+  count(kind.topic, 'reserved', n)
+  count(kind.topic, 'delivered', n)
+end)
 commit()
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, n) end

@@ -29,7 +29,7 @@ from tests.waiting import tick_all
 LANES = {
     "add": "local function create(key, id, record)\n",
     "due": "local function promote(id)\n",
-    "pop": "local function delivered(raw, number, topic)\n",
+    "pop": "local function deliver_first(raw, number, topic)\n",
     "finish": "local function finish_plain(id, lease)\n",
 }
 STEPS = 400

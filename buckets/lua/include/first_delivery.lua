@@ -1,27 +1,25 @@
--- A lease of this length: as its end stands in the header, and in a bucket.
-local leases = {}
-local function lease_of(length)
-  local lease, over = leases[length], from_ms + length
-  if not lease then
-    lease = {header = struct.pack('>I6', over), score = whole(over), members = under(plan.bucket, bucket)}
-    plan.first[bucket] = math.min(plan.first[bucket] or over, over)
-    leases[length] = lease
-  end
-  return lease
+-- What ready jobs of a kind have in common at their first delivery, with their own ttr; nil for those that are not plain.
+-- A worker is then the only optional field of a job that had none.
+local block = worker ~= '' and struct.pack('>HBH', 3 + #worker, TAG_WORKER, #worker) .. worker or ''
+local function first_delivery(front)
+  local last, flags, priority = plain(front, ready, SHORT)
+  if not last or ttr or (block ~= '' and flags % 32 >= OPTIONAL) then return nil end
+  local length, _, number = struct.unpack('>I4HI4', front, 25)
+  if length == 0 then return nil end
+  local over = from_ms + length
+  plan.first[bucket] = math.min(plan.first[bucket] or over, over)
+  flags = flags - ready + reserved + (block ~= '' and OPTIONAL or 0)
+  local record = string.sub(front, 1, 1) .. string.char(LONG, flags, priority, bucket) .. string.sub(front, 6, 18)
+    .. struct.pack('>I6', over) .. string.sub(front, 25, SHORT) .. struct.pack(DELIVERY, 1, 1, 0, now_us)
+    .. string.sub(front, SHORT + 1) .. block
+  return {jobs = 0, size = #front, topic = string.sub(front, SHORT + 1, last), number = number, front = record,
+    members = under(plan.bucket, bucket), score = whole(over)}
 end
 
--- A plain job of this topic, at its first delivery with its own ttr: its record as it is then, and its lease; nil for every
--- other. A worker is the only optional field of a job that had none.
-local first_delivery = struct.pack('>HI3BI7', 1, 1, 0, now_us)
-local block = worker ~= '' and struct.pack('>HBH', 3 + #worker, TAG_WORKER, #worker) .. worker or ''
-local function delivered(raw, number, topic)
-  local last, flags, priority = plain(raw, ready, SHORT)
-  if not last or ttr or string.sub(raw, SHORT + 1, last) ~= topic then return nil end
-  local length, _, own_number = struct.unpack('>I4HI4', raw, 25)
-  if length == 0 or own_number ~= number or (block ~= '' and flags % 32 >= OPTIONAL) then return nil end
-  local lease = lease_of(length)
-  flags = flags - ready + reserved + (block ~= '' and OPTIONAL or 0)
-  return string.sub(raw, 1, 1) .. string.char(LONG, flags, priority, bucket) .. string.sub(raw, 6, 18) .. lease.header
-    .. string.sub(raw, 25, SHORT) .. first_delivery .. string.sub(raw, SHORT + 1, last) .. block .. string.sub(raw, last + 1),
-    lease
+-- Of a job that can be handed out so, its record from now on and its kind; nil for every other.
+local function deliver_first(raw, number, topic)
+  local kind = kind_of(raw, first_delivery)
+  if kind and kind.number == number and kind.topic == topic then
+    return kind.front .. string.sub(raw, kind.size + 1), kind
+  end
 end

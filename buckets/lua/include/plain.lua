@@ -1,41 +1,62 @@
 -- The lane of the plain jobs, those of nearly every call: their moves are made on the bytes of the record, without a table
 -- of the whole job. Whatever is not quite plain goes the long way, which knows everything; both come to the same.
--- The retention that an optional block tells, when nothing else in it has a say in a move; false for
--- one that has, and for one that is damaged.
-local function retention_in(block)
-  local retention, at = DEFAULT_RETENTION, 3
-  while at + 2 <= #block do
-    local tag, size = struct.unpack('>BH', block, at)
-    if tag == TAG_TTL or tag == TAG_TTR or (tag == TAG_BACKOFF and (size == 0 or size % 6 > 0)) then return false end
+-- The retention that an optional block tells, when nothing else in it has a say in a move; nil for one that has, and for
+-- one that is damaged or was not read to its end.
+local function retention_in(front, at)
+  if #front <= at then return nil end
+  local retention, last = DEFAULT_RETENTION, at + 1 + struct.unpack('>H', front, at)
+  at = at + 2
+  while at + 2 <= last and last <= #front do
+    local tag, size = struct.unpack('>BH', front, at)
+    if tag == TAG_TTL or tag == TAG_TTR or (tag == TAG_BACKOFF and (size == 0 or size % 6 > 0)) then return nil end
     if tag == TAG_RETENTION then
-      if size ~= 4 or at + 6 > #block then return false end
-      retention = struct.unpack('>I4', block, at + 3)
+      if size ~= 4 or at + 6 > last then return nil end
+      retention = struct.unpack('>I4', front, at + 3)
     end
     at = at + 3 + size
   end
-  return at == #block + 1 and retention
+  if at == last + 1 then return retention end
 end
 
--- The same for the block at some place of a record. Jobs that come together have mostly the same.
-local blocks = {}
-local function plain_retention(raw, at)
-  local high, low = string.byte(raw, at, at + 1)
-  local last = low and at + 1 + high * 256 + low
-  if not last or last > #raw then return false end
-  local block = string.sub(raw, at, last)
-  if blocks[block] == nil then blocks[block] = retention_in(block) end
-  return blocks[block]
-end
-
--- Of a plain record in a state, with a header of a length: where its topic ends, its flags, priority, bucket, retention.
-local function plain(raw, state, length)
-  if type(raw) ~= 'string' or #raw < length then return nil end
-  local version, own_length, flags, priority, at_bucket, size = string.byte(raw, 1, 6)
+-- Of a plain job in a state, with a header of a length: where its topic ends, its flags, priority, bucket, retention.
+local function plain(front, state, length)
+  if #front < length then return nil end
+  local version, own_length, flags, priority, at_bucket, size = string.byte(front, 1, 6)
   local last = length + size
   if version ~= 1 or own_length ~= length or flags % 16 ~= state or flags >= 64 or priority % 16 > 9 or size == 0
-    or #raw < last then
+    or #front < last then
     return nil
   end
-  local retention = flags % 32 < OPTIONAL and DEFAULT_RETENTION or plain_retention(raw, last + 1)
+  local retention = flags % 32 < OPTIONAL and DEFAULT_RETENTION or retention_in(front, last + 1)
   if retention then return last, flags, priority, at_bucket, retention end
+end
+
+-- All of a record that stands before its body, as far as it was read.
+local function front_of(raw)
+  local _, length, flags, _, _, size = string.byte(raw, 1, 6)
+  if not size then return raw end
+  local last = length + size
+  if flags % 32 >= OPTIONAL and #raw > last + 1 then last = last + 2 + struct.unpack('>H', raw, last + 1) end
+  return string.sub(raw, 1, last)
+end
+
+-- Jobs that came together mostly differ in nothing but id and body. What a script makes of the front of a record is thus
+-- worked out once, by `make`, for all that have the same; false for those that take the long way.
+local kinds = {}
+local function kind_of(raw, make)
+  if type(raw) ~= 'string' then return false end
+  local front = front_of(raw)
+  local kind = kinds[front]
+  if kind == nil then
+    kind = make(front) or false
+    kinds[front] = kind
+  end
+  return kind
+end
+
+-- A kind counts its own jobs, as `jobs`.
+local function count_kinds(count_kind)
+  for _, kind in pairs(kinds) do
+    if kind then count_kind(kind, kind.jobs) end
+  end
 end

@@ -1,35 +1,24 @@
--- Plain jobs that became ready, of one topic: how many, in all and of each time, those counted by the hour apart.
-local groups = {}
-local function group_of(topic)
-  local group = groups[topic] or {jobs = 0, minutes = {}, hours = {}, entries = under(plan.push, topic)}
-  groups[topic] = group
-  return group
+-- What delayed jobs of a kind have in common when they become ready; nil for those that are not plain and due.
+local function promotion(front)
+  local last, flags, priority, at_bucket = plain(front, delayed, SHORT)
+  if not last or at_bucket ~= bucket then return nil end
+  local at, _, _, number = struct.unpack('>I6I4HI4', front, 19)
+  if at > now_ms then return nil end
+  local topic = string.sub(front, SHORT + 1, last)
+  number = (number + 1) % 4294967296
+  local header = string.sub(front, 1, 2) .. string.char(flags - delayed + ready) .. string.sub(front, 4, 18)
+    .. struct.pack('>I6', now_ms) .. string.sub(front, 25, 30) .. struct.pack('>I4', number)
+  return {jobs = 0, topic = topic, at = at, hourly = flags >= HOURLY, header = header,
+    mark = whole(number) .. ':', entries = under(under(plan.push, topic), priority % 16)}
 end
 
--- The next number of a ready entry: as it stands in the entry, and in the header.
-local marks = {}
-local function mark_after(number)
-  local next_number = (number + 1) % 4294967296
-  local found = marks[number] or {entry = whole(next_number) .. ':', header = struct.pack('>I4', next_number)}
-  marks[number] = found
-  return found
-end
-
--- A delayed job that is plain; false for every other entry.
-local since = struct.pack('>I6', now_ms)
+-- Make a delayed job ready; false when it takes the long way.
 local function promote(id)
   local key = JOB .. id
-  local raw = redis.pcall('GETRANGE', key, '0', '127')
-  local last, flags, priority, at_bucket = plain(raw, delayed, SHORT)
-  if not last or at_bucket ~= bucket then return false end
-  local at, _, _, number = struct.unpack('>I6I4HI4', raw, 19)
-  if at > now_ms then return false end
-  local group, mark = group_of(string.sub(raw, SHORT + 1, last)), mark_after(number)
-  local times, entries = flags >= HOURLY and group.hours or group.minutes, under(group.entries, priority % 16)
-  group.jobs = group.jobs + 1
-  times[at] = (times[at] or 0) + 1
-  entries[#entries + 1] = mark.entry .. id
-  append(plan.headers, key, string.sub(raw, 1, 2) .. string.char(flags - delayed + ready) .. string.sub(raw, 4, 18)
-    .. since .. string.sub(raw, 25, 30) .. mark.header)
+  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), promotion)
+  if not kind then return false end
+  kind.jobs = kind.jobs + 1
+  kind.entries[#kind.entries + 1] = kind.mark .. id
+  append(plan.headers, key, kind.header)
   return true
 end

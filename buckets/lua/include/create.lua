@@ -1,8 +1,6 @@
--- Most new jobs of a call differ in nothing but id and body. What follows from the front of a record, all before its body,
--- is worked out once for all of a kind; false for those that take the long way.
-local kinds = {}
-local function kind_from(front, length)
-  local flags, priority = string.byte(front, 3, 4)
+-- What new jobs of a kind have in common.
+local function new_kind(front)
+  local flags, priority, _, length = string.byte(front, 3, 6)
   local due, delay = struct.unpack('>I6I6', front, 13)
   if due == 0 then due = (delay == 0 and now_ms or from_ms) + delay end
   due = math.max(due, now_ms)
@@ -10,7 +8,7 @@ local function kind_from(front, length)
   local number = now_us % 4294967296  -- as in add.lua
   local kind = {jobs = 0, size = #front, topic = topic, state = state, due = due, hourly = due - now_ms > 86400000}
   if state == ready then
-    if flags >= OPTIONAL and not plain_retention(front, SHORT + length + 1) then return false end
+    if flags >= OPTIONAL and not retention_in(front, SHORT + length + 1) then return nil end
     number = (number + 1) % 4294967296
     kind.entries, kind.mark = under(under(plan.push, topic), priority), whole(number) .. ':'
   else
@@ -25,22 +23,9 @@ local function kind_from(front, length)
   return kind
 end
 
-local function kind_of(record)
-  local length = string.byte(record, 6)
-  local size = SHORT + length
-  if string.byte(record, 3) >= OPTIONAL then size = size + 2 + struct.unpack('>H', record, size + 1) end
-  local front = string.sub(record, 1, size)
-  local kind = kinds[front]
-  if kind == nil then
-    kind = kind_from(front, length)
-    kinds[front] = kind
-  end
-  return kind
-end
-
 -- A job whose id nobody has; nil when it takes the long way.
 local function create(key, id, record)
-  local kind = kind_of(record)
+  local kind = kind_of(record, new_kind)
   if not kind then return nil end
   kind.jobs = kind.jobs + 1
   if kind.entries then
