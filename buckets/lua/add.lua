@@ -113,11 +113,6 @@ local function create_all(keys)
       results[n] = start(id, record)
     end
   end
-  count_kinds(function(kind, n)
-    count(kind.topic, 'created', n)
-    count(kind.topic, WORDS[kind.state], n)
-    if kind.state == delayed then count_due(kind.topic, kind.due, kind.hourly, n) end
-  end)
   return results
 end
 

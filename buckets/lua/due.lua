@@ -38,13 +38,6 @@ end
 return meet
 end  -- of the long way
 
--- How many jobs became ready that had the same topic and time: what falls due together is told together.
-local promoted = {}
-local function tell(topic, at, n)
-  local times = under(promoted, topic)
-  times[at] = (times[at] or 0) + n
-end
-
 local ids, out, meet = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page), {}, nil
 for _, id in ipairs(ids) do
   if promote(id) then
@@ -52,16 +45,10 @@ for _, id in ipairs(ids) do
   else
     meet = meet or long_way()
     local topic, at = meet(id)
-    if topic then tell(topic, at, 1) end
+    if topic then tally(under(promoted, topic), at, 1) end
   end
 end
 plan.out[bucket] = out
-count_kinds(function(kind, n)
-  count(kind.topic, 'delayed', -n)
-  count(kind.topic, 'ready', n)
-  count_due(kind.topic, kind.at, kind.hourly, -n)
-  tell(kind.topic, kind.at, n)
-end)
 commit()
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
 local answer = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1}

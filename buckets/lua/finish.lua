@@ -34,7 +34,7 @@ local function ending(front)
   if deliveries == 0 then return nil end
   local tomb = string.sub(front, 1, 2) .. string.char(finished) .. string.sub(front, 4, 18)
     .. struct.pack('>I6', now_ms + retention) .. string.sub(front, 25, last)
-  return {jobs = 0, topic = string.sub(front, LONG + 1, last), lease = newest, out = under(plan.out, at_bucket),
+  return {counts = under(plan.counts, string.sub(front, LONG + 1, last)), lease = newest, out = under(plan.out, at_bucket),
     tomb = retention > 0 and tomb, lasts = whole(retention)}
 end
 
@@ -43,7 +43,8 @@ local function finish_plain(id, lease)
   local key = JOB .. id
   local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), ending)
   if not kind or (lease ~= '' and tonumber(lease) ~= kind.lease) then return nil end
-  kind.jobs = kind.jobs + 1
+  tally(kind.counts, 'reserved', -1)
+  tally(kind.counts, 'finished', 1)
   kind.out[#kind.out + 1] = id
   if kind.tomb then
     append(plan.tombs, key, kind.tomb, kind.lasts)
@@ -62,9 +63,5 @@ for at = 1, #jobs, 2 do
   end
   results[#results + 1] = result
 end
-count_kinds(function(kind, n)
-  count(kind.topic, 'reserved', -n)
-  count(kind.topic, 'finished', n)
-end)
 commit()
 return results

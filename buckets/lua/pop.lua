@@ -71,7 +71,7 @@ local full, large = false, false
 
 local live, deliver
 
--- What an entry stands for, if it is valid: the id, its record now, and either its record to come with its kind, or the job.
+-- What an entry stands for, if it is valid: the id, the record, and either the record to come with its kind, or the job.
 local live, deliver
 local function look(entry, topic)
   local number, id = string.match(entry, '^(%d+):(.+)$')
@@ -87,8 +87,11 @@ local function look(entry, topic)
 end
 
 local function hand_over(id, record, kind)
-  kind.jobs = kind.jobs + 1
-  append(kind.members, kind.score, id)
+  tally(kind.counts, 'ready', -1)
+  tally(kind.counts, 'reserved', 1)
+  tally(kind.counts, 'delivered', 1)
+  append(under(plan.bucket, bucket), kind.score, id)
+  plan.first[bucket] = math.min(plan.first[bucket] or kind.over, kind.over)
   append(plan.records, JOB .. id, record)
   return record
 end
@@ -142,11 +145,6 @@ for _, topic in ipairs(topics) do
     take_topic(topic)
   end
 end
-count_kinds(function(kind, n)
-  count(kind.topic, 'ready', -n)
-  count(kind.topic, 'reserved', n)
-  count(kind.topic, 'delivered', n)
-end)
 commit()
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, n) end

@@ -7,13 +7,13 @@ local function first_delivery(front)
   local length, _, number = struct.unpack('>I4HI4', front, 25)
   if length == 0 then return nil end
   local over = from_ms + length
-  plan.first[bucket] = math.min(plan.first[bucket] or over, over)
   flags = flags - ready + reserved + (block ~= '' and OPTIONAL or 0)
   local record = string.sub(front, 1, 1) .. string.char(LONG, flags, priority, bucket) .. string.sub(front, 6, 18)
     .. struct.pack('>I6', over) .. string.sub(front, 25, SHORT) .. struct.pack(DELIVERY, 1, 1, 0, now_us)
     .. string.sub(front, SHORT + 1) .. block
-  return {jobs = 0, size = #front, topic = string.sub(front, SHORT + 1, last), number = number, front = record,
-    members = under(plan.bucket, bucket), score = whole(over)}
+  local topic = string.sub(front, SHORT + 1, last)
+  return {size = #front, topic = topic, counts = under(plan.counts, topic), number = number, front = record,
+    over = over, score = whole(over)}
 end
 
 -- Of a job that can be handed out so, its record from now on and its kind; nil for every other.

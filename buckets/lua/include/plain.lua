@@ -40,23 +40,14 @@ local function front_of(raw)
   return string.sub(raw, 1, last)
 end
 
--- Jobs that came together mostly differ in nothing but id and body. What a script makes of the front of a record is thus
--- worked out once, by `make`, for all that have the same; false for those that take the long way.
-local kinds = {}
+-- What a script makes of the front of a record, by `make`; false or nil for what takes the long way. Jobs that come
+-- together mostly differ in nothing but id and body, so what was made is kept until another front comes.
+local front_before, kind_before
 local function kind_of(raw, make)
   if type(raw) ~= 'string' then return false end
   local front = front_of(raw)
-  local kind = kinds[front]
-  if kind == nil then
-    kind = make(front) or false
-    kinds[front] = kind
-  end
-  return kind
+  if front ~= front_before then front_before, kind_before = front, make(front) end
+  return kind_before
 end
 
--- A kind counts its own jobs, as `jobs`.
-local function count_kinds(count_kind)
-  for _, kind in pairs(kinds) do
-    if kind then count_kind(kind, kind.jobs) end
-  end
-end
+local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end

@@ -29,9 +29,10 @@ local function count(topic, field, n)
 end
 
 -- A pending job in the histogram: minutes above zero, hours below.
+local function bin_at(at, hourly) return hourly and -math.floor(at / 3600000) or math.floor(at / 60000) end
+
 local function count_due(topic, at, hourly, n)
-  local bin = hourly and -math.floor(at / 3600000) or math.floor(at / 60000)
-  local bins = under(plan.due, topic)
+  local bin, bins = bin_at(at, hourly), under(plan.due, topic)
   bins[bin] = (bins[bin] or 0) + n
 end
 
