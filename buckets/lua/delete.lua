@@ -4,7 +4,7 @@
 -- returns: a list, for each job the state that it was in
 -- fails: for a job, in its place in the list: NOT_FOUND, WRONG_STATE finished
 -- repeat: yes
--- include: time record moves
+-- include: time layout index plan record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

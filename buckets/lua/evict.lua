@@ -4,7 +4,7 @@
 -- returns: 1, or 0 when it is gone or as it should be
 -- fails: never
 -- repeat: yes
--- include: record
+-- include: layout index record
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local suffix = ARGV[1]  -- string: of the key, behind the hash tag

@@ -4,7 +4,7 @@
 -- returns: a list, for each job `finished`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
--- include: time record moves
+-- include: time layout index plan plain long_way layout record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -23,7 +23,45 @@ local function finish(id, lease)
   return 'finished'
 end
 
-local results = {}
-for at = 1, #jobs, 2 do results[#results + 1] = finish(jobs[at], jobs[at + 1]) end
+return finish
+end  -- of the long way
+
+-- What reserved jobs of a kind have in common when they end; nil for those that are not plain.
+local function ending(front)
+  local last, _, _, at_bucket, retention = plain(front, reserved, LONG)
+  if not last then return nil end
+  local deliveries, _, newest = struct.unpack('>I3BI7', front, 37)
+  if deliveries == 0 then return nil end
+  local tomb = string.sub(front, 1, 2) .. string.char(finished) .. string.sub(front, 4, 18)
+    .. struct.pack('>I6', now_ms + retention) .. string.sub(front, 25, last)
+  return {counts = under(plan.counts, string.sub(front, LONG + 1, last)), lease = newest, out = under(plan.out, at_bucket),
+    tomb = retention > 0 and tomb, lasts = whole(retention)}
+end
+
+-- End a reserved job; nil when it takes the long way.
+local function finish_plain(id, lease)
+  local key = JOB .. id
+  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), ending)
+  if not kind or (lease ~= '' and tonumber(lease) ~= kind.lease) then return nil end
+  tally(kind.counts, 'reserved', -1)
+  tally(kind.counts, 'finished', 1)
+  kind.out[#kind.out + 1] = id
+  if kind.tomb then
+    append(plan.tombs, key, kind.tomb, kind.lasts)
+  else
+    plan.gone[#plan.gone + 1] = key
+  end
+  return 'finished'
+end
+
+local results, finish = {}, nil
+for at = 1, #jobs, 2 do
+  local result = finish_plain(jobs[at], jobs[at + 1])
+  if not result then
+    finish = finish or long_way()
+    result = finish(jobs[at], jobs[at + 1])
+  end
+  results[#results + 1] = result
+end
 commit()
 return results

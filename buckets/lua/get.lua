@@ -4,7 +4,7 @@
 -- returns: the record, or nil where there is none that can be read
 -- fails: never
 -- repeat: yes
--- include: time record
+-- include: time layout index record
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

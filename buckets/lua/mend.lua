@@ -4,7 +4,7 @@
 -- returns: {now, counted, wanted, faults}; see include/faults.lua
 -- fails: never
 -- repeat: yes
--- include: time record moves faults
+-- include: time layout index plan record moves faults
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -22,7 +22,7 @@ end
 local function rehouse(job)
   under(plan.unbucket, job.bucket)[job.id] = true
   job.bucket = job.bucket % buckets
-  append(plan.headers, job.id, header(job))
+  append(plan.headers, JOB .. job.id, header(job))
 end
 
 local function mend(job, id, fault)

@@ -5,7 +5,7 @@
 --   id) that was looked at last; the jobs with their records, or empty ones
 -- fails: never
 -- repeat: yes
--- include: time record look merge
+-- include: time layout index record look merge
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

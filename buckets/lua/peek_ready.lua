@@ -5,7 +5,7 @@
 --   at last, which stands at the place; the jobs with their records
 -- fails: never
 -- repeat: yes
--- include: time record look
+-- include: time layout index record look
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

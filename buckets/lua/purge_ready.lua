@@ -4,7 +4,7 @@
 -- returns: {entries, jobs}: entries taken off the list, 0 when there is nothing to delete in them; jobs deleted
 -- fails: never
 -- repeat: yes
--- include: time record moves
+-- include: time layout index plan record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -4,7 +4,7 @@
 -- returns: {state, due}: due in ms, of the next delivery
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: no
--- include: time record moves optional leased return
+-- include: time layout index plan record moves optional leased return
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -4,7 +4,7 @@
 -- returns: a list, for each job 1, or 0 when it moved on meanwhile
 -- fails: never
 -- repeat: yes
--- include: time record moves
+-- include: time layout index plan record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -18,7 +18,7 @@ local function requeue(entry)
   leave(job)
   enter(job)
   job.next = since
-  append(plan.headers, id, header(job))
+  append(plan.headers, JOB .. id, header(job))
   return 1
 end
 

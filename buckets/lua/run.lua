@@ -4,7 +4,7 @@
 -- returns: due, in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: no
--- include: time record moves pending
+-- include: time layout index plan record moves pending
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -15,6 +15,6 @@ if job.state == ready then return redis.error_reply('TOO_LATE ready') end
 leave(job)
 job.due, job.state = now_ms, ready
 enter(job)
-append(plan.headers, job.id, header(job))
+append(plan.headers, JOB .. job.id, header(job))
 commit()
 return job.due

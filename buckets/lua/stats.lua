@@ -4,7 +4,7 @@
 -- returns: {now in ms, since when the oldest ready job is ready or 0, field, count, field, count, …}
 -- fails: never
 -- repeat: yes
--- include: time record look
+-- include: time layout index record look
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

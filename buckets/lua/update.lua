@@ -4,7 +4,7 @@
 -- returns: {state, due}: due in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: yes
--- include: time record moves optional pending update
+-- include: time layout index plan record moves optional pending update
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

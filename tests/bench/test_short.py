@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import burst, clients, growth, memory, punctual, walk
+from tests.bench import burst, clients, growth, memory, punctual, scripts, walk
+from tests.redis_server import binary
 
 
 async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
     """Bytes, unlike seconds, do not depend on what else the machine does."""
     assert await memory.main([100_000]) == 0
     assert "bytes a job" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_the_scripts_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await scripts.main(binary(), [1000], 1)
+    assert "life" in capsys.readouterr().out
 
 
 async def test_the_punctuality_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:

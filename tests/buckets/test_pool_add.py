@@ -170,13 +170,28 @@ async def test_a_large_batch_is_kept_whole_and_in_order(redis: Redis, pool: Pool
     await check_books(redis, pool)
 
 
-async def test_jobs_go_round_all_buckets(pool: Pool) -> None:
-    await pool.add([NewJob(str(n), "t", b"", delay_ms=60_000) for n in range(pool.buckets * 2)])
-    for n in range(pool.buckets * 2):
-        await add(pool, f"single{n}", delay_ms=60_000)
-    buckets = [(await get(pool, str(n))).bucket for n in range(pool.buckets * 2)]
-    assert sorted(buckets) == sorted([*range(pool.buckets)] * 2)
-    assert {(await get(pool, f"single{n}")).bucket for n in range(pool.buckets * 2)} == set(range(pool.buckets))
+async def test_calls_go_round_all_buckets(pool: Pool, clock: HeldClock) -> None:
+    """What is added together may fall due together, and is then moved by one script."""
+    clock.now_us -= clock.now_us % pool.buckets
+    seen = []
+    for call in range(pool.buckets * 2):
+        ids = [f"{call}-{each}" for each in range(1 + call % 3)]
+        await pool.add([NewJob(job_id, "t", b"", delay_ms=60_000) for job_id in ids])
+        (bucket,) = {(await get(pool, job_id)).bucket for job_id in ids}
+        seen.append(bucket)
+    assert sorted(seen) == sorted([*range(pool.buckets)] * 2)
+
+
+async def test_who_adds_one_job_and_many_by_turns_fills_no_bucket_more_than_others(
+    pool: Pool, clock: HeldClock
+) -> None:
+    """Strictly in turn, the many would all go into every second bucket."""
+    for call in range(50):
+        clock.now_us += 7919  # as it is when nobody looks: any microsecond
+        await pool.add([NewJob(f"{call}-{each}", "t", b"", delay_ms=60_000) for each in range(10)])
+        await add(pool, f"{call}", delay_ms=60_000)
+    sizes = [await pool.redis.read("ZCARD", pool.keys[0].bucket(each)) for each in range(pool.buckets)]
+    assert min(sizes) > 0
 
 
 @pytest.mark.parametrize("state", ["delayed", "reserved", "ready"])

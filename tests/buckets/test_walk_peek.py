@@ -66,7 +66,8 @@ async def test_looking_changes_nothing(redis: Redis, pool: Pool, clock: HeldCloc
 async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, count: int) -> None:
     delays = list(range(1, 131))
     random.Random(count).shuffle(delays)
-    await pool.add([NewJob(f"{delay:03}", "t", b"", delay_ms=delay * 1_000) for delay in delays])
+    for delay in delays:  # one a call, each to the next bucket
+        await add(pool, f"{delay:03}", delay_ms=delay * 1_000)
     assert await peeked_ids(pool, State.DELAYED, count=count) == [f"{delay:03}" for delay in sorted(delays)]
 
 
@@ -79,7 +80,8 @@ async def test_jobs_of_one_millisecond_come_each_once_by_bucket_and_id(
     pool = await Pool.open(redis, buckets=buckets, clock=clock)
     names = [f"{first}{second}" for first in "aBAb_-.:/@#+=0z" for second in ("", "a", "B", "_", "-", "aa", "aB", "0")]
     random.Random(count).shuffle(names)
-    await pool.add([NewJob(name, "t", b"", delay_ms=1_000) for name in names])
+    for name in names:  # one a call, each to the next bucket
+        await add(pool, name, delay_ms=1_000)
     jobs = await peeked(pool, State.DELAYED, count=count)
     assert [job.id for job in jobs] == [job.id for job in sorted(jobs, key=lambda job: (job.bucket, job.id.encode()))]
     assert sorted(job.id for job in jobs) == sorted(names)

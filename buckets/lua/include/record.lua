@@ -1,13 +1,5 @@
 -- The record (its layout stands in job.py). A job in Lua is a table of the header's fields, its id, its topic, and
 -- those optional fields that a move needs.
-local delayed, ready, reserved, dead, finished, deleted = 1, 2, 3, 4, 5, 6
-local WORDS = {'delayed', 'ready', 'reserved', 'dead', 'finished', 'deleted'}
-local HEADER, DELIVERY = '>BBBBBBI6I6I6I4HI4', '>HI3BI7'
-local SHORT, LONG = 34, 47  -- bytes of a header: never popped, popped
-local OPTIONAL, HOURLY = 16, 32
-local TAG_TTL, TAG_RETENTION, TAG_BACKOFF, TAG_TTR, TAG_WORKER, TAG_REASON = 1, 2, 3, 4, 5, 6
-local DEFAULT_RETENTION = 60000
-
 local function header(job)
   local flags = job.state + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
   local first = struct.pack(HEADER, 1, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic,
@@ -68,32 +60,6 @@ local function parse(id, raw)
   return job
 end
 
--- Keep something that cannot be used under its id or its key, for the operator; should the hash for it be something else
--- itself, that is kept first.
-local function keep_aside(name, raw)
-  local reply = redis.pcall('HSET', ASIDE, name, raw)
-  if type(reply) ~= 'table' or not reply.err then return end
-  if not string.find(reply.err, 'WRONGTYPE') then return error(reply) end
-  local other = redis.call('DUMP', ASIDE)
-  redis.call('UNLINK', ASIDE)
-  redis.call('HSET', ASIDE, ASIDE, other, name, raw)
-end
-
--- Call Redis on an index key. One that another program made something else of is set aside first, and then the index
--- begins anew: it must not block the topics that share a page with it.
-local function index(command, key, ...)
-  local reply = redis.pcall(command, key, ...)
-  if type(reply) ~= 'table' or not reply.err then return reply end
-  if not string.find(reply.err, 'WRONGTYPE') and not string.find(reply.err, 'not an integer')
-    and not string.find(reply.err, 'overflow') then
-    return error(reply)
-  end
-  keep_aside(key, redis.call('DUMP', key))
-  redis.call('UNLINK', key)
-  redis.call('PUBLISH', BELL, 'aside ' .. key)
-  return redis.call(command, key, ...)
-end
-
 -- A record that cannot be read blocks nobody: it is kept under its id for the operator, and told.
 local function set_aside(id)
   local raw = redis.pcall('GET', JOB .. id)
@@ -116,22 +82,25 @@ local function read_front(id)
   return job, raw
 end
 
--- The job of an id and its raw record, or nil when there is none. Without `whole` the body is mostly not read.
--- A tombstone whose time is over is as good as gone, whether Redis has removed it yet or not.
-local function read_job(id, whole)
-  local job, raw
-  if whole then
-    raw = redis.pcall('GET', JOB .. id)
-    if not raw then return nil end
-    if type(raw) == 'string' then job = parse(id, raw) end
-  else
-    job, raw = read_front(id)
-    if raw == '' then return nil end
-  end
+-- The job that was read, unless it is as good as gone: a tombstone whose time is over, whether Redis has removed it yet or
+-- not. Without a job what was read is set aside.
+local function judge(id, job, raw)
   if not job then
     set_aside(id)
     return nil
   end
   if job.state >= finished and job.next <= now_ms then return nil end
   return job, raw
+end
+
+-- The job of an id and its raw record, or nil when there is none. Without `whole` the body is mostly not read.
+local function read_job(id, whole)
+  if not whole then
+    local job, raw = read_front(id)
+    if raw == '' then return nil end
+    return judge(id, job, raw)
+  end
+  local raw = redis.pcall('GET', JOB .. id)
+  if not raw then return nil end
+  return judge(id, type(raw) == 'string' and parse(id, raw), raw)
 end

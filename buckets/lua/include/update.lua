@@ -26,9 +26,9 @@ local function update(body)
     schedule(job)
   end
   if rest then
-    append(plan.records, job.id, header(job) .. rest)
+    append(plan.records, JOB .. job.id, header(job) .. rest)
   else
-    append(plan.headers, job.id, header(job))
+    append(plan.headers, JOB .. job.id, header(job))
   end
   commit()
   return {WORDS[job.state], job.due}

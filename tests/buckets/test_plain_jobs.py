@@ -1,0 +1,364 @@
+"""The lane of the plain jobs, in add, due, pop and finish: it comes to the same as the long way, byte by byte.
+
+Two namespaces live through the same; in one the lanes are closed. The tests of the moves themselves, and the model, do
+not know which way a job went.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.errors import JobQueueError
+from buckets.job import Job, NewJob
+from buckets.pool import Pool
+from buckets.redis import Redis
+from buckets.scripts import SCRIPTS, Script, Value
+from tests.buckets.books import check_books
+from tests.redis_server import RedisServer
+from tests.waiting import tick_all
+
+# The function that each script asks first, and the answer with which it sends a job the long way.
+LANES = {
+    "add": "local function create(key, id, record)\n",
+    "due": "local function promote(id)\n",
+    "pop": "local function deliver_first(raw, number, topic)\n",
+    "finish": "local function finish_plain(id, lease)\n",
+}
+STEPS = 400
+
+
+@functools.cache
+def closed(name: str) -> Script:
+    assert SCRIPTS[name].text.count(LANES[name]) == 1
+    return replace(SCRIPTS[name], text=SCRIPTS[name].text.replace(LANES[name], LANES[name] + "do return nil end\n"))
+
+
+class LongWay(Redis):
+    """Runs the scripts with their lanes closed."""
+
+    async def call(
+        self, name: str, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
+    ) -> Any:
+        script = closed(name) if name in LANES else SCRIPTS[name]
+        command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
+        return await self._metered(name, command, script.repeatable, script)
+
+
+async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
+    """All keys of a namespace without its name, and what they hold."""
+    found: dict[bytes, Any] = {}
+    tag = pool.keys[0].tag.encode()
+    reads = {b"zset": ("ZRANGE", 0, -1, "WITHSCORES"), b"list": ("LRANGE", 0, -1), b"hash": ("HGETALL",)}
+    for key in await redis.read("KEYS", tag.decode() + "*"):
+        command, *more = reads.get(await redis.read("TYPE", key), ("GET",))
+        value = await redis.read(str(command), key, *more)
+        if command == "HGETALL":
+            value = dict(zip(value[::2], value[1::2], strict=True))
+        found[key[len(tag) :]] = value
+        if key.startswith(tag + b"j:"):  # tombstones end, within a minute of each other
+            found[b"end of " + key] = (await redis.read("PTTL", key) + 30_000) // 60_000
+    return {key.replace(tag, b""): value for key, value in found.items()}
+
+
+class Twins:
+    """A pool and its twin that goes the long way; what is done to one is done to the other."""
+
+    def __init__(self, pool: Pool, twin: Pool, clock: HeldClock) -> None:
+        self.pool = pool
+        self.twin = twin
+        self.clock = clock
+        self.clock.now_us += 123
+        for each in (pool, twin):
+            each._turn = itertools.count()
+
+    async def both(self, act: Callable[[Pool], Awaitable[Any]]) -> Any:
+        answers = [plainly(await act(each)) for each in (self.pool, self.twin)]
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    async def check(self) -> None:
+        redis = self.pool.redis
+        assert await contents(redis, self.pool) == await contents(redis, self.twin)
+
+
+def plainly(answer: Any) -> Any:
+    """Errors by their words, that they may be compared."""
+    if isinstance(answer, JobQueueError):
+        return (answer.code, str(answer))
+    return [plainly(each) for each in answer] if isinstance(answer, list) else answer
+
+
+@pytest.fixture
+async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> Any:
+    long_way = LongWay(redis_server.url)
+    pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
+    twin = await Pool.open(long_way, "long", buckets=3, clock=clock)
+    yield Twins(pool, twin, clock)
+    await pool.close()
+    await twin.close()
+    await long_way.close()
+
+
+LIVES: list[dict[str, Any]] = [
+    {},
+    {"topic": "ü" * 120},  # the topic does not fit what is read first
+    {"delay_ms": 1_000},
+    {"delay_ms": 90_000_000},  # counted by the hour
+    {"delay_ms": 86_400_000},
+    {"due_ms": 1},
+    {"due_ms": 1_800_000_005_000},
+    {"priority": 0},
+    {"priority": 9, "tries": 1},
+    {"ttr_ms": 0},
+    {"ttl_ms": 500},
+    {"ttl_ms": 5_000, "delay_ms": 700},
+    {"retention_ms": 0},
+    {"retention_ms": 3_600_000, "delay_ms": 5},
+    {"backoff_ms": (10, 20), "delay_ms": 5},
+    {"headers": b'{"a":"b"}', "tags": b'["c"]'},
+    {"headers": b"h" * 300, "delay_ms": 5},
+    {"backoff_ms": (10,), "retention_ms": 0, "headers": b"{}", "ttl_ms": 60_000},
+    {"body": b""},
+    {"body": b"x" * 3_000},
+    {"if_exists": "reject"},
+    {"if_exists": "replace", "delay_ms": 3},
+    {"most_pending": 3},
+]
+
+
+def job(job_id: str, life: dict[str, Any]) -> NewJob:
+    return NewJob(**{"id": job_id, "topic": "t", "body": b'"body"', "ttr_ms": 1_000, **life})
+
+
+@pytest.mark.parametrize("life", LIVES, ids=str)
+@pytest.mark.parametrize("worker", ["", "w"])
+async def test_a_whole_life_is_the_same_on_both_ways(twins: Twins, life: dict[str, Any], worker: str) -> None:
+    """A job alone, jobs of its kind, and one among others; popped, come back, popped again, finished."""
+    await twins.both(lambda pool: pool.add([job("alone", life)]))
+    await twins.both(lambda pool: pool.add([job(f"many{n}", life) for n in range(3)]))
+    await twins.both(lambda pool: pool.add([job("first", {}), job("mixed", life), job("last", {"delay_ms": 5})]))
+    topics = ["t", life.get("topic", "t")]
+    for _ in range(3):
+        await twins.check()
+        twins.clock.advance(90_000_001)
+        await twins.both(tick_all)
+        await twins.check()
+        popped: list[Job] = (await twins.both(lambda pool: pool.pop(topics, 5, worker=worker))).jobs
+        await twins.check()
+        ends = [(each.id, each.lease if n % 2 else None) for n, each in enumerate(popped[:3])]
+        await twins.both(lambda pool, ends=ends: pool.finish(ends))  # type: ignore[misc]
+    await twins.check()
+    await check_books(twins.pool.redis, twins.pool)
+
+
+def with_block(raw: bytes, block: bytes) -> bytes:
+    topic_end = raw[1] + raw[5]
+    return raw[:2] + bytes([raw[2] | 0x10]) + raw[3:topic_end] + block + raw[topic_end:]
+
+
+def with_byte(place: int, value: int) -> Callable[[bytes], bytes]:
+    return lambda raw: raw[:place] + bytes([value]) + raw[place + 1 :]
+
+
+def with_bits(place: int, bits: int) -> Callable[[bytes], bytes]:
+    return lambda raw: raw[:place] + bytes([raw[place] ^ bits]) + raw[place + 1 :]
+
+
+ODD: dict[str, Callable[[bytes], bytes]] = {
+    **{f"byte {place} is {value}": with_byte(place, value) for place in (0, 1, 5) for value in (0, 2, 33, 35, 48, 255)},
+    **{f"flag {bits}": with_bits(2, bits) for bits in (8, 32, 64, 128)},
+    **{f"priority {value}": with_byte(3, value) for value in (9, 10, 0x24)},
+    "bucket 1": with_byte(4, 1),
+    "cut short": lambda raw: raw[:33],
+    "cut in its topic": lambda raw: raw[: raw[1]],
+    "cut before its block": lambda raw: with_block(raw, b"")[: raw[1] + raw[5]],
+    "cut in its block's length": lambda raw: with_block(raw, b"\0")[: raw[1] + raw[5] + 1],
+    "never delivered": lambda raw: raw[:36] + bytes(3) + raw[39:] if raw[1] == 47 else raw,
+    **{
+        f"block {block.hex()}": lambda raw, block=block: with_block(raw, block)  # type: ignore[misc]
+        for block in (
+            b"\0\0",
+            b"\0\x07\x04\0\x04\0\0\x03\xe8",  # another ttr of its own
+            b"\0\x05\x04\0\x02\0\0",
+            b"\0\x07\x02\0\x04\0\0\0\x64",  # a retention
+            b"\0\x05\x02\0\x02\0\x64",  # and damaged ones
+            b"\0\x08\x02\0\x05\0\0\0\0\x64",
+            b"\0\x05\x02\0\x04\0\0\0\x64",
+            b"\0\x03\x03\0\0",  # no step
+            b"\0\x05\x03\0\x02\0\0",
+            b"\0\x09\x03\0\x06\0\0\0\0\0\x05",
+            b"\0\x04\x63\0\x01x",  # a tag of later times
+            b"\0\x04\x63\0\x09x",
+            b"\0\x02\x63\0",
+            b"\xff\xff\x63\0",
+            b"\0\x09\x01\0\x06\0\0\0\0\0\x05",  # a ttl
+            b"\0\x0b\x63\0\x01x\x02\0\x04\0\0\0\x64",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_an_odd_record_comes_to_the_same_on_both_ways(twins: Twins, odd: str) -> None:
+    """Whatever a record holds when due, pop and finish meet it; beside it one of its kind before it was odd."""
+
+    async def spoil(pool: Pool) -> None:
+        raw = await pool.redis.read("GET", pool.keys[0].job("odd"))
+        await pool.redis.read("SET", pool.keys[0].job("odd"), ODD[odd](raw))
+
+    for stage in ("delayed", "ready", "reserved"):
+        for each in (twins.pool, twins.twin):
+            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[!m]*")), "x")
+        await twins.both(lambda pool: pool.add([job("even", {"delay_ms": 5}), job("odd", {"delay_ms": 5})]))
+        if stage == "delayed":
+            await twins.both(spoil)
+        twins.clock.advance(6)
+        await twins.both(tick_all)
+        if stage == "ready":
+            await twins.both(spoil)
+        await twins.check()
+        await twins.both(popped_as_raw)
+        if stage == "reserved":
+            await twins.both(spoil)
+        await twins.check()
+        await twins.both(lambda pool: pool.finish([("even", None), ("odd", None)]))
+        await twins.check()
+
+
+async def popped_as_raw(pool: Pool) -> list[Any]:
+    """What the script answers: a record may be too odd for Python."""
+    reply: list[Any] = await pool.call(
+        "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=8 << 20, always=1, ttr="", worker=""
+    )
+    return reply
+
+
+async def test_a_kind_is_told_by_its_topic_list_and_number_too(twins: Twins) -> None:
+    """Entries in a wrong list, with an old number, or twice."""
+    await twins.both(lambda pool: pool.add([job("a", {}), job("b", {}), job("c", {"topic": "u"})]))
+
+    async def mix(pool: Pool) -> None:
+        ready, (entry,) = pool.keys[0].ready, await pool.redis.read("LRANGE", pool.keys[0].ready(4, "u"), 0, -1)
+        number = int(entry.split(b":")[0])
+        await pool.redis.read("LPUSH", ready(4, "t"), entry, f"{number - 1}:a", f"{number + 1}:b", entry)
+
+    await twins.both(mix)
+    popped = await twins.both(lambda pool: pool.pop(["t"], 9))
+    assert [each.id for each in popped.jobs] == ["c", "a", "b"]
+    await twins.check()
+
+
+async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twins: Twins) -> None:
+    await twins.both(lambda pool: pool.add([job("a", {}), job("b", {})]))
+
+    async def spoil(pool: Pool) -> None:
+        entries = await pool.redis.read("LRANGE", pool.keys[0].ready(4, "t"), 0, -1)
+        await pool.redis.read("DEL", pool.keys[0].ready(4, "t"))
+        await pool.redis.read("RPUSH", pool.keys[0].ready(4, "t"), *(b"1" + entry for entry in entries))
+
+    async def without_room(pool: Pool) -> Any:
+        return await pool.call(
+            "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=5, always=0, ttr="", worker=""
+        )
+
+    assert await twins.both(without_room) == [2, 0, -1]
+    await twins.check()
+    await twins.both(spoil)
+    assert (await twins.both(lambda pool: pool.pop(["t"], 9))).jobs == []
+    await twins.check()
+
+
+class Randomly:
+    """Steps that nobody thought of."""
+
+    def __init__(self, twins: Twins, seed: int) -> None:
+        self.twins = twins
+        self.random = random.Random(seed)
+        self.leases: list[Job] = []
+
+    def jobs(self) -> list[NewJob]:
+        choose = self.random.choice
+        ids = self.random.sample(range(60), choose([1, 1, 2, 12]))
+        lives = [choose(LIVES) if self.random.random() < 0.5 else {"delay_ms": 5} for _ in ids]
+        return [
+            job(f"j{each}", {"if_exists": choose(["keep", "replace"]), **life})
+            for each, life in zip(ids, lives, strict=True)
+        ]
+
+    async def step(self) -> None:
+        both, choose = self.twins.both, self.random.choice
+        jobs, count, worker = self.jobs(), choose([1, 3, 20]), choose(["", "", "a"])
+        ttr, some = choose([None, None, 0, 700]), self.random.sample(self.leases, min(len(self.leases), 3))
+        ends = [(each.id, choose([each.lease, None, 7])) for each in some]
+        match choose(["add", "add", "pop", "pop", "finish", "unpop", "release", "delete", "due", "due", "wait"]):
+            case "add":
+                await both(lambda pool: pool.add(jobs))
+            case "pop":
+                popped = await both(lambda pool: pool.pop(["t", "u"], count, ttr_ms=ttr, worker=worker))
+                self.leases = [*self.leases, *popped.jobs][-30:]
+            case "finish":
+                await both(lambda pool: pool.finish(list(dict(ends).items())))
+            case "unpop":
+                await both(lambda pool: pool.unpop(list({each.id: each for each in some}.values())))
+            case "release":
+                for each in some:
+                    await both(lambda pool, each=each: released(pool, each))  # type: ignore[misc]
+            case "delete":
+                await both(lambda pool: pool.delete([each.id for each in jobs]))
+            case "due":
+                await both(tick_all)
+            case "wait":
+                self.twins.clock.now_us += choose([1, 999, 5_000, 700_000, 3_000_000])
+
+
+async def released(pool: Pool, each: Job) -> Any:
+    try:
+        return await pool.release(each.id, each.lease, delay_ms=3)
+    except JobQueueError as error:
+        return error
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_is_done_is_the_same_on_both_ways(twins: Twins, seed: int) -> None:
+    randomly = Randomly(twins, seed)
+    for step in range(STEPS):
+        await randomly.step()
+        if step % 8 == 0:
+            await twins.check()
+    await twins.check()
+
+
+async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that took nobody would be right too; here the long way is an error."""
+    broken = {
+        name: replace(
+            script, text=script.text.replace("local function long_way()\n", "local function long_way()\nerror()\n")
+        )
+        for name, script in SCRIPTS.items()
+        if name in LANES
+    }
+    assert all("error()" in script.text for script in broken.values())
+    for name, script in broken.items():
+        monkeypatch.setitem(SCRIPTS, name, script)
+    pool = twins.pool
+    lives: list[dict[str, Any]] = [{}, {"retention_ms": 0}, {"backoff_ms": (5,), "headers": b"{}"}, {"delay_ms": 5}]
+    lives += [{"delay_ms": 90_000_000, "ttl_ms": 5}, {"tags": b"[]", "priority": 9}, {"due_ms": 5}]
+    for number, life in enumerate(lives):
+        (added,) = await pool.add([job(f"{number}", life)])
+        assert not isinstance(added, JobQueueError)
+    twins.clock.advance(6)
+    await tick_all(pool)
+    popped = [*(await pool.pop(["t"], 3)).jobs, *(await pool.pop(["t"], 9)).jobs]
+    assert len(popped) == len(lives) - 1
+    assert await pool.finish([(each.id, each.lease) for each in popped]) == ["finished"] * len(popped)
+    await pool.add([job("x", {}), job("y", {})])
+    assert [each.id for each in (await pool.pop(["t"], 9, worker="w")).jobs] == ["x", "y"]
+    assert await pool.finish([("x", None), ("y", None)]) == ["finished"] * 2
