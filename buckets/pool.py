@@ -71,7 +71,7 @@ class Pool(Shards):
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
         bound = len(self.keys)
-        items = [Item(job.id, _packed(job, bound), len(job.body)) for job in jobs]
+        items = [Item(job.id, _packed(job, bound), len(job.body), 1) for job in jobs]
         adding = self._adding if all(map(_may_be_repeated, jobs)) else self._adding_once
         return [
             result if isinstance(result, JobQueueError) else _added(result) for result in await adding.hand_in(items)

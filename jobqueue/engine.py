@@ -67,22 +67,22 @@ class Engine:
 
     def _new_job(self, command: params.Add, job_id: str, topic: str) -> NewJob:
         policy = self.policies.of(topic)
-        return NewJob(
-            id=job_id,
-            topic=topic,
-            body=bytes(command.body),
-            delay_ms=ms(command.delay) if command.delay else 0,
-            due_ms=0 if command.at is None else max(params.at_ms(command.at), 1),
-            ttr_ms=policy.ttr_ms if command.ttr is None else ms(command.ttr),
-            priority=policy.priority if command.priority is None else command.priority,
-            tries=policy.tries if command.tries is None else command.tries,
-            backoff_ms=policy.backoff_ms if command.backoff is None else tuple(map(ms, command.backoff)),
-            ttl_ms=policy.ttl_ms if command.ttl is None else ms(command.ttl),
-            retention_ms=policy.retention_ms if command.retention is None else ms(command.retention),
-            headers=orjson.dumps(command.headers) if command.headers else b"",
-            tags=orjson.dumps(command.tags) if command.tags else b"",
-            if_exists=command.if_exists or "keep",
-            most_pending=policy.max_pending,
+        return NewJob(  # by position: by name, fifteen arguments cost a third of an add's time here
+            job_id,
+            topic,
+            bytes(command.body),
+            ms(command.delay) if command.delay else 0,
+            0 if command.at is None else max(params.at_ms(command.at), 1),
+            policy.ttr_ms if command.ttr is None else ms(command.ttr),
+            policy.priority if command.priority is None else command.priority,
+            policy.tries if command.tries is None else command.tries,
+            policy.backoff_ms if command.backoff is None else tuple(map(ms, command.backoff)),
+            policy.ttl_ms if command.ttl is None else ms(command.ttl),
+            policy.retention_ms if command.retention is None else ms(command.retention),
+            orjson.dumps(command.headers) if command.headers else b"",
+            orjson.dumps(command.tags) if command.tags else b"",
+            command.if_exists or "keep",
+            policy.max_pending,
         )
 
     async def add(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:

@@ -18,6 +18,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
+from buckets.link import Orphan
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.scripts import SCRIPTS, Script, Value
@@ -45,11 +46,17 @@ class LongWay(Redis):
     """Runs the scripts with their lanes closed."""
 
     async def call(
-        self, name: str, rest: Sequence[Value] = (), *, repeat: bool | None = None, **arguments: Value
+        self,
+        name: str,
+        rest: Sequence[Value] = (),
+        *,
+        repeat: bool | None = None,
+        orphan: Orphan | None = None,
+        **arguments: Value,
     ) -> Any:
         script = closed(name) if name in LANES else SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
-        return await self._metered(name, command, script.repeatable, script)
+        return await self._metered(name, command, script.repeatable, script, orphan)
 
 
 async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
