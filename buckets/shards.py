@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -153,8 +154,9 @@ class Shards:
         """Run a script that takes many jobs over all their shards; the results in the order of the items. `fresh` gives
         the arguments that are others for each call of the script."""
         results: list[Any] = [None] * len(items)
-        away: Unavailable | None = None
-        for shard, places in self._by_shard(items).items():
+
+        async def go(shard: int, places: Iterable[int]) -> None:
+            away: Unavailable | None = None
             for chunk in _chunks(items, places):
                 rest = [value for place in chunk for value in items[place].values]
                 try:
@@ -168,6 +170,12 @@ class Shards:
                     reply = [error] * len(chunk)
                 for place, result in zip(chunk, reply, strict=True):
                     results[place] = result
+
+        by_shard = self._by_shard(items)
+        if len(by_shard) == 1:
+            await go(*by_shard.popitem())
+        else:
+            await asyncio.gather(*(go(shard, places) for shard, places in by_shard.items()))
         return results
 
     async def beat(self, shard: int, token: str, lease_ms: int) -> list[bool]:
