@@ -84,6 +84,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
         workers = cores.workers_for(chosen.workers)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
+    lifetime.keep_standard_streams()
     logs.set_up(chosen.log_level, chosen.log_format)
 
     def started(url: str) -> None:

@@ -40,6 +40,14 @@ class Living(Protocol):
         """End at once what does not end with this process."""
 
 
+def keep_standard_streams() -> None:
+    """Where one of them is closed, let it lead nowhere. Else a connection gets its number, and libuv ends the process
+    that closes this; a worker would not even start."""
+    while (stream := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(stream, True)
+    os.close(stream)
+
+
 def loop_factory() -> Any:
     """uvloop where there is one: 1.2 times the requests (docs/libraries.md)."""
     if sys.platform == "win32":

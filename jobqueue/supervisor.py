@@ -32,6 +32,7 @@ class Supervisor:
     def __init__(self, settings: Settings, workers: int) -> None:
         self._settings = settings
         self._places: list[Place] = []
+        self._scratch = ""
         self._stack = AsyncExitStack()
         self.workers = workers
         self.url = ""
@@ -47,6 +48,7 @@ class Supervisor:
         """End the workers at once, those too that hang."""
         for place in self._places:
             place.kill()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     async def __aenter__(self) -> Supervisor:
         try:
@@ -62,13 +64,16 @@ class Supervisor:
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
         folder = shared_metrics_folder()
-        scratch = "" if folder else str(stack.enter_context(_scratch()))
+        if folder is None:
+            self._scratch = stack.enter_context(_scratch())
         redis = await stack.enter_async_context(service_redis(settings))
         address = await stack.enter_async_context(taken(settings.host, settings.port))
         self._settings = msgspec.structs.replace(self._settings, redis=redis, port=address[1])
-        beginning = Beginning(self._settings, scratch)
+        beginning = Beginning(self._settings, self._scratch)
         stack.push_async_callback(self._stop)
-        self._places = [Place(number, folder or Path(scratch), beginning) for number in range(1, self.workers + 1)]
+        self._places = [
+            Place(number, folder or Path(self._scratch), beginning) for number in range(1, self.workers + 1)
+        ]
         await asyncio.gather(*(place.listens() for place in self._places))
         self.url = url_of(address)
 
@@ -77,10 +82,10 @@ class Supervisor:
 
 
 @contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
+def _scratch() -> Iterator[str]:
     """A folder for the metrics of the workers. Raises Unfit when there can be none."""
     try:
-        folder = Path(tempfile.mkdtemp(prefix="jobqueue-metrics-"))
+        folder = tempfile.mkdtemp(prefix="jobqueue-metrics-")
     except OSError as error:
         raise Unfit(f"no folder can be made for the metrics that workers share: {error}") from None
     lock = os.open(folder, os.O_RDONLY)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.crew import all_ended, count, lines, on_connections, pids, serving, started
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess
+from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.acceptance.test_metrics import told
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -261,4 +261,30 @@ async def test_a_worker_that_hangs_is_killed_after_the_grace_time_or_at_a_second
                 await until(lambda before=stopping: len(lines(log, "service.stopping")) > before)  # type: ignore[misc]
         assert service.process and await service.process.wait() == code
         await all_ended(processes)
+        assert list((tmp_path / "tmp").iterdir()) == []
     assert [line["worker"] for line in lines(log, "worker.killed")] == [1]
+
+
+async def test_a_service_without_standard_streams_runs_and_stops(
+    redis_server: RedisServer, redis: Any, log: Path, tmp_path: Path
+) -> None:
+    flags = f"--port 0 --redis {redis_server.url} --workers 2 <&- >&- 2>>{log}"
+    process = await asyncio.create_subprocess_shell(f"exec {' '.join(JOBQUEUE)} serve {flags}")
+    await until(lambda: bool(lines(log, "service.started")))
+    process.terminate()
+    assert await process.wait() == 0
+    assert lines(log)[-1]["event"] == "service.stopped"
+
+
+async def test_a_worker_that_dies_while_redis_is_away_comes_back_with_it(own_server: RedisServer, log: Path) -> None:
+    service = await serving(ServiceProcess("--redis", own_server.url, workers=2, log=log), log)
+    try:
+        own_server.kill()
+        os.kill(pids(log)[1], signal.SIGKILL)
+        await until(lambda: bool(lines(log, "worker.ended")))
+        own_server.start()
+        await started(log, 3)
+        os.kill(pids(log)[2], signal.SIGTERM)  # and one that is told to stop is started anew too
+        await started(log, 4)
+    finally:
+        assert await service.stop() == 0
