@@ -52,14 +52,14 @@ async def started(log: Path, number: int) -> None:
     await until(lambda: len(lines(log, "worker.started")) >= number)
 
 
-async def on_connections(service: ServiceProcess, number: int, command: dict[str, Any]) -> list[tuple[str, Any]]:
+async def on_connections(url: str, number: int, command: dict[str, Any]) -> list[tuple[str, Any]]:
     """Send a command on so many new connections; the prefix of each request's id, which is its worker's, and the
     answer."""
     answers = []
     connector = aiohttp.TCPConnector(force_close=True)
     async with aiohttp.ClientSession(connector=connector) as session:
         for _ in range(number):
-            async with session.post(service.url + "/command", data=json.dumps(command).encode()) as response:
+            async with session.post(url + "/command", data=json.dumps(command).encode()) as response:
                 answers.append((response.headers["X-Request-Id"].partition("-")[0], await response.json()))
     return answers
 

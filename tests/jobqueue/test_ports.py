@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,13 @@ async def test_what_the_last_service_left_of_its_connections_is_no_hindrance() -
         client.close()
     async with taken("127.0.0.1", port) as address:
         assert url_of(address) == f"http://127.0.0.1:{port}"
+
+
+async def test_a_port_that_a_killed_service_still_has_for_a_moment_is_waited_for() -> None:
+    port = free_port()
+    asyncio.get_running_loop().call_later(0.05, listening(port).close)
+    async with taken("127.0.0.1", port):
+        pass
 
 
 def test_of_many_who_take_a_port_at_the_same_time_one_gets_it() -> None:
