@@ -20,6 +20,7 @@ from buckets.keys import Keys
 from buckets.redis import Redis
 from buckets.shards import FORMAT, HASH
 from jobqueue import settings
+from jobqueue.cores import usable, workers_for
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.errors import SettingsError
 from jobqueue.fitness import facts_of, judge, redis_at, without_secret
@@ -53,6 +54,7 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
         return
     own = chosen.unlike(Settings())
     yield Finding("ok", "settings", f"{', '.join(own)} set, the rest as by default" if own else "all as by default")
+    yield _workers(chosen)
     url = chosen.redis
     if not url:
         embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
@@ -63,6 +65,19 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
         async for finding in _redis(url, chosen):
             yield finding
     yield await _service(chosen)
+
+
+def _workers(chosen: Settings) -> Finding:
+    """How many processes would answer, beside how many cores there are for them."""
+    cores = usable()
+    try:
+        number = workers_for(chosen.workers)
+    except SettingsError as error:
+        return Finding("bad", "workers", str(error))
+    words = f"serve starts {number}; cores to use: {cores}"
+    if number > cores:
+        return Finding("warn", "workers", f"{words}; more workers than cores are slower, not faster")
+    return Finding("ok", "workers", words)
 
 
 async def _embedded(embedded: EmbeddedRedis, chosen: Settings) -> tuple[bool, Finding]:

@@ -15,7 +15,7 @@ from jobqueue.callbacks.command import callbacks_command
 from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
-    from jobqueue.app import Service
+    from jobqueue.lifetime import Living
 
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
@@ -71,30 +71,43 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 
 @main.command("serve")
 @_settings
+@click.option("--workers", type=int, metavar="N", help="processes that answer on the port; 0: by the cores [0]")
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="form of the logs [auto]")
 @click.option("--examples", is_flag=True, help="print three curl lines to try")
 def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     # The service takes 0.3 s to load: the commands that ask a running one do not wait for it.
-    from jobqueue import app, logs  # noqa: PLC0415
+    from jobqueue import cores, lifetime, logs  # noqa: PLC0415
 
     try:
         chosen, file = settings.load(flags, config), settings.file_of(config)
+        workers = cores.workers_for(chosen.workers)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
+    lifetime.keep_standard_streams()
     logs.set_up(chosen.log_level, chosen.log_format)
 
-    def started(service: Service) -> None:
+    def started(url: str) -> None:
         if examples:
-            click.echo(_EXAMPLES.format(url=service.url))
+            click.echo(_EXAMPLES.format(url=url))
 
+    read_anew = (lambda: settings.load(flags, config)) if file else None
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(app.serve(chosen, started, (lambda: settings.load(flags, config)) if file else None))
-    except JobQueueError as error:
-        raise click.ClickException(error.message) from None
-    except OSError as error:
-        raise click.ClickException(f"cannot listen on {chosen.host}:{chosen.port}: {error.strerror or error}") from None
+        with asyncio.Runner(loop_factory=lifetime.loop_factory()) as runner:
+            runner.run(lifetime.live(_service(chosen, workers), chosen, started, read_anew))
+    except (JobQueueError, OSError) as error:
+        raise click.ClickException(lifetime.refusal(error, chosen)) from None
+
+
+def _service(chosen: settings.Settings, workers: int) -> Living:
+    """The service, or the supervisor of its workers, which need not load it."""
+    if workers == 1:
+        from jobqueue.app import Service  # noqa: PLC0415
+
+        return Service(chosen)
+    from jobqueue.supervisor import Supervisor  # noqa: PLC0415
+
+    return Supervisor(chosen, workers)
 
 
 @main.command("check")
@@ -130,15 +143,6 @@ def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) 
 
 
 main.add_command(callbacks_command)
-
-
-def _loop_factory() -> Any:
-    """uvloop where there is one: 1.2 times the requests (docs/libraries.md)."""
-    if sys.platform == "win32":
-        return None
-    import uvloop  # noqa: PLC0415 - not there on Windows
-
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

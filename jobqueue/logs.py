@@ -18,14 +18,16 @@ def _json(event: Any, **_: Any) -> str:
     return orjson.dumps(event, default=str).decode()
 
 
-def set_up(level: str, form: str) -> None:
-    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal)."""
+def set_up(level: str, form: str, worker: int | None = None) -> None:
+    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `worker`: whose they are."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if worker is not None:
+        shared.append(lambda _logger, _method, event: event | {"worker": worker})
     if not text:
         shared.append(structlog.processors.format_exc_info)
     renderer: Any = (

@@ -6,7 +6,9 @@ that stand in Redis are not here: a scrape reads them (jobqueue/scrape.py).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import prometheus_client
@@ -14,6 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, Proce
 
 from buckets import Meter
 from jobqueue.series import Count, Spread
+from jobqueue.shared_metrics import agreed_topics
 
 UNREADABLE = "unreadable"
 OTHER = "other"
@@ -25,18 +28,18 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # 
 
 
 class Metrics(Meter):
-    """What one process has done. `shared`: its figures are added to those of others (PROMETHEUS_MULTIPROC_DIR)."""
+    """What one process has done. `folder`: where its figures are added to those of others."""
 
-    def __init__(self, most_topics: int = 100, *, shared: bool = False) -> None:
+    def __init__(self, most_topics: int = 100, folder: Path | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.shared = shared
+        self._folder = folder
         self._most_topics = most_topics
         self._topics: set[str] = set()
         self._held = 0
         self._make_service()
         self._make_machine()
         self._make_redis()
-        if not shared:  # they are of one process
+        if folder is None:  # they are of one process
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
 
@@ -107,8 +110,15 @@ class Metrics(Meter):
             return name
         if len(self._topics) >= self._most_topics:
             return OTHER
-        self._topics.add(name)
-        return name
+        self._topics |= self._with(name)
+        return name if name in self._topics else OTHER
+
+    def _with(self, topic: str) -> set[str]:
+        """The topics that have figures of their own once one more has come."""
+        if self._folder:
+            with contextlib.suppress(OSError):  # the folder was taken away; then each process chooses for itself
+                return agreed_topics(self._folder, topic, self._most_topics)
+        return {topic}
 
     def answered(
         self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-from collections import defaultdict
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from buckets import Bell, State, Stats, Topics
@@ -24,37 +23,17 @@ from buckets.errors import JobQueueError
 from buckets.job import LIVE
 from jobqueue import __version__
 from jobqueue.metrics import Metrics
+from jobqueue.shared_metrics import forget, forget_killed
+from jobqueue.totals import Totals
 
 __all__ = ["CONTENT_TYPE_LATEST", "Scrape"]
 
 log = structlog.get_logger()
 
 _PATIENCE_S = 3.0  # for Redis: who scrapes gives up after 5 or 10 s, and wants to hear that Redis is away
-_POUR_S = 1.0  # shared metrics of another process are as old as that
+_POUR_S = 0.1  # so old the shared metrics of another process may be
+_SETTLED_S = 1.5 * _POUR_S  # after that, they hold what was before
 _SAME = "From Redis: every instance says the same, so take the maximum of the instances and not their sum."
-
-
-class Rising:
-    """The totals of a topic, made never to fall: Prometheus would take that for a restart and count all of it again.
-    Those in Redis fall when a delivery is undone, when Redis is emptied, and when one of the topics that are added up
-    under `other` is forgotten; jobs created tell the first from the rest."""
-
-    def __init__(self) -> None:
-        self._gone: dict[str, int] = {}
-        self._highest: dict[str, int] = {}
-
-    def raised(self, totals: Mapping[str, int]) -> dict[str, int]:
-        """The totals to show for those in Redis."""
-        if totals.get("created", 0) < self._highest.get("created", 0):
-            self._gone = {name: max(number - totals.get(name, 0), 0) for name, number in self._shown().items()}
-            self._highest = {}
-        for name, number in totals.items():
-            self._highest[name] = max(number, self._highest.get(name, 0))
-        return self._shown()
-
-    def _shown(self) -> dict[str, int]:
-        names = self._gone.keys() | self._highest.keys()
-        return {name: self._gone.get(name, 0) + self._highest.get(name, 0) for name in sorted(names)}
 
 
 class _Families(Collector):
@@ -70,38 +49,48 @@ class _Families(Collector):
 class Scrape:
     """The metrics of one process and the figures of its namespace. `folder`: where processes share the former."""
 
-    def __init__(self, metrics: Metrics, topics: Topics, bell: Bell, folder: Path | None = None) -> None:
+    def __init__(
+        self, metrics: Metrics, topics: Topics, bell: Bell, totals: Totals, folder: Path | None = None
+    ) -> None:
         self._metrics = metrics
         self._topics = topics
         self._bell = bell
+        self._totals = totals
         self._folder = folder
-        self._totals: dict[str, Rising] = defaultdict(Rising)
 
     async def text(self) -> bytes:
         """All metrics in Prometheus's text format; those from Redis have no values when it does not answer."""
-        figures: dict[str, Stats] | None = None
+        begun = time.monotonic()
+        figures, _ = await asyncio.gather(self._figures(), self._others())
+        self._metrics.pour(self._bell.parked)
+        return generate_latest(self._own()) + generate_latest(_Families(self._families(figures, begun)))
+
+    async def _figures(self) -> Mapping[str, Stats] | None:
         with contextlib.suppress(JobQueueError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                figures = await self._topics.figures(self._metrics.topic)
-        self._metrics.pour(self._bell.parked)
-        return generate_latest(self._own()) + generate_latest(_Families(self._families(figures)))
+                return await self._topics.figures(self._metrics.topic)
+        return None
+
+    async def _others(self) -> None:
+        """Let the other processes pour what they counted before this scrape."""
+        if self._folder:
+            await asyncio.sleep(_SETTLED_S)
 
     def _own(self) -> CollectorRegistry:
         if self._folder is None:
             return self._metrics.registry
-        for path in self._folder.glob("gauge_live*.db"):
-            _forget_if_dead(int(path.stem.rpartition("_")[2]), self._folder)
+        forget_killed(self._folder)
         registry = CollectorRegistry()
         MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]
         return registry
 
-    def _families(self, figures: Mapping[str, Stats] | None) -> Iterator[Metric]:
+    def _families(self, figures: Mapping[str, Stats] | None, begun: float) -> Iterator[Metric]:
         yield InfoMetricFamily("jobqueue_build", "The version of the service.", value={"version": __version__})
         up = figures is not None
         yield GaugeMetricFamily("jobqueue_redis_up", "Whether Redis answered this scrape within 3 s.", value=float(up))
-        yield from self._by_topic(figures or {})
+        yield from self._by_topic(figures or {}, begun)
 
-    def _by_topic(self, figures: Mapping[str, Stats]) -> Iterator[Metric]:
+    def _by_topic(self, figures: Mapping[str, Stats], begun: float) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("jobqueue_jobs", f"Jobs now, by state. {_SAME}", labels=["topic", "state"])
         oldest = GaugeMetricFamily(
             "jobqueue_oldest_ready_age_seconds",
@@ -111,6 +100,7 @@ class Scrape:
         events = CounterMetricFamily(
             "jobqueue_job_events", f"What became of jobs, ever. {_SAME}", labels=["topic", "event"]
         )
+        raised = self._totals.raised({topic: stats.totals for topic, stats in figures.items()}, begun)
         for topic, stats in sorted(figures.items()):
             for state in LIVE:
                 jobs.add_metric([topic, state.word], stats.counts.get(state.word, 0))
@@ -118,7 +108,7 @@ class Scrape:
                 oldest.add_metric([topic], stats.oldest_ready_ms / 1000)
             elif not stats.counts.get(State.READY.word):
                 oldest.add_metric([topic], 0)  # else it is not known, and nothing is said
-            for event, number in self._totals[topic].raised(stats.totals).items():
+            for event, number in raised[topic].items():
                 events.add_metric([topic, event], number)
         yield from (jobs, oldest, events)
 
@@ -135,14 +125,4 @@ class Scrape:
 def leave(metrics: Metrics, folder: Path) -> None:
     """A process that ends leaves its counts to the others, and takes along what it holds."""
     metrics.pour(0)
-    mark_process_dead(os.getpid(), str(folder))  # type: ignore[no-untyped-call]
-
-
-def _forget_if_dead(pid: int, folder: Path) -> None:
-    """Take away the gauges of a process that was killed."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
-    except PermissionError:
-        pass  # it lives, as another user
+    forget(folder)

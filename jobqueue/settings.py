@@ -18,6 +18,9 @@ from msgspec import Meta, Struct
 
 from jobqueue.errors import SettingsError
 
+MOST_WORKERS = 64
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
+
 Seconds = Annotated[float, Meta(ge=0)]
 
 
@@ -50,6 +53,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     allow_eviction: bool = False
@@ -130,8 +134,8 @@ def _check_virtual(settings: Settings) -> None:
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
-    """Where processes share their metrics, if they do. The variable is prometheus_client's, which reads it too."""
-    path = (os.environ if environment is None else environment).get("PROMETHEUS_MULTIPROC_DIR")
+    """Where processes share their metrics, if they do."""
+    path = (os.environ if environment is None else environment).get(SHARED_METRICS)
     return Path(path) if path else None
 
 

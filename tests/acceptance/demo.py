@@ -179,7 +179,7 @@ def report(outcome: Outcome, in_hand: int) -> int:
 async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="jobqueue-demo-") as folder:
         log = Path(folder) / "service.log"
-        async with ServiceProcess("--data", folder + "/data", log=log) as service:
+        async with ServiceProcess("--data", folder + "/data", log=log, workers=0) as service:
             print(f"{len(orders())} orders, time-outs over {SPREAD_S:g} s, {WORKERS} workers, on {service.url}")
             outcome, in_hand = await run(service.url)
     return report(outcome, in_hand)

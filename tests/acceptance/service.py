@@ -28,12 +28,15 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`."""
+    """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
-    def __init__(self, *flags: str, port: int | None = None, log: Path | None = None) -> None:
+    One process answers, so that a kill means all of the service, unless `workers` says otherwise (0: by the cores).
+    """
+
+    def __init__(self, *flags: str, port: int | None = None, log: Path | None = None, workers: int = 1) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._flags = flags
+        self._flags = ("--workers", str(workers), *flags)
         self._log = log
         self.process: asyncio.subprocess.Process | None = None
 

@@ -12,6 +12,7 @@ import pytest
 
 from buckets import Pool, Redis
 from jobqueue.check import Finding, check
+from jobqueue.cores import usable
 from tests.acceptance.service import ServiceProcess, free_port
 from tests.acceptance.shell import Shell
 from tests.redis_server import RedisServer
@@ -37,6 +38,14 @@ def told(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
 async def test_wrong_settings_are_told_and_end_the_check() -> None:
     (finding,) = await found(port=70_000)
     assert str(finding) == "bad  settings: port in the flags: Expected `int` <= 65535"
+
+
+async def test_more_workers_than_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(await found(redis="nonsense"), "workers")[0][0] == "ok"
+    monkeypatch.setenv("JOBQUEUE_WORKERS", "64")
+    ((level, words),) = told(await found(redis="nonsense"), "workers")
+    assert level == "warn"
+    assert words.startswith(f"serve starts 64; cores to use: {usable()}")
 
 
 async def test_a_namespace_that_is_not_founded_is_told_and_not_founded(redis: Redis, redis_server: RedisServer) -> None:
@@ -115,4 +124,4 @@ async def test_what_is_no_service_is_bad() -> None:
 async def test_the_command_prints_a_line_a_finding_and_ends_with_1_when_one_is_bad() -> None:
     ran = await Shell("").run("check", "--redis", "nonsense", "--port", "0")
     assert (ran.code, ran.err) == (1, "")
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["ok", "bad", "ok"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["ok", "ok", "bad", "ok"]

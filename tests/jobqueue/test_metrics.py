@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from buckets import Bell, Pool, Redis, Topics
 from jobqueue.metrics import LATENESS_S, Metrics
-from jobqueue.scrape import Rising, Scrape
+from jobqueue.scrape import Scrape
 from jobqueue.series import Count, Spread
+from jobqueue.totals import Totals
 from tests.acceptance.service import ROOT
 from tests.buckets.jobs import add, pop
 from tests.redis_server import RedisServer
@@ -112,24 +113,13 @@ def test_commands_answered_together_each_count_with_the_time_of_all() -> None:
     }  # fmt: skip
 
 
-def test_totals_that_fall_in_redis_do_not_fall_here() -> None:
-    rising = Rising()
-    assert rising.raised({"created": 5, "delivered": 3}) == {"created": 5, "delivered": 3}
-    assert rising.raised({"created": 5, "delivered": 2}) == {"created": 5, "delivered": 3}  # one was undone
-    assert rising.raised({"created": 6, "delivered": 3}) == {"created": 6, "delivered": 3}  # and made again
-    assert rising.raised({"created": 1}) == {"created": 6, "delivered": 3}  # Redis was emptied, or a topic forgotten
-    assert rising.raised({"created": 2, "delivered": 1}) == {"created": 7, "delivered": 4}
-    assert rising.raised({"created": 0}) == {"created": 7, "delivered": 4}
-    assert rising.raised({"created": 1, "delivered": 1, "finished": 1}) == {"created": 8, "delivered": 5, "finished": 1}
-
-
 async def scraped(scrape: Scrape) -> str:
     return (await scrape.text()).decode()
 
 
 async def test_a_scrape_tells_the_figures_of_the_topics_and_the_rest_under_other(live_pool: Pool) -> None:
     await add(live_pool, "a")
-    scrape = Scrape(Metrics(1), Topics(live_pool), Bell(live_pool))
+    scrape = Scrape(Metrics(1), Topics(live_pool), Bell(live_pool), Totals())
     assert values(await scraped(scrape))["jobqueue_jobs", "ready", "t"] == 1
     for number in range(150):
         await add(live_pool, f"u{number}", f"u{number}", delay_ms=number % 2 * 60_000)
@@ -145,7 +135,7 @@ async def test_a_scrape_tells_the_figures_of_the_topics_and_the_rest_under_other
 async def test_the_age_of_the_oldest_ready_job_is_zero_when_there_is_none_and_unsaid_when_it_is_not_known(
     live_pool: Pool, redis: Redis
 ) -> None:
-    scrape = Scrape(Metrics(), Topics(live_pool), Bell(live_pool))
+    scrape = Scrape(Metrics(), Topics(live_pool), Bell(live_pool), Totals())
     await add(live_pool, "a", delay_ms=60_000)
     await add(live_pool, "b", "u")
     await redis.read("LPUSH", live_pool.keys[0].ready(4, "u"), *[f"0:{n}" for n in range(30)])
@@ -155,7 +145,7 @@ async def test_the_age_of_the_oldest_ready_job_is_zero_when_there_is_none_and_un
 
 
 async def test_an_undone_delivery_does_not_lower_a_counter(live_pool: Pool) -> None:
-    scrape = Scrape(Metrics(), Topics(live_pool), Bell(live_pool))
+    scrape = Scrape(Metrics(), Topics(live_pool), Bell(live_pool), Totals())
     await add(live_pool, "a")
     jobs = await pop(live_pool)
     await scraped(scrape)
@@ -169,7 +159,7 @@ async def test_a_scrape_without_redis_tells_what_the_process_knows(own_server: R
     pool = await Pool.open(redis)
     await add(pool, "a")
     own_server.freeze()
-    told = values(await scraped(Scrape(metrics, Topics(pool), Bell(pool))))
+    told = values(await scraped(Scrape(metrics, Topics(pool), Bell(pool), Totals())))
     own_server.thaw()
     assert told["jobqueue_redis_up",] == 0
     assert told["jobqueue_redis_calls_total", "add"] == 1
@@ -180,7 +170,7 @@ async def test_a_scrape_without_redis_tells_what_the_process_knows(own_server: R
 
 async def test_the_operations_guide_names_every_metric_with_its_type_and_labels_and_no_other(live_pool: Pool) -> None:
     metrics = Metrics()
-    text = await scraped(Scrape(metrics, Topics(live_pool), Bell(live_pool)))
+    text = await scraped(Scrape(metrics, Topics(live_pool), Bell(live_pool), Totals()))
     section = (ROOT / "docs/operations.md").read_text().partition("## Metrics")[2].partition("\n## ")[0]
     documented = dict(re.findall(r"^\| `([a-z_]+)(?:\{.*\})?` \| (\w+) \|", section, re.M))
     assert documented == dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
@@ -196,7 +186,7 @@ async def test_the_operations_guide_names_every_metric_with_its_type_and_labels_
 
 
 async def test_every_metric_has_a_name_of_ours_or_of_every_process(live_pool: Pool) -> None:
-    text = await scraped(Scrape(Metrics(), Topics(live_pool), Bell(live_pool)))
+    text = await scraped(Scrape(Metrics(), Topics(live_pool), Bell(live_pool), Totals()))
     names = re.findall(r"^# TYPE (\S+) ", text, re.M)
     assert len(names) == len(set(names)) > 20
     assert all(name.startswith(("jobqueue_", "process_", "python_")) for name in names)

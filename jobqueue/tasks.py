@@ -1,0 +1,29 @@
+"""Tasks that run beside the rest, as long as a block does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+
+
+@contextlib.asynccontextmanager
+async def running(name: str, work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that runs until the block is left; should it end by itself, that is logged."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_tell_of_end)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _tell_of_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        log.error("task.ended", task=task.get_name(), exc_info=task.exception())
