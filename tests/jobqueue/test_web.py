@@ -14,6 +14,7 @@ from jobqueue.policies import Policies
 from jobqueue.protocols.command import Reply
 from jobqueue.scrape import Scrape
 from jobqueue.settings import Settings
+from jobqueue.totals import Totals
 from jobqueue.web import Web
 from tests.waiting import until
 
@@ -26,7 +27,7 @@ async def web(live_pool: Pool) -> AsyncIterator[Web]:
     settings, metrics, topics, bell = Settings(), Metrics(), Topics(live_pool), Bell(live_pool)
     engine = Engine(live_pool, topics, Walk(live_pool), bell, Policies(settings))
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
-    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, bell, None))
+    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, bell, Totals()))
 
 
 async def ready_again(pool: Pool) -> bool:
