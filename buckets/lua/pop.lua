@@ -73,13 +73,13 @@ local live, deliver
 
 -- What an entry stands for, if it is valid: the id, the record, and either the record to come with its kind, or the job.
 local live, deliver
-local function look(entry, topic)
+local function look(entry)
   local number, id = string.match(entry, '^(%d+):(.+)$')
   if not id or seen[id] then return nil end
   local raw = redis.pcall('GET', JOB .. id)
   if not raw then return nil end
   number = tonumber(number)
-  local record, kind = deliver_first(raw, number, topic)
+  local record, kind = deliver_first(raw, number)
   if record then return id, raw, record, kind end
   if not live then live, deliver = long_way() end
   local job = live(id, number, raw)
@@ -96,13 +96,13 @@ local function hand_over(id, record, kind)
   return record
 end
 
-local function take(list, topic)
+local function take(list)
   local at = 0
   while found < want and looked < MOST and not full do
     local entries = index('LRANGE', list, whole(at), whole(at + want - found - 1))
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
-      local id, raw, record, kind, job = look(entry, topic)
+      local id, raw, record, kind, job = look(entry)
       if id and found >= always and #raw > room then
         full = true
         break
@@ -125,7 +125,7 @@ end
 local function take_topic(topic)
   local lists = {}
   for priority = 9, 0, -1 do lists[10 - priority] = READY .. priority .. ':' .. topic end
-  for at = redis.call('EXISTS', unpack(lists, 1, 5)) == 0 and 6 or 1, 10 do take(lists[at], topic) end
+  for at = redis.call('EXISTS', unpack(lists, 1, 5)) == 0 and 6 or 1, 10 do take(lists[at]) end
 end
 
 -- Whether pops of a topic find nothing now; a key that holds no time is no pause.

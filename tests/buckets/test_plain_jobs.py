@@ -30,7 +30,7 @@ from tests.waiting import tick_all
 LANES = {
     "add": "local function create(key, id, record)\n",
     "due": "local function promote(id)\n",
-    "pop": "local function deliver_first(raw, number, topic)\n",
+    "pop": "local function deliver_first(raw, number)\n",
     "finish": "local function finish_plain(id, lease)\n",
 }
 STEPS = 400
@@ -96,6 +96,15 @@ class Twins:
         assert await contents(redis, self.pool) == await contents(redis, self.twin)
 
 
+async def due_all(pool: Pool) -> list[Any]:
+    """What the timers' scripts answer, with how late jobs were."""
+    replies = []
+    for bucket in range(pool.buckets):
+        moved, wait, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
+        replies.append([moved, wait, *sorted(zip(late[::3], late[1::3], late[2::3], strict=True))])
+    return replies
+
+
 def plainly(answer: Any) -> Any:
     """Errors by their words, that they may be compared."""
     if isinstance(answer, JobQueueError):
@@ -156,7 +165,7 @@ async def test_a_whole_life_is_the_same_on_both_ways(twins: Twins, life: dict[st
     for _ in range(3):
         await twins.check()
         twins.clock.advance(90_000_001)
-        await twins.both(tick_all)
+        await twins.both(due_all)
         await twins.check()
         popped: list[Job] = (await twins.both(lambda pool: pool.pop(topics, 5, worker=worker))).jobs
         await twins.check()
@@ -228,7 +237,7 @@ async def test_an_odd_record_comes_to_the_same_on_both_ways(twins: Twins, odd: s
         if stage == "delayed":
             await twins.both(spoil)
         twins.clock.advance(6)
-        await twins.both(tick_all)
+        await twins.both(due_all)
         if stage == "ready":
             await twins.both(spoil)
         await twins.check()
@@ -246,6 +255,28 @@ async def popped_as_raw(pool: Pool) -> list[Any]:
         "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=8 << 20, always=1, ttr="", worker=""
     )
     return reply
+
+
+@pytest.mark.parametrize("stage", ["delayed", "ready", "reserved"])
+async def test_a_record_that_is_no_string_is_set_aside_on_both_ways(twins: Twins, stage: str) -> None:
+    async def spoil(pool: Pool) -> None:
+        await pool.redis.read("DEL", pool.keys[0].job("odd"))
+        await pool.redis.read("RPUSH", pool.keys[0].job("odd"), "not ours")
+
+    await twins.both(lambda pool: pool.add([job("odd", {"delay_ms": 5}), job("even", {"delay_ms": 5})]))
+    for at in ("delayed", "ready", "reserved"):
+        if at == stage:
+            await twins.both(spoil)
+        if at == "delayed":
+            twins.clock.advance(6)
+            await twins.both(due_all)
+        elif at == "ready":
+            await twins.both(popped_as_raw)
+    answers = await twins.both(lambda pool: pool.finish([("odd", None), ("even", None)]))
+    assert [answer[0] for answer in answers[:1]] == ["NOT_FOUND"]
+    assert answers[1] == "finished"
+    await twins.check()
+    assert await twins.pool.redis.read("HEXISTS", twins.pool.keys[0].aside, "odd") == 1
 
 
 async def test_a_kind_is_told_by_its_topic_list_and_number_too(twins: Twins) -> None:

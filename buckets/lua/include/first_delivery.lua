@@ -11,15 +11,12 @@ local function first_delivery(front)
   local record = string.sub(front, 1, 1) .. string.char(LONG, flags, priority, bucket) .. string.sub(front, 6, 18)
     .. struct.pack('>I6', over) .. string.sub(front, 25, SHORT) .. struct.pack(DELIVERY, 1, 1, 0, now_us)
     .. string.sub(front, SHORT + 1) .. block
-  local topic = string.sub(front, SHORT + 1, last)
-  return {size = #front, topic = topic, counts = under(plan.counts, topic), number = number, front = record,
-    over = over, score = whole(over)}
+  return {size = #front, counts = under(plan.counts, string.sub(front, SHORT + 1, last)), number = number,
+    front = record, over = over, score = whole(over)}
 end
 
 -- Of a job that can be handed out so, its record from now on and its kind; nil for every other.
-local function deliver_first(raw, number, topic)
+local function deliver_first(raw, number)
   local kind = kind_of(raw, first_delivery)
-  if kind and kind.number == number and kind.topic == topic then
-    return kind.front .. string.sub(raw, kind.size + 1), kind
-  end
+  if kind and kind.number == number then return kind.front .. string.sub(raw, kind.size + 1), kind end
 end
