@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.bench import burst, clients, growth, memory, punctual, walk
+from tests.bench.compare.__main__ import GROUPS, bench
+from tests.bench.compare.works import TINY
 
 
 async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,3 +42,12 @@ async def test_the_benchmark_of_walks_runs(capsys: pytest.CaptureFixture[str]) -
 async def test_the_benchmark_of_the_clients_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await clients.main(1, 100, 1)
     assert "python-async: SIGTERM in a stream" in capsys.readouterr().out
+
+
+def test_the_comparison_runs_and_has_a_figure_of_us_for_each_work(tmp_path: Path) -> None:
+    report = bench(["ours", "redis", "beanstalkd"], GROUPS, TINY, tmp_path)
+    said = report.data()
+    assert said["missing"] == {}
+    assert not any("ours" in words for words in said["words"].values()), said["words"]
+    assert not any("failed" in why for words in said["words"].values() for why in words.values()), said["words"]
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.json", "lateness.svg", "growth.svg"}

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 BODY = "x" * 98  # with its quotes, as JSON, 100 bytes
 FAR_S = 86_400  # when pending jobs fall due that nobody is to get
+BATCHERS = 8  # connections over which batches go
+CONSUMERS = 16  # that wait for what falls due
 LEAD_S = 2.0  # jobs of lateness and of a burst are due from so much later on, so that all are added by then
+PARKING_S = 0.2  # consumers of a burst wait from so much sooner on
 
 
 class CannotError(Exception):
@@ -159,6 +162,16 @@ class System(ABC):
         jobs = work()
         seconds, after = time.perf_counter() - begun, self.cpu()
         return Run(jobs, seconds, Cpu(after.store_us - before.store_us, after.service_us - before.service_us))
+
+
+def in_ms(seconds: float) -> int:
+    """So much later, in milliseconds since the epoch; rounded up."""
+    return int((time.time() + seconds) * 1000) + 1
+
+
+def pages(ids: list[str], size: int) -> Iterator[list[str]]:
+    """An iterator, that several may take from."""
+    return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
 def job_id(number: int) -> str:

@@ -10,9 +10,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from tests.bench.compare import BODY, FAR_S, LEAD_S, Cpu, Late, Run, System, check, check_times, job_id
+from tests.bench.compare import (
+    BATCHERS,
+    BODY,
+    CONSUMERS,
+    FAR_S,
+    LEAD_S,
+    PARKING_S,
+    Cpu,
+    Late,
+    Run,
+    System,
+    check,
+    check_times,
+    in_ms,
+    job_id,
+    pages,
+)
 from tests.bench.compare.processes import cpu_us
 from tests.bench.compare.store import Store, redis_version
 from tests.bench.compare.talk import Conversation, length, never, pack, replies, talk
@@ -21,7 +38,6 @@ _BODY = f'"{BODY}"'
 _ADDED = len(b"+OK\r\n:1\r\n")  # what a SET and a ZADD answer
 _TTR_MS = 60_000
 _PAGE = 500
-_CONSUMERS = 16
 _TIMER = [sys.executable, str(Path(__file__).with_name("programs") / "bare_timer.py")]
 
 
@@ -59,27 +75,28 @@ class Bare(System):
         return self._add_for(seconds, connections, 1)
 
     def add_batch(self, seconds: float, size: int) -> Run:
-        return self._add_for(seconds, 4, size)
+        return self._add_for(seconds, BATCHERS, size)
 
     def fill(self, jobs: int) -> None:
-        self._put(self._ids(jobs), _in_ms(FAR_S))
+        self._put(self._ids(jobs), in_ms(FAR_S), 1)
 
     def pop_finish_one(self, jobs: int, connections: int) -> Run:
         return self._pop_finish(jobs, connections, 1)
 
     def pop_finish_batch(self, jobs: int, size: int) -> Run:
-        return self._pop_finish(jobs, 4, size)
+        return self._pop_finish(jobs, BATCHERS, size)
 
     def cycle(self, jobs: int, size: int) -> Run:
         ids, got = self._ids(jobs), list[str]()
-        pages = _pages(ids, size)
+        parts = pages(ids, size)
 
         def adding() -> Conversation:
-            for page in pages:
-                yield _adds(page, _in_ms(0.001)), length(len(page) * _ADDED)
+            for page in parts:
+                yield _adds(page, in_ms(0.001)), length(len(page) * _ADDED)
 
         def work() -> int:
-            conversations = [adding() for _ in range(4)] + [_consuming(got.extend, size) for _ in range(4)]
+            conversations = [adding() for _ in range(BATCHERS // 2)]
+            conversations += [_consuming(got.extend, size) for _ in range(BATCHERS // 2)]
             self._talk(conversations, lambda: len(got) == jobs)
             return jobs
 
@@ -89,7 +106,7 @@ class Bare(System):
         return run
 
     def lateness(self, rate: int, seconds: float) -> Late:
-        ids, first_ms, step_ms = self._ids(round(rate * seconds)), _in_ms(LEAD_S), 1000 / rate
+        ids, first_ms, step_ms = self._ids(round(rate * seconds)), in_ms(LEAD_S), 1000 / rate
         due_ms = {each: round(first_ms + number * step_ms) for number, each in enumerate(ids)}
         got, ms = list[str](), list[float]()
 
@@ -100,24 +117,25 @@ class Bare(System):
 
         with self._timing():
             self._put(ids, first_ms, step_ms)
-            self._talk([_consuming(take, 1) for _ in range(_CONSUMERS)], lambda: len(got) == len(ids))
+            self._talk([_consuming(take, 1) for _ in range(CONSUMERS)], lambda: len(got) == len(ids))
         check(got, ids)
         return Late(check_times(ms))
 
     def burst(self, jobs: int) -> Run:
         ids, got = self._ids(jobs), list[str]()
-        due_s = time.time() + LEAD_S + jobs / 50_000
+        due_s = round(time.time() + LEAD_S + jobs / 50_000, 3)
 
         def work() -> int:
-            self._talk([_consuming(got.extend, 100) for _ in range(_CONSUMERS)], lambda: len(got) == jobs)
+            self._talk([_consuming(got.extend, 100) for _ in range(CONSUMERS)], lambda: len(got) == jobs)
             return jobs
 
         with self._timing():
             self._put(ids, round(due_s * 1000))
-            time.sleep(max(0.0, due_s - time.time()))
+            time.sleep(max(0.0, due_s - time.time() - PARKING_S))
             run = self.timed(work)
+            seconds = time.time() - due_s
         check(got, ids)
-        return run
+        return replace(run, seconds=seconds)
 
     def _ids(self, number: int) -> list[str]:
         self._next += number
@@ -142,7 +160,7 @@ class Bare(System):
         self._timer = None
 
     def _add_for(self, seconds: float, connections: int, size: int) -> Run:
-        first, end, due_ms = self._next, time.perf_counter() + seconds, _in_ms(FAR_S)
+        first, end, due_ms = self._next, time.perf_counter() + seconds, in_ms(FAR_S)
 
         def adding() -> Conversation:
             while time.perf_counter() < end:
@@ -167,7 +185,7 @@ class Bare(System):
 
     def _pop_finish(self, jobs: int, connections: int, size: int) -> Run:
         ids, got = self._ids(jobs), list[str]()
-        for page in _pages(ids, _PAGE):
+        for page in pages(ids, _PAGE):
             self._store.ask(*(("SET", "j:" + each, _BODY) for each in page), ("RPUSH", "r", *page))
 
         def working() -> Conversation:
@@ -184,15 +202,6 @@ class Bare(System):
         run = self.timed(work)
         check(got, ids)
         return run
-
-
-def _in_ms(seconds: float) -> int:
-    """So much later, on the clock of Redis; rounded up."""
-    return int((time.time() + seconds) * 1000) + 1
-
-
-def _pages(ids: list[str], size: int) -> Iterator[list[str]]:
-    return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
 def _add(job: str, due_ms: int) -> bytes:
@@ -212,7 +221,7 @@ def _consuming(take: Callable[[list[str]], None], size: int) -> Conversation:
 
 
 def _reserve_and_finish(page: list[bytes], take: Callable[[list[str]], None]) -> Conversation:
-    keys, until_ms = [b"j:" + each for each in page], _in_ms(_TTR_MS / 1000)
+    keys, until_ms = [b"j:" + each for each in page], in_ms(_TTR_MS / 1000)
     leases: list[int | bytes] = [part for each in page for part in (until_ms, each)]
     bodies, _ = yield pack("MGET", *keys) + pack("ZADD", "b", *leases), replies(2)
     assert None not in bodies

@@ -1,0 +1,118 @@
+"""Runs the works on all systems in turns, A B A B, and keeps what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.compare import CannotError, Late, MissingError, System
+from tests.bench.compare.works import GROWING, Figures, Outcome, Sizes, Work, figures
+
+
+def growing(work: str, pending: int) -> str:
+    """The name of a work with so many jobs pending."""
+    return f"{work}@{pending}"
+
+
+@dataclass
+class Found:
+    """By work and system: the figures of each round, or the words why there are none."""
+
+    figures: dict[str, dict[str, list[Figures]]] = field(default_factory=dict)
+    words: dict[str, dict[str, str]] = field(default_factory=dict)
+    late_ms: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # of all rounds together
+    missing: dict[str, str] = field(default_factory=dict)  # systems that could not be started
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, work: str, system: str, outcome: Outcome) -> None:
+        self.figures.setdefault(work, {}).setdefault(system, []).append(figures(outcome))
+        if isinstance(outcome, Late):
+            self.late_ms.setdefault(work, {}).setdefault(system, []).extend(outcome.ms)
+
+    def tell(self, work: str, system: str, why: str) -> None:
+        self.words.setdefault(work, {})[system] = why
+
+
+class Rounds:
+    """`with` starts the systems and stops them."""
+
+    def __init__(self, systems: Sequence[System], sizes: Sizes, folder: Path) -> None:
+        self.found = Found()
+        self._systems, self._sizes, self._folder = list(systems), sizes, folder
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> Rounds:
+        for system in list(self._systems):
+            folder = self._folder / system.NAME
+            folder.mkdir()
+            try:
+                self.found.versions[system.NAME] = system.version()
+                system.start(folder)
+            except MissingError as error:
+                self._drop(system, str(error))
+            except BaseException:
+                self.__exit__()
+                raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for system in self._systems:
+            system.stop()
+
+    def _drop(self, system: System, why: str) -> None:
+        self.found.missing[system.NAME] = why
+        self._systems.remove(system)
+        system.stop()
+
+    def run(self, works: Sequence[Work]) -> None:
+        """Each work its rounds on all systems, then the next one; an empty system each time."""
+        for work in works:
+            for number in range(1 if work.once else self._sizes.rounds):
+                for system in list(self._systems):
+                    self._measure(work.name, work, system, f"round {number + 1}")
+                    system.clear()
+
+    def grow(self) -> None:
+        """All systems with more and more pending jobs, due far ahead."""
+        have = dict.fromkeys([system.NAME for system in self._systems], 0)
+        for pending in self._sizes.pending:
+            able = [system for system in self._systems if pending <= system.MOST_PENDING]
+            for system in self._systems:
+                if system not in able:
+                    self._too_many(system, pending)
+            for system in able:
+                system.fill(pending - have[system.NAME])
+                have[system.NAME] = pending
+            for _ in range(self._sizes.rounds):
+                for work in GROWING:
+                    for system in able:
+                        self._measure(growing(work.name, pending), work, system, f"{pending:,} pending")
+        for system in self._systems:
+            system.clear()
+
+    def _too_many(self, system: System, pending: int) -> None:
+        for work in GROWING:
+            self.found.tell(growing(work.name, pending), system.NAME, "filling it takes too long for this bench")
+
+    def _measure(self, name: str, work: Work, system: System, what: str) -> None:
+        if system.NAME in self.found.words.get(name, {}):
+            return
+        begun = time.monotonic()
+        try:
+            outcome = work.measure(system, self._sizes)
+        except CannotError as error:
+            self.found.tell(name, system.NAME, str(error))
+            return
+        except Exception as error:
+            self.found.tell(name, system.NAME, f"failed: {type(error).__name__}: {error}"[:300])
+            print(f"  {system.NAME}, {work.title}: {error!r}", flush=True)
+            return
+        self.found.keep(name, system.NAME, outcome)
+        now = time.monotonic()
+        numbers = ", ".join(f"{key} {value:,.4g}" for key, value in figures(outcome).items())
+        print(
+            f"{now - self._begun:5.0f} s  {work.title}, {what}, {system.NAME}: {numbers} ({now - begun:.1f} s)",
+            flush=True,
+        )
