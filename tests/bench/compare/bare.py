@@ -22,6 +22,7 @@ from tests.bench.compare import (
     PARKING_S,
     Cpu,
     Late,
+    Parked,
     Run,
     System,
     check,
@@ -30,6 +31,7 @@ from tests.bench.compare import (
     job_id,
     pages,
 )
+from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.processes import cpu_us
 from tests.bench.compare.store import Store, redis_version
 from tests.bench.compare.talk import Conversation, length, never, pack, replies, talk
@@ -136,6 +138,20 @@ class Bare(System):
             seconds = time.time() - due_s
         check(got, ids)
         return replace(run, seconds=seconds)
+
+    def parked(self, number: int) -> Parked:
+        def add() -> None:
+            (job,) = self._ids(1)
+            self._store.ask(("SET", "j:" + job, _BODY), ("RPUSH", "r", job))
+
+        lot = Lot(
+            self._store.connect,
+            lambda take: _consuming(take, 1),
+            self._store.blocked,
+            lambda: (self.memory(), self._store.connections()),
+            add,
+        )
+        return park(number, lot)
 
     def _ids(self, number: int) -> list[str]:
         self._next += number

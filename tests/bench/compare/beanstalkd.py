@@ -20,6 +20,7 @@ from tests.bench.compare import (
     PARKING_S,
     Cpu,
     Late,
+    Parked,
     Run,
     System,
     WrongError,
@@ -29,6 +30,7 @@ from tests.bench.compare import (
     pages,
 )
 from tests.bench.compare.install import program
+from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.processes import cpu_us, memory
 from tests.bench.compare.talk import Conversation, never, talk
 
@@ -154,6 +156,23 @@ class Beanstalkd(System):
         seconds = time.time() - due_s
         check(got, ids)
         return replace(run, seconds=seconds)
+
+    def parked(self, number: int) -> Parked:
+        lot = Lot(
+            self._connect,
+            _consume,
+            self._waiting,
+            lambda: (self.memory(), 0),
+            lambda: self._put(self._ids(1), lambda: 0),
+        )
+        return park(number, lot)
+
+    def _waiting(self) -> int:
+        """Consumers that wait now."""
+        with self._connect() as connection:
+            connection.sendall(b"stats\r\n")
+            said = connection.recv(1 << 16)
+        return int(said.partition(b"current-waiting: ")[2].partition(b"\n")[0])
 
     def _ids(self, number: int) -> list[str]:
         self._next += number

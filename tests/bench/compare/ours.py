@@ -20,6 +20,7 @@ from tests.bench.compare import (
     PARKING_S,
     Cpu,
     Late,
+    Parked,
     Run,
     System,
     WrongError,
@@ -29,6 +30,7 @@ from tests.bench.compare import (
     job_id,
     pages,
 )
+from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.requests import TOPIC, Take, add, consume, post, serve_one, work_off
 from tests.bench.compare.service import Service
 from tests.bench.compare.store import Store
@@ -153,6 +155,16 @@ class Ours(System):
         check(got, ids)
         return replace(run, seconds=seconds)
 
+    def parked(self, number: int) -> Parked:
+        lot = Lot(
+            self._service.connect,
+            serve_one,
+            self._service.parked,
+            lambda: (self._service.memory(), self._store.connections()),
+            lambda: self._put(self._ids(1), lambda _: '"delay":0'),
+        )
+        return park(number, lot)
+
     def _ids(self, number: int) -> list[str]:
         self._next += number
         return [job_id(each) for each in range(self._next - number, self._next)]
@@ -177,14 +189,15 @@ class Ours(System):
 
     def _put(self, ids: list[str], when: Callable[[int], str], retention_s: float = 0) -> None:
         """Add jobs, each with the field that `when` makes of its place in the list."""
-        starts = iter(range(0, len(ids), _PAGE))
+        starts = list(range(0, len(ids), _PAGE))
+        parts = iter(starts)
 
         def adding() -> Conversation:
-            for start in starts:
+            for start in parts:
                 page = ids[start : start + _PAGE]
                 yield from add(page, [when(place) for place in range(start, start + len(page))], retention_s)
 
-        self._talk([adding() for _ in range(BATCHERS)])
+        self._talk([adding() for _ in range(min(BATCHERS, len(starts)))])
 
     def _ready(self, jobs: int, retention_s: float = 0) -> list[str]:
         """Jobs that may be popped at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -57,6 +58,12 @@ class Service:
     def memory(self) -> int:
         """Bytes of all its processes."""
         return memory(self._process.pid)
+
+    def parked(self) -> int:
+        """Pops that wait now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            found = re.search(r"^jobqueue_parked_pops ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
+        return round(float(found[1])) if found else 0
 
     def again(self) -> None:
         """Stop, empty the store, start."""

@@ -64,6 +64,10 @@ class Store:
         """Connections of clients, this one included."""
         return int(self._info("clients")["connected_clients"])
 
+    def blocked(self) -> int:
+        """Clients that wait in a blocking command."""
+        return int(self._info("clients")["blocked_clients"])
+
     def clear(self) -> None:
         self.ask(("FLUSHALL", "SYNC"))
 
