@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.compare import System, machine, plots
+from tests.bench.compare import System, generator, machine, plots
 from tests.bench.compare.report import Report
 from tests.bench.compare.rounds import Rounds
 from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
@@ -39,6 +39,7 @@ def load(name: str) -> System:
 def bench(names: Sequence[str], groups: Sequence[str], sizes: Sizes, out: Path | None) -> Report:
     """Measure, print, and write where to write is said."""
     about, begun = machine.description(), time.monotonic()
+    about["generator"] = generator.cost()
     systems = [load(name) for name in names]
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, Rounds(systems, sizes, Path(folder)) as rounds:
         rounds.run([work for work in WORKS if work.group in groups])

@@ -16,7 +16,7 @@ from tests.bench.compare import MissingError
 HOME = Path(__file__).parents[3] / ".bench"
 NPM = {"bullmq": "6.7.0"}
 PIP = {"arq": "0.28.0", "celery[redis]": "5.7.0"}
-DEBIAN = {"wrk": ["wrk", "libluajit-5.1-2"], "beanstalkd": ["beanstalkd", "libsystemd0"]}
+DEBIAN = {"wrk": ["wrk", "libluajit-5.1-2", "libssl3"], "beanstalkd": ["beanstalkd", "libsystemd0"]}
 _NODE = (18,)
 _PATIENCE_S = 300
 
@@ -29,7 +29,7 @@ def program(name: str) -> tuple[str, dict[str, str]]:
     if not (folder / ".complete").exists():
         _unpack(DEBIAN[name], folder)
     path = next((each for each in (folder / "usr" / "bin").glob(name)), None)
-    libraries = ":".join(str(each.parent) for each in folder.glob("**/*.so.*"))
+    libraries = ":".join({str(each.parent) for each in folder.glob("**/lib*.so.*")})
     if path is None:
         raise MissingError(f"no {name} in its Debian package")
     return str(path), {**os.environ, "LD_LIBRARY_PATH": libraries}
@@ -80,4 +80,5 @@ def _run(*command: str, cwd: Path) -> None:
         subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, timeout=_PATIENCE_S)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or "") if isinstance(error.stderr, str) else ""
-        raise MissingError(f"`{' '.join(command[:3])}` failed: {said.strip()[-300:]}") from error
+        hint = "; `apt-get update` may help" if command[0] == "apt-get" else ""
+        raise MissingError(f"`{' '.join(command[:3])}` failed{hint}: {said.strip()[-300:]}") from error

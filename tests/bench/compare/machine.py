@@ -8,6 +8,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.bench.compare import MissingError
 from tests.bench.compare.install import NPM, PIP, program
 
 
@@ -40,6 +41,9 @@ def _distribution() -> str:
 
 
 def _wrk() -> str:
-    path, environment = program("wrk")
+    try:
+        path, environment = program("wrk")
+    except MissingError as error:
+        return f"none: {error}"
     said = subprocess.run([path, "-v"], env=environment, capture_output=True, text=True, check=False).stdout
     return said.split("Copyright")[0].strip()

@@ -107,7 +107,7 @@ class Rounds:
         begun = time.monotonic()
         try:
             outcome = work.measure(system, self._sizes)
-        except CannotError as error:
+        except (CannotError, MissingError) as error:
             self.found.tell(name, system.NAME, str(error))
             return
         except Exception as error:
