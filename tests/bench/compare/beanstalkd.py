@@ -48,7 +48,7 @@ class Beanstalkd(System):
         "In memory, without a binlog, as it starts by default, over TCP; Python on plain sockets, batches pipelined; "
         "who waits sends delete and the next reserve in one write. Delays are whole seconds: rounded up for lateness "
         "and burst, none in the whole cycle. It numbers jobs itself and knows no repeated add: the id of 20 characters "
-        "stands in the body"
+        "stands in the body. One at a time our client is the limit, not beanstalkd"
     )
 
     def start(self, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -105,6 +106,8 @@ class Rounds:
         if system.NAME in self.found.words.get(name, {}):
             return
         begun = time.monotonic()
+        gc.collect()
+        gc.disable()  # a pause of the generator is not the system's
         try:
             outcome = work.measure(system, self._sizes)
         except (CannotError, MissingError) as error:
@@ -114,6 +117,8 @@ class Rounds:
             self.found.tell(name, system.NAME, f"failed: {type(error).__name__}: {error}"[:300])
             print(f"  {system.NAME}, {work.title}: {error!r}", flush=True)
             return
+        finally:
+            gc.enable()
         self.found.keep(name, system.NAME, outcome)
         now = time.monotonic()
         numbers = ", ".join(f"{key} {value:,.4g}" for key, value in figures(outcome).items())
