@@ -168,8 +168,10 @@ class Bare(System):
     @contextmanager
     def _timing(self) -> Iterator[None]:
         """The program that moves what is due runs meanwhile."""
-        with subprocess.Popen([*_TIMER, str(self._store.socket)]) as self._timer:
+        with subprocess.Popen([*_TIMER, str(self._store.socket)], stdout=subprocess.PIPE) as self._timer:
+            assert self._timer.stdout is not None
             try:
+                self._timer.stdout.readline()  # it says when it is ready
                 yield
             finally:
                 self._timer.kill()

@@ -108,7 +108,7 @@ class Report:
 
     def _growth(self) -> str:
         works = [
-            (growing(work.name, pending), Work("", "", f"{work.title}, {pending:,} pending", work.measure))
+            (growing(work.name, pending), Work("", "", f"{work.title}, {pending:,} pending", work.measure, work.wanted))
             for work in GROWING
             for pending in self._sizes.pending
         ]
@@ -116,7 +116,7 @@ class Report:
         lates = [each for each in works if "late" in each[0]]
         tables = [
             self._section(*_GROWTH, rates, "rate", spread("rate"), wanted=False),
-            self._section("", "", lates, "p50", joined("p50", "p99", "max"), less=True, wanted=False),
+            self._section("", "", lates, "p50", joined("p50", "p99", "max"), less=True),
         ]
         return "\n\n".join(table for table in [*tables, self._change()] if table)
 

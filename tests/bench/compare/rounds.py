@@ -78,7 +78,7 @@ class Rounds:
                 for system in list(self._systems):
                     self._measure(work.name, work, system, f"round {number + 1}")
                     if work.leaves or work.name in self.found.words:
-                        system.clear()
+                        self._clear(system)
 
     def grow(self) -> None:
         """All systems with more and more pending jobs, due far ahead."""
@@ -95,8 +95,16 @@ class Rounds:
             for work in works * self._sizes.growth_rounds:
                 for system in able:
                     self._measure(growing(work.name, pending), work, system, f"{pending:,} pending")
-        for system in self._systems:
+        for system in list(self._systems):
+            self._clear(system)
+
+    def _clear(self, system: System) -> None:
+        try:
             system.clear()
+        except Exception as error:  # the others go on
+            print(f"  {system.NAME} is out, it could not be cleared: {error!r}", flush=True)
+            self._systems.remove(system)
+            system.stop()
 
     def _too_many(self, system: System, pending: int) -> None:
         for work in GROWING:

@@ -141,6 +141,6 @@ WORKS = [
 GROWING = [
     Work("add-64", "growth", "add, one a request, 64 connections", partial(_add, 64)),
     Work("batch", "growth", "add, batches of 100", _add_batch),
-    Work("late-200", "growth", "lateness at 200 a second", partial(_late, 200), most_only=True),
-    Work("late-2000", "growth", "lateness at 2,000 a second", partial(_late, 2000)),
+    Work("late-200", "growth", "lateness at 200 a second", partial(_late, 200), "1.5 / 5", most_only=True),
+    Work("late-2000", "growth", "lateness at 2,000 a second", partial(_late, 2000), "1.5 / 8"),
 ]

@@ -49,4 +49,6 @@ def run(redis: Connection) -> None:
             time.sleep(min(_NAP_S, max(0.0, wait_s)))
 
 
-run(Connection(sys.argv[1]))
+connection = Connection(sys.argv[1])
+print("ready", flush=True)
+run(connection)
