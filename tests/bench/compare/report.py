@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.bench.compare import System
-from tests.bench.compare.rounds import Found, growing
+from tests.bench.compare.rounds import FAILED, Found, growing
 from tests.bench.compare.works import GROWING, WORKS, Figures, Sizes, Work
 
 OURS, BARE = "ours", "redis"
@@ -61,6 +61,11 @@ class Report:
             "figures": self._found.figures,
             "words": self._found.words,
         }
+
+    def failed(self, system: str) -> bool:
+        """Whether it did not start, or did wrong in some work."""
+        words = [each.get(system, "") for each in self._found.words.values()]
+        return system in self._found.missing or any(each.startswith(FAILED) for each in words)
 
     def markdown(self) -> str:
         """The whole document."""

@@ -12,6 +12,7 @@ from tests.bench.compare import CannotError, Late, MissingError, System
 from tests.bench.compare.parking import allow_files
 from tests.bench.compare.works import GROWING, Figures, Outcome, Sizes, Work, figures
 
+FAILED = "failed"  # how the words of a work begin that went wrong
 _FILES = 1000  # open ones that a system needs beside the connections of its consumers
 
 
@@ -36,7 +37,10 @@ class Found:
             self.late_ms.setdefault(work, {}).setdefault(system, []).extend(outcome.ms)
 
     def tell(self, work: str, system: str, why: str) -> None:
+        """Why there is no figure; what earlier rounds found does not count then."""
         self.words.setdefault(work, {})[system] = why
+        self.figures.get(work, {}).pop(system, None)
+        self.late_ms.get(work, {}).pop(system, None)
 
 
 class Rounds:
@@ -57,6 +61,8 @@ class Rounds:
                 system.start(folder)
             except MissingError as error:
                 self._drop(system, str(error))
+            except Exception as error:  # the others go on
+                self._drop(system, f"it did not start: {error}")
             except BaseException:
                 self.__exit__()
                 raise
@@ -122,7 +128,7 @@ class Rounds:
             self.found.tell(name, system.NAME, str(error))
             return
         except Exception as error:
-            self.found.tell(name, system.NAME, f"failed: {type(error).__name__}: {error}"[:300])
+            self.found.tell(name, system.NAME, f"{FAILED}: {type(error).__name__}: {error}"[:300])
             print(f"  {system.NAME}, {work.title}: {error!r}", flush=True)
             return
         finally:

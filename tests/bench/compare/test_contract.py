@@ -105,6 +105,16 @@ def test_a_system_that_loses_a_job_gets_words_and_no_figure(tmp_path: Path) -> N
         rounds.run([BY_NAME["cycle"]])
     assert "losing" not in rounds.found.figures["cycle"]
     assert "1 lost, 0 doubled, 0 strange" in report(systems, rounds.found)
+    said = Report(systems, rounds.found, TINY, {})
+    assert (said.failed("losing"), said.failed("redis")) == (True, False)
+
+
+def test_a_figure_does_not_stay_when_a_later_round_goes_wrong() -> None:
+    found = Found()
+    found.keep("late-200", "ours", Late([1.0]))
+    found.tell("late-200", "ours", "failed: early")
+    assert not found.figures["late-200"] and not found.late_ms["late-200"]
+    assert line(report([Ours()], found), BY_NAME["late-200"].title)[1] == "no"
 
 
 def test_an_answer_is_read_once_it_is_whole() -> None:
