@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -70,6 +71,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_const", const="quick", default="full", dest="sizes")
     parser.add_argument("--out", type=Path, help="folder for bench.md, bench.json and the pictures")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     whole = chosen.sizes == "full" and not chosen.systems and not chosen.works
     report = bench(
         _chosen(chosen.systems, list(SYSTEMS), "system"),
