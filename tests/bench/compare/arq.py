@@ -16,10 +16,10 @@ class Arq(Library):
     NAME = "arq"
     DESCRIPTION = (
         "arq on uvloop: two processes add (enqueue_job, _defer_until), one is the Worker, with the connections as "
-        "max_jobs and queue_read_limit; poll_delay 1 ms instead of 0.5 s (a command a millisecond while idle), no "
-        "results kept. Its clock is rounded to the nearest ms, so it may be early by up to 0.5 ms. An add watches its "
-        "key, so it cannot be pipelined: no batches. Workers take jobs one by one: for batches it is max_jobs 200; "
-        "more worker processes are slower, as they contend for the same jobs"
+        "max_jobs and queue_read_limit; poll_delay 1 ms instead of 0.5 s (a command a millisecond while idle); no "
+        "results kept (or, for tombstones, an hour). Its clock is rounded to the nearest ms, so it may be early "
+        "by up to 0.5 ms. An add watches its key, so it cannot be pipelined: no batches. Workers take jobs one by "
+        "one: for batches it is max_jobs 200. More worker processes are slower, as they contend for the same jobs"
     )
     SCALE = 0.1
     MOST_PENDING = 100_000

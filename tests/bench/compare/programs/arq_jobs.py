@@ -59,17 +59,17 @@ class Program:
         await asyncio.gather(*(adding() for _ in range(_FILLERS)))
         return {}
 
-    async def prepare(self, jobs: int, concurrency: int) -> Answer:
-        """Be ready to handle so many jobs, so many at a time."""
+    async def prepare(self, jobs: int, concurrency: int, kept_s: int) -> Answer:
+        """Be ready to handle so many jobs, so many at a time; the result of a finished one is kept for so long."""
         self._numbers, self._at, self._left = list[int](), list[float](), jobs
         self._done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._worker = Worker(
-            [func(self._handle, name="job", keep_result=0)],
+            [func(self._handle, name="job")],
             redis_pool=self._pool,
             max_jobs=concurrency,
             queue_read_limit=concurrency,
             poll_delay=_POLL_S,
-            keep_result=0,
+            keep_result=kept_s,
             log_results=False,
             after_job_end=self._finished,
             handle_signals=False,

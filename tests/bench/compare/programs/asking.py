@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-_PATIENCE_S = 300
+_PATIENCE_S = 120
 
 
 class Program:

@@ -86,8 +86,8 @@ function fineClock() {
 let worker;
 let done;
 
-/** Be ready to handle so many jobs, so many at a time. */
-async function prepare({ jobs, concurrency }) {
+/** Be ready to handle so many jobs, so many at a time; a finished one is kept for so long. */
+async function prepare({ jobs, concurrency, kept_s: keptS }) {
   const now = fineClock();
   const numbers = [];
   const at = [];
@@ -96,7 +96,7 @@ async function prepare({ jobs, concurrency }) {
     numbers.push(Number(job.id.slice(4)));
   };
   const none = { count: 0 };
-  const removing = { removeOnComplete: none, removeOnFail: none };
+  const removing = { removeOnComplete: keptS ? { age: keptS } : none, removeOnFail: none };
   worker = new Worker(NAME, handle, { connection, concurrency, autorun: false, ...removing });
   worker.on("error", (error) => console.error(error));
   await worker.waitUntilReady();

@@ -20,6 +20,7 @@ from tests.bench.compare.programs.asking import Program
 from tests.bench.compare.store import Store
 
 _FILL_SIZE = 1000  # jobs of a batch when nothing but speed counts
+_KEPT_S = 3600  # a tombstone
 _SHARE = 1 << 32  # so many ids are for one producer of a timed add
 
 
@@ -35,8 +36,9 @@ class Handled:
 class Worker(Protocol):
     """Handles so many jobs once."""
 
-    def prepare(self, jobs: int, concurrency: int, delayed: bool) -> None:
-        """Be connected; take nothing yet that is ready. `delayed`: the jobs fall due while it runs."""
+    def prepare(self, jobs: int, concurrency: int, delayed: bool, kept_s: int) -> None:
+        """Be connected; take nothing yet that is ready. `delayed`: the jobs fall due while it runs. `kept_s`: for so
+        long a finished job is remembered."""
 
     def run(self) -> None:
         """Go."""
@@ -57,8 +59,8 @@ class AskedWorker:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def prepare(self, jobs: int, concurrency: int, delayed: bool) -> None:
-        self._program.ask("prepare", jobs=jobs, concurrency=concurrency)
+    def prepare(self, jobs: int, concurrency: int, delayed: bool, kept_s: int) -> None:
+        self._program.ask("prepare", jobs=jobs, concurrency=concurrency, kept_s=kept_s)
 
     def run(self) -> None:
         self._program.send("run")
@@ -129,13 +131,13 @@ class Library(System):
         self._put(jobs, in_ms(FAR_S), 1)
 
     def pop_finish_one(self, jobs: int, connections: int) -> Run:
-        first = self._put(jobs, None)
-        run, handled = self._handle(jobs, connections, lambda: time.time() * 1000)
-        _check(handled, first, jobs)
-        return run
+        return self._pop_finish(jobs, connections)
 
     def pop_finish_batch(self, jobs: int, size: int) -> Run:
-        return self.pop_finish_one(jobs, self.CONCURRENCY)
+        return self._pop_finish(jobs, self.CONCURRENCY)
+
+    def pop_finish_kept(self, jobs: int, size: int) -> Run:
+        return self._pop_finish(jobs, self.CONCURRENCY, _KEPT_S)
 
     def cycle(self, jobs: int, size: int) -> Run:
         first = self._next
@@ -180,6 +182,12 @@ class Library(System):
         self._check_times([at - due_ms for at in handled.at])
         return Run(jobs, (max(handled.at) - due_ms) / 1000, run.cpu)
 
+    def _pop_finish(self, jobs: int, concurrency: int, kept_s: int = 0) -> Run:
+        first = self._put(jobs, None)
+        run, handled = self._handle(jobs, concurrency, lambda: time.time() * 1000, kept_s=kept_s)
+        _check(handled, first, jobs)
+        return run
+
     def _handle(
         self,
         jobs: int,
@@ -187,11 +195,12 @@ class Library(System):
         begin: Callable[[], float],
         delayed: bool = False,
         begin_after: bool = False,
+        kept_s: int = 0,
     ) -> tuple[Run, Handled]:
         """The worker handles jobs; seconds are from what `begin` returns, in ms, until the last one is finished.
         `begin_after`: the CPU of `begin` itself does not count."""
         worker = self._worker
-        worker.prepare(jobs, concurrency, delayed)
+        worker.prepare(jobs, concurrency, delayed, kept_s)
         try:
             before = self.cpu()
             worker.run()
