@@ -26,6 +26,8 @@ SYSTEMS = {
     "ours": "ours:Ours",
     "redis": "bare:Bare",
     "beanstalkd": "beanstalkd:Beanstalkd",
+    "bullmq": "bullmq:BullMQ",
+    "arq": "arq:Arq",
 }
 GROUPS = [*dict.fromkeys(work.group for work in WORKS), "growth"]
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}

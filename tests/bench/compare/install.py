@@ -14,8 +14,12 @@ from pathlib import Path
 from tests.bench.compare import MissingError
 
 HOME = Path(__file__).parents[3] / ".bench"
-NPM = {"bullmq": "6.7.0"}
-PIP = {"arq": "0.28.0", "celery[redis]": "5.7.0"}
+NPM = {"bullmq": "6.7.0", "ioredis": "6.0.0"}
+# An environment each: arq needs redis below 6, Celery 6.4 or newer.
+PIP = {
+    "arq": {"arq": "0.28.0", "hiredis": "3.5.0", "uvloop": "0.23.0"},
+    "celery": {"celery[redis]": "5.7.0", "hiredis": "3.5.0"},
+}
 DEBIAN = {"wrk": ["wrk", "libluajit-5.1-2", "libssl3"], "beanstalkd": ["beanstalkd", "libsystemd0"]}
 _NODE = (18,)
 _PATIENCE_S = 300
@@ -60,9 +64,9 @@ def node() -> Path:
     return folder
 
 
-def python() -> Path:
-    """The Python of an environment with the packages of PIP. MissingError: pip cannot get them."""
-    folder, wanted = HOME / "venv", [f"{name}=={version}" for name, version in PIP.items()]
+def python(system: str) -> Path:
+    """The Python of an environment with a system's packages of PIP. MissingError: pip cannot get them."""
+    folder, wanted = HOME / f"venv-{system}", [f"{name}=={version}" for name, version in PIP[system].items()]
     if _stale(folder, wanted):
         _run(sys.executable, "-m", "venv", "--clear", str(folder), cwd=HOME.parent)
         _run(str(folder / "bin" / "pip"), "install", "--quiet", *wanted, cwd=folder)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.bench.compare import MissingError
-from tests.bench.compare.install import NPM, PIP, program
+from tests.bench.compare.install import program
 
 
 def description() -> dict[str, str]:
@@ -21,7 +21,6 @@ def description() -> dict[str, str]:
         "system": f"{_distribution()}, kernel {platform.release()}",
         "python": platform.python_version(),
         "wrk": _wrk(),
-        "pinned": ", ".join(f"{name} {version}" for name, version in {**NPM, **PIP}.items()),
         "load when it began": " ".join(f"{each:.2f}" for each in os.getloadavg()),
     }
 
