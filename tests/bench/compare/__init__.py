@@ -35,6 +35,11 @@ class WrongError(Exception):
     """A job was lost, doubled or early: the figure would not be true."""
 
 
+class TooSlowError(WrongError):
+    """Some jobs were added after they were due, as the machine was busy with other things. All were got all the same,
+    so that the work can be done again."""
+
+
 @dataclass(frozen=True)
 class Cpu:
     """CPU microseconds used since its start: by the store, and by what stands between the store and the user.
@@ -177,6 +182,23 @@ def pages(ids: list[str], size: int) -> Iterator[list[str]]:
 def job_id(number: int) -> str:
     """20 characters."""
     return f"job:{number:016d}"
+
+
+class Deadline:
+    """When the first of some jobs that are added now falls due: LEAD_S later, and so long as adding all may take."""
+
+    def __init__(self, jobs: int, adds_a_second: int) -> None:
+        self.ms = in_ms(LEAD_S + jobs / adds_a_second)
+        self._met = True
+
+    def added(self) -> None:
+        """All jobs are added."""
+        self._met = time.time() * 1000 < self.ms
+
+    def check(self) -> None:
+        """TooSlowError when it was not met; asked when all jobs were got."""
+        if not self._met:
+            raise TooSlowError("the first job was due before all were added")
 
 
 def check(got: list[str], wanted: list[str]) -> None:

@@ -28,6 +28,7 @@ SYSTEMS = {
     "beanstalkd": "beanstalkd:Beanstalkd",
     "bullmq": "bullmq:BullMQ",
     "arq": "arq:Arq",
+    "celery": "celery:Celery",
 }
 GROUPS = [*dict.fromkeys(work.group for work in WORKS), "growth"]
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}

@@ -18,9 +18,9 @@ from tests.bench.compare import (
     BODY,
     CONSUMERS,
     FAR_S,
-    LEAD_S,
     PARKING_S,
     Cpu,
+    Deadline,
     Late,
     Parked,
     Run,
@@ -40,6 +40,7 @@ _BODY = f'"{BODY}"'
 _ADDED = len(b"+OK\r\n:1\r\n")  # what a SET and a ZADD answer
 _TTR_MS = 60_000
 _PAGE = 500
+_ADDS_A_SECOND = 20_000  # at least
 _TIMER = [sys.executable, str(Path(__file__).with_name("programs") / "bare_timer.py")]
 
 
@@ -108,8 +109,9 @@ class Bare(System):
         return run
 
     def lateness(self, rate: int, seconds: float) -> Late:
-        ids, first_ms, step_ms = self._ids(round(rate * seconds)), in_ms(LEAD_S), 1000 / rate
-        due_ms = {each: round(first_ms + number * step_ms) for number, each in enumerate(ids)}
+        ids, step_ms = self._ids(round(rate * seconds)), 1000 / rate
+        deadline = Deadline(len(ids), _ADDS_A_SECOND)
+        due_ms = {each: round(deadline.ms + number * step_ms) for number, each in enumerate(ids)}
         got, ms = list[str](), list[float]()
 
         def take(page: list[str]) -> None:
@@ -118,25 +120,29 @@ class Bare(System):
             got.extend(page)
 
         with self._timing():
-            self._put(ids, first_ms, step_ms)
+            self._put(ids, deadline.ms, step_ms)
+            deadline.added()
             self._talk([_consuming(take, 1) for _ in range(CONSUMERS)], lambda: len(got) == len(ids))
         check(got, ids)
+        deadline.check()
         return Late(check_times(ms))
 
     def burst(self, jobs: int) -> Run:
         ids, got = self._ids(jobs), list[str]()
-        due_s = round(time.time() + LEAD_S + jobs / 50_000, 3)
+        deadline = Deadline(jobs, _ADDS_A_SECOND)
 
         def work() -> int:
             self._talk([_consuming(got.extend, 100) for _ in range(CONSUMERS)], lambda: len(got) == jobs)
             return jobs
 
         with self._timing():
-            self._put(ids, round(due_s * 1000))
-            time.sleep(max(0.0, due_s - time.time() - PARKING_S))
+            self._put(ids, deadline.ms)
+            deadline.added()
+            time.sleep(max(0.0, deadline.ms / 1000 - time.time() - PARKING_S))
             run = self.timed(work)
-            seconds = time.time() - due_s
+            seconds = time.time() - deadline.ms / 1000
         check(got, ids)
+        deadline.check()
         return replace(run, seconds=seconds)
 
     def parked(self, number: int) -> Parked:

@@ -16,9 +16,9 @@ from tests.bench.compare import (
     BATCHERS,
     CONSUMERS,
     FAR_S,
-    LEAD_S,
     PARKING_S,
     Cpu,
+    Deadline,
     Late,
     Parked,
     Run,
@@ -36,6 +36,7 @@ from tests.bench.compare.talk import Conversation, never, talk
 
 _TTR_S = 60
 _PAGE = 500
+_ADDS_A_SECOND = 5_000  # at least; one after the other
 _BYTES = 100
 _ANSWERS = re.compile(rb"RESERVED (\d+) 100\r\n(.{20}).{80}\r\n|TIMED_OUT\r\n")
 
@@ -124,8 +125,9 @@ class Beanstalkd(System):
         return run
 
     def lateness(self, rate: int, seconds: float) -> Late:
-        ids, first_s = self._ids(round(rate * seconds)), time.time() + LEAD_S
-        due_s = {each: first_s + number / rate for number, each in enumerate(ids)}
+        ids = self._ids(round(rate * seconds))
+        deadline = Deadline(len(ids), _ADDS_A_SECOND)
+        due_s = {each: deadline.ms / 1000 + number / rate for number, each in enumerate(ids)}
         got, ms = list[str](), list[float]()
 
         def take(page: list[str]) -> None:
@@ -135,26 +137,31 @@ class Beanstalkd(System):
 
         def adding() -> Conversation:
             for each in ids:
-                yield from _add([each], math.ceil(due_s[each] - time.time()))
+                yield from _add([each], _delay_s(due_s[each]))
 
         self._talk([adding()])
+        deadline.added()
         self._talk([_consume(take) for _ in range(CONSUMERS)], lambda: len(got) == len(ids))
         check(got, ids)
+        deadline.check()
         return Late(check_times(ms))
 
     def burst(self, jobs: int) -> Run:
         ids, got = self._ids(jobs), list[str]()
-        due_s = time.time() + LEAD_S + jobs / 50_000
+        deadline = Deadline(jobs, _ADDS_A_SECOND)
+        due_s = deadline.ms / 1000
 
         def work() -> int:
             self._talk([_consume(got.extend) for _ in range(CONSUMERS)], lambda: len(got) == jobs)
             return jobs
 
-        self._put(ids, lambda: math.ceil(due_s - time.time()))
+        self._put(ids, lambda: _delay_s(due_s))
+        deadline.added()
         time.sleep(max(0.0, due_s - time.time() - PARKING_S))
         run = self.timed(work)
         seconds = time.time() - due_s
         check(got, ids)
+        deadline.check()
         return replace(run, seconds=seconds)
 
     def parked(self, number: int) -> Parked:
@@ -222,6 +229,11 @@ class Beanstalkd(System):
         run = self.timed(work)
         check(got, ids)
         return run
+
+
+def _delay_s(due_s: float) -> int:
+    """Whole seconds, never early."""
+    return max(0, math.ceil(due_s - time.time()))
 
 
 def _add(ids: list[str], delay_s: int) -> Conversation:

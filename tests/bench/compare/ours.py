@@ -16,9 +16,9 @@ from tests.bench.compare import (
     BATCHERS,
     CONSUMERS,
     FAR_S,
-    LEAD_S,
     PARKING_S,
     Cpu,
+    Deadline,
     Late,
     Parked,
     Run,
@@ -26,7 +26,6 @@ from tests.bench.compare import (
     WrongError,
     check,
     check_times,
-    in_ms,
     job_id,
     pages,
 )
@@ -38,6 +37,7 @@ from tests.bench.compare.talk import Conversation, http, never, talk
 from tests.bench.compare.wrk import Result, wrk
 
 _PAGE = 500
+_ADDS_A_SECOND = 10_000  # at least
 
 
 class Ours(System):
@@ -127,8 +127,9 @@ class Ours(System):
         return run
 
     def lateness(self, rate: int, seconds: float) -> Late:
-        ids, first_ms = self._ids(round(rate * seconds)), in_ms(LEAD_S)
-        due_ms = {each: round(first_ms + number * 1000 / rate) for number, each in enumerate(ids)}
+        ids = self._ids(round(rate * seconds))
+        deadline = Deadline(len(ids), _ADDS_A_SECOND)
+        due_ms = {each: round(deadline.ms + number * 1000 / rate) for number, each in enumerate(ids)}
         got, ms = list[str](), list[float]()
 
         def take(job: str) -> None:
@@ -136,23 +137,27 @@ class Ours(System):
             got.append(job)
 
         self._put(ids, lambda number: f'"at":{due_ms[ids[number]] / 1000:.3f}')
+        deadline.added()
         self._talk([serve_one(take) for _ in range(CONSUMERS)], lambda: len(got) == len(ids))
         check(got, ids)
+        deadline.check()
         return Late(check_times(ms))
 
     def burst(self, jobs: int) -> Run:
         ids, got = self._ids(jobs), list[str]()
-        due_s = round(time.time() + LEAD_S + jobs / 20_000, 3)
+        deadline = Deadline(jobs, _ADDS_A_SECOND)
 
         def work() -> int:
             self._talk([consume(got.extend, 100) for _ in range(CONSUMERS)], lambda: len(got) == jobs)
             return jobs
 
-        self._put(ids, lambda _: f'"at":{due_s:.3f}')
-        time.sleep(max(0.0, due_s - time.time() - PARKING_S))
+        self._put(ids, lambda _: f'"at":{deadline.ms / 1000:.3f}')
+        deadline.added()
+        time.sleep(max(0.0, deadline.ms / 1000 - time.time() - PARKING_S))
         run = self.timed(work)
-        seconds = time.time() - due_s
+        seconds = time.time() - deadline.ms / 1000
         check(got, ids)
+        deadline.check()
         return replace(run, seconds=seconds)
 
     def parked(self, number: int) -> Parked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +29,10 @@ class Sizes:
     parked: int
     pending: tuple[int, ...]  # steps of growth
     growth_rounds: int
+    limit_s: float = math.inf  # after so long works get one round only, and growth ends
 
 
-FULL = Sizes(3, 1.5, 6_000, 40_000, 3, 100_000, 100_000, 5_000, (1_000, 10_000, 100_000, 1_000_000), 2)
+FULL = Sizes(3, 1.5, 6_000, 40_000, 3, 100_000, 100_000, 5_000, (1_000, 10_000, 100_000, 1_000_000), 2, limit_s=780)
 QUICK = Sizes(3, 1, 3_000, 20_000, 2, 20_000, 20_000, 500, (1_000, 100_000), 1)
 TINY = Sizes(1, 0.1, 100, 300, 0.2, 300, 1_000, 20, (500,), 1)
 
