@@ -21,6 +21,9 @@ from tests.bench.compare.store import Store
 
 _FILL_SIZE = 1000  # jobs of a batch when nothing but speed counts
 _KEPT_S = 3600  # a tombstone
+_MANY = 500  # jobs whose adding tells how fast it is
+_MARGIN = 1.5  # the next time it may be slower
+_SLOWEST = 8  # times slower than on a quiet machine; more is not waited for
 _SHARE = 1 << 32  # so many ids are for one producer of a timed add
 
 
@@ -80,13 +83,14 @@ class Library(System):
 
     CONCURRENCY: ClassVar[int]  # jobs at a time at which its worker is fastest
     PRODUCERS: ClassVar[int] = 1  # processes with which adding is fastest on two cores
-    ADDS_A_SECOND: ClassVar[int]  # at least, on a busy machine: so long before they fall due jobs are added
+    ADDS_A_SECOND: ClassVar[int]  # on a quiet machine: so long before they fall due jobs are added
     EARLIEST_MS: ClassVar[float] = 0.0  # how early it may be, if it is made so
 
     def start(self, folder: Path) -> None:
         self._programs: list[Program] = []
         self._store = Store(folder)
         self._next = 0
+        self._adds_a_second = float(self.ADDS_A_SECOND)  # as last seen, on a machine that may be busy
         self._producers = [self.program(folder) for _ in range(self.PRODUCERS)]
         self._worker = self.worker(folder)
         self._put(self.PRODUCERS, None)  # connected, and its scripts loaded
@@ -231,7 +235,7 @@ class Library(System):
         self, jobs: int, due: float | None, step: float = 0, delay: float | None = None, size: int = _FILL_SIZE
     ) -> int:
         """Add jobs in the fastest way, the producers a part each; the number of the first one."""
-        origin, left = self._next, jobs
+        begun, origin, left = time.perf_counter(), self._next, jobs
         when = {"origin": origin, "due": due, "step": step, "delay": delay}
         for number, producer in enumerate(self._producers):
             part = left // (len(self._producers) - number)
@@ -240,11 +244,14 @@ class Library(System):
             left -= part
         for producer in self._producers:
             producer.answer()
+        if jobs >= _MANY:
+            self._adds_a_second = jobs / (time.perf_counter() - begun)
         return origin
 
     def _lead_s(self, jobs: int) -> float:
         """After so long all of them are added, and a library that fetches them beforehand has them."""
-        return LEAD_S + jobs / self.ADDS_A_SECOND
+        rate = min(self.ADDS_A_SECOND, self._adds_a_second / _MARGIN)
+        return LEAD_S + jobs / max(rate, self.ADDS_A_SECOND / _SLOWEST)
 
     @staticmethod
     def _in_time(due_ms: float) -> float:
