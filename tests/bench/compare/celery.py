@@ -103,8 +103,8 @@ class Celery(Library):
         "control, tasks acknowledged when they begin (its default: one that dies with its worker is lost). Two "
         "processes add (apply_async with an eta, a thread for each connection; batches by Producer.batch of Kombu). "
         "Ready tasks: two workers of the pool solo, whatever the connections. Delayed ones: a worker with threads, "
-        "its most punctual pool; it fetches all of them at once and keeps them in memory until they are due, and is "
-        "given time for it; bytes are those of the list in Redis, before a worker fetched them"
+        "the most punctual pool of those tried; it fetches all at once and keeps them in memory until they are due, "
+        "and is given time for it; bytes are those of the list in Redis, before a worker fetched them"
     )
     SCALE = 0.1
     MOST_PENDING = 1_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from tests.bench.compare import CONSUMERS, FAR_S, LEAD_S, Cpu, Late, Run, System, WrongError, check, in_ms, job_id
+from tests.bench.compare import CONSUMERS, FAR_S, Cpu, Deadline, Late, Run, System, WrongError, check, in_ms, job_id
 from tests.bench.compare.processes import cpu_us
 from tests.bench.compare.programs.asking import Program
 from tests.bench.compare.store import Store
@@ -59,20 +59,29 @@ class Worker(Protocol):
 class AskedWorker:
     """A worker in a program that is asked too."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, launch: Callable[[], Program]) -> None:
+        self._launch = launch
+        self._program = launch()
+        self._running = False
 
     def prepare(self, jobs: int, concurrency: int, delayed: bool, kept_s: int) -> None:
         self._program.ask("prepare", jobs=jobs, concurrency=concurrency, kept_s=kept_s)
 
     def run(self) -> None:
         self._program.send("run")
+        self._running = True
 
     def result(self) -> Handled:
-        return Handled(**self._program.answer())
+        handled = Handled(**self._program.answer())
+        self._running = False
+        return handled
 
     def close(self) -> None:
-        self._program.ask("close")
+        if self._running:  # something went wrong, and it waits for jobs that may never come
+            self._program.stop()
+            self._program, self._running = self._launch(), False
+        else:
+            self._program.ask("close")
 
     def pids(self) -> list[int]:
         return [self._program.pid]
@@ -107,7 +116,7 @@ class Library(System):
         """A new one, that adds; by `launch`."""
 
     def worker(self, folder: Path) -> Worker:
-        return AskedWorker(self.program(folder))
+        return AskedWorker(lambda: self.program(folder))
 
     def launch(self, command: list[str], folder: Path, **variables: str) -> Program:
         """A program that ends with the system."""
@@ -156,35 +165,41 @@ class Library(System):
         return run
 
     def lateness(self, rate: int, seconds: float) -> Late:
-        jobs, step_ms = round(rate * seconds), 1000 / rate
-        first, due_ms = self._next, 0
+        jobs, step_ms, first = round(rate * seconds), 1000 / rate, self._next
+        deadlines: list[Deadline] = []
 
         def adding() -> float:
-            nonlocal due_ms
-            due_ms = in_ms(self._lead_s(jobs))
-            self._put(jobs, due_ms, step_ms)
-            return self._in_time(due_ms)
+            deadlines.append(self._add_ahead(jobs, step_ms))
+            return deadlines[0].ms
 
         _, handled = self._handle(jobs, CONSUMERS, adding, delayed=True)
         _check(handled, first, jobs)
-        dues = [math.ceil(due_ms + (number - first) * step_ms) for number in handled.numbers]
+        deadlines[0].check()
+        dues = [math.ceil(deadlines[0].ms + (number - first) * step_ms) for number in handled.numbers]
         return Late(self._check_times([at - due for at, due in zip(handled.at, dues, strict=True)]))
 
     def burst(self, jobs: int) -> Run:
-        first, due_ms = self._next, 0
+        first = self._next
+        deadlines: list[Deadline] = []
 
         def adding() -> float:
-            nonlocal due_ms
-            due_ms = in_ms(self._lead_s(jobs))
-            self._put(jobs, due_ms)
-            self._in_time(due_ms)
-            time.sleep(max(0.0, due_ms / 1000 - time.time()))
-            return due_ms
+            deadlines.append(self._add_ahead(jobs))
+            time.sleep(max(0.0, deadlines[0].ms / 1000 - time.time()))
+            return deadlines[0].ms
 
         run, handled = self._handle(jobs, self.CONCURRENCY, adding, delayed=True, begin_after=True)
         _check(handled, first, jobs)
-        self._check_times([at - due_ms for at in handled.at])
-        return Run(jobs, (max(handled.at) - due_ms) / 1000, run.cpu)
+        deadlines[0].check()
+        self._check_times([at - deadlines[0].ms for at in handled.at])
+        return Run(jobs, (max(handled.at) - deadlines[0].ms) / 1000, run.cpu)
+
+    def _add_ahead(self, jobs: int, step_ms: float = 0) -> Deadline:
+        """Add jobs before the first one falls due."""
+        rate = min(self.ADDS_A_SECOND, self._adds_a_second / _MARGIN)
+        deadline = Deadline(jobs, round(max(rate, self.ADDS_A_SECOND / _SLOWEST)))
+        self._put(jobs, deadline.ms, step_ms)
+        deadline.added()
+        return deadline
 
     def _pop_finish(self, jobs: int, concurrency: int, kept_s: int = 0) -> Run:
         first = self._put(jobs, None)
@@ -247,17 +262,6 @@ class Library(System):
         if jobs >= _MANY:
             self._adds_a_second = jobs / (time.perf_counter() - begun)
         return origin
-
-    def _lead_s(self, jobs: int) -> float:
-        """After so long all of them are added, and a library that fetches them beforehand has them."""
-        rate = min(self.ADDS_A_SECOND, self._adds_a_second / _MARGIN)
-        return LEAD_S + jobs / max(rate, self.ADDS_A_SECOND / _SLOWEST)
-
-    @staticmethod
-    def _in_time(due_ms: float) -> float:
-        if time.time() * 1000 > due_ms:
-            raise WrongError("the first job was due before all were added")
-        return due_ms
 
     def _check_times(self, ms: list[float]) -> list[float]:
         if min(ms) < self.EARLIEST_MS:
