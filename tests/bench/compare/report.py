@@ -198,7 +198,7 @@ The generator of the load, the systems and their stores share the machine. A cel
 brackets the smallest and the largest. A ratio over 1 means that ours is ahead; bare Redis is no peer but the physical
 limit. Jobs are checked: those that a work takes are got once each, all of them, and none early, else the system has no
 figure there. Nothing is subtracted for the generator. All systems with a Redis have the same one, on a Unix socket,
-without RDB and AOF."""
+without RDB and AOF, with hz 100."""
 _RATES = ("Jobs a second", "Bodies of 100 bytes, ids of 20 characters; jobs that are added are due in a day.")
 _LATE = (
     "Lateness",
