@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.bench.compare import CannotError, Run
+from tests.bench.compare.asking import Program
 from tests.bench.compare.install import PIP, python
-from tests.bench.compare.programs.asking import Program
-from tests.bench.compare.programs.library import Library
+from tests.bench.compare.library import Library
 
 _PROGRAM = Path(__file__).with_name("programs") / "arq_jobs.py"
 

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 from tests.bench.compare import CannotError, Run
+from tests.bench.compare.asking import Program
 from tests.bench.compare.install import NPM, node
-from tests.bench.compare.programs.asking import Program
-from tests.bench.compare.programs.library import Library
+from tests.bench.compare.library import Library
 
 _PROGRAM = Path(__file__).with_name("programs") / "bullmq.mjs"
 _WARMING = 3_000  # jobs after which Node has compiled what runs often

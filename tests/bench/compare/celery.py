@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.compare import CannotError, Run
+from tests.bench.compare.asking import Program
 from tests.bench.compare.install import PIP, python
-from tests.bench.compare.programs.asking import Program
-from tests.bench.compare.programs.library import Handled, Library, Worker
+from tests.bench.compare.library import Handled, Library, Worker
 from tests.bench.compare.store import Store
 
 _PROGRAMS = Path(__file__).with_name("programs")

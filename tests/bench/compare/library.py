@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from tests.bench.compare import CONSUMERS, FAR_S, Cpu, Deadline, Late, Run, System, WrongError, check, in_ms, job_id
+from tests.bench.compare.asking import Program
 from tests.bench.compare.processes import cpu_us
-from tests.bench.compare.programs.asking import Program
 from tests.bench.compare.store import Store
 
 _FILL_SIZE = 1000  # jobs of a batch when nothing but speed counts
