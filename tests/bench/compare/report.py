@@ -203,7 +203,8 @@ _RATES = ("Jobs a second", "Bodies of 100 bytes, ids of 20 characters; jobs that
 _LATE = (
     "Lateness",
     "Milliseconds from the due time until a consumer has the job, p50 / p99 / max (of the rounds, the median); 16 "
-    "consumers that wait, one job at a time. The ratio is of p50.",
+    "consumers that wait, one job at a time. The ratio is of p50.\n\n"
+    "![how large a part of the jobs was at most so late](lateness.svg)",
 )
 _BURST = (
     "Many jobs due in one millisecond",
@@ -219,7 +220,8 @@ _CPU = (
 _GROWTH = (
     "Growth",
     "The same works with so many jobs pending that are due later. Wanted of us: within 20 % from the fewest to the "
-    "most.",
+    "most.\n\n"
+    "![rates and lateness by pending jobs](growth.svg)",
 )
 _PARKED = (
     "Consumers that wait",
