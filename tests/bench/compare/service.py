@@ -73,4 +73,8 @@ class Service:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(_PATIENCE_S)
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -81,4 +81,4 @@ class Store:
 
 def redis_version() -> str:
     """Of the server that all systems with a Redis get."""
-    return ".".join(map(str, version(binary())))
+    return f"{Path(binary()).name} {'.'.join(map(str, version(binary())))}"
