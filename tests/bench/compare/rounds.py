@@ -80,15 +80,23 @@ class Rounds:
         system.stop()
 
     def run(self, works: Sequence[Work]) -> None:
-        """Each work its rounds on all systems, then the next one; an empty system each time."""
+        """Each work on all systems, then the next one, as many rounds as there is time for; then what is done once."""
+        for number in range(self._sizes.rounds):
+            if number and self._elapsed() * (number + 1) / number > self._sizes.works_s:
+                break
+            for work in works:
+                if not work.once:
+                    self._round(work, f"round {number + 1}")
         for work in works:
-            for number in range(1 if work.once else self._sizes.rounds):
-                if number and self._late():
-                    break
-                for system in list(self._systems):
-                    self._measure(work.name, work, system, f"round {number + 1}")
-                    if work.leaves or work.name in self.found.words:
-                        self._clear(system)
+            if work.once:
+                self._round(work, "once")
+
+    def _round(self, work: Work, what: str) -> None:
+        """A work on all systems, which are empty before and after."""
+        for system in list(self._systems):
+            self._measure(work.name, work, system, what)
+            if work.leaves or work.name in self.found.words:
+                self._clear(system)
 
     def grow(self) -> None:
         """All systems with more and more pending jobs, due far ahead."""
@@ -112,9 +120,12 @@ class Rounds:
                 for system in systems:
                     self._measure(growing(work.name, pending), work, system, f"{pending:,} pending")
 
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._begun
+
     def _late(self) -> bool:
-        """Whether the bench has taken so long that it must hurry."""
-        return time.monotonic() - self._begun > self._sizes.limit_s
+        """Whether growth must end."""
+        return self._elapsed() > self._sizes.limit_s
 
     def _clear(self, system: System) -> None:
         try:

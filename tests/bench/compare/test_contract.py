@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,22 @@ def test_a_system_that_is_not_to_be_had_is_named_with_the_reason_and_the_others_
     text = report(systems, rounds.found)
     assert "not measured: its package is not to be had" in text
     assert len(rounds.found.figures["cycle"]["redis"]) == 1
+
+
+@pytest.mark.parametrize(("works_s", "rounds"), [(0, 1), (1000, 3)])
+def test_rounds_end_when_the_next_would_take_too_long_and_what_is_done_once_comes_all_the_same(
+    works_s: float, rounds: int, tmp_path: Path
+) -> None:
+    sizes = replace(TINY, rounds=3, works_s=works_s)
+    with Rounds([Bare()], sizes, tmp_path) as run:
+        run.run([BY_NAME["bytes"], BY_NAME["cycle"]])
+    assert (len(run.found.figures["cycle"]["redis"]), len(run.found.figures["bytes"]["redis"])) == (rounds, 1)
+
+
+def test_growth_ends_when_it_is_late_and_says_so(tmp_path: Path) -> None:
+    with Rounds([Bare()], replace(TINY, limit_s=0), tmp_path) as run:
+        run.grow()
+    assert run.found.words["batch@500"] == {"redis": "it takes too long for this bench"}
 
 
 def test_a_system_that_loses_a_job_gets_words_and_no_figure(tmp_path: Path) -> None:
