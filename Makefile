@@ -18,7 +18,8 @@ PARALLEL := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
-.PHONY: bench-memory bench-scripts bench-punctual bench-burst bench-growth bench-clients bench-walk bench-spark bench-million
+.PHONY: bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
+.PHONY: bench-clients bench-walk bench-spark bench-million
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +75,9 @@ demo: setup  ## the main job on real orders; fails when a job is lost, early or 
 demo-spark: setup  ## from a file of 6,919 orders to callbacks received; 3 minutes
 	$(BIN)/python -m tests.spark.demo
 
+bench: setup  ## ours beside beanstalkd, BullMQ, arq, Celery and bare Redis; 15 minutes, writes docs/bench.md
+	$(BIN)/python -m tests.bench.compare
+
 bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
 
@@ -103,4 +107,4 @@ bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
 	$(BIN)/python -m tests.bench.walk
 
 clean:  ## remove what setup and the tools made
-	rm -rf $(VENV) $(VENV_OLD) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_OLD) .bench build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

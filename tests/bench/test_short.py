@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.bench import burst, clients, growth, memory, punctual, scripts, walk
+from tests.bench.compare import MissingError
+from tests.bench.compare.__main__ import GROUPS, bench
+from tests.bench.compare.install import program
+from tests.bench.compare.works import TINY
 from tests.redis_server import binary
 
 
@@ -44,3 +50,17 @@ async def test_the_benchmark_of_walks_runs(capsys: pytest.CaptureFixture[str]) -
 async def test_the_benchmark_of_the_clients_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await clients.main(1, 100, 1)
     assert "python-async: SIGTERM in a stream" in capsys.readouterr().out
+
+
+def test_the_comparison_runs_and_has_a_figure_of_us_for_each_work(tmp_path: Path) -> None:
+    try:
+        for name in ("wrk", "beanstalkd"):
+            program(name)
+    except MissingError as error:  # nothing but Debian has them; CI does
+        pytest.skip(str(error))
+    report = bench(["ours", "redis", "beanstalkd"], GROUPS, TINY, tmp_path)
+    said = report.data()
+    assert said["missing"] == {}
+    assert not any("ours" in words for words in said["words"].values()), said["words"]
+    assert not any("failed" in why for words in said["words"].values() for why in words.values()), said["words"]
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.json", "lateness.svg", "growth.svg"}

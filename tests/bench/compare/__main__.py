@@ -1,0 +1,89 @@
+"""`make bench`, or `python -m tests.bench.compare --quick --systems ours,redis --works add,batch`.
+
+Without --out it writes docs/bench.md, docs/bench.json, docs/lateness.svg and docs/growth.svg when all is measured in
+full, and else only prints. It fails when a figure of ours does, and for no peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.compare import System, generator, machine, plots
+from tests.bench.compare.report import OURS, Report
+from tests.bench.compare.rounds import Rounds
+from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
+
+DOCS = Path(__file__).parents[3] / "docs"
+SYSTEMS = {
+    "ours": "ours:Ours",
+    "redis": "bare:Bare",
+    "beanstalkd": "beanstalkd:Beanstalkd",
+    "bullmq": "bullmq:BullMQ",
+    "arq": "arq:Arq",
+    "celery": "celery:Celery",
+}
+GROUPS = [*dict.fromkeys(work.group for work in WORKS), "growth"]
+SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+
+
+def load(name: str) -> System:
+    module, _, member = SYSTEMS[name].partition(":")
+    system: System = getattr(importlib.import_module(f"tests.bench.compare.{module}"), member)()
+    return system
+
+
+def bench(names: Sequence[str], groups: Sequence[str], sizes: Sizes, out: Path | None) -> Report:
+    """Measure, print, and write where to write is said."""
+    about, begun = machine.description(), time.monotonic()
+    about["generator"] = generator.cost()
+    systems = [load(name) for name in names]
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, Rounds(systems, sizes, Path(folder)) as rounds:
+        rounds.run([work for work in WORKS if work.group in groups])
+        if "growth" in groups:
+            rounds.grow()
+    about["took"] = f"{time.monotonic() - begun:.0f} s"
+    report = Report(systems, rounds.found, sizes, about)
+    print("\n" + report.markdown(), flush=True)
+    if out:
+        (out / "bench.md").write_text(report.markdown())
+        (out / "bench.json").write_text(json.dumps(report.data(), indent=1) + "\n")
+        plots.lateness(rounds.found, out / "lateness.svg")
+        plots.growth(rounds.found, sizes, out / "growth.svg")
+    return report
+
+
+def _chosen(text: str, known: Sequence[str], what: str) -> list[str]:
+    names = text.split(",") if text else list(known)
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"no {what} {', '.join(unknown)}; there are {', '.join(known)}")
+    return names
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.compare", description="Ours beside its peers.")
+    parser.add_argument("--systems", default="", help=",".join(SYSTEMS))
+    parser.add_argument("--works", default="", help=",".join(GROUPS))
+    parser.add_argument("--quick", action="store_const", const="quick", default="full", dest="sizes")
+    parser.add_argument("--out", type=Path, help="folder for bench.md, bench.json and the pictures")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    whole = chosen.sizes == "full" and not chosen.systems and not chosen.works
+    report = bench(
+        _chosen(chosen.systems, list(SYSTEMS), "system"),
+        _chosen(chosen.works, GROUPS, "work"),
+        SIZES[chosen.sizes],
+        chosen.out or (DOCS if whole else None),
+    )
+    sys.exit(1 if report.failed(OURS) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The works: what is asked of each system, and the figures that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tests.bench.compare import Late, Parked, Run, System
+from tests.bench.figures import percentile
+
+BATCH = 100
+Figures = dict[str, float]
+Outcome = Run | Late | Parked | Figures
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of each work; numbers of jobs are multiplied by the SCALE of a system."""
+
+    rounds: int
+    seconds: float  # of an add
+    one: int  # jobs popped one at a time
+    many: int  # jobs popped in batches, and whole lives
+    late_s: float  # seconds of lateness
+    burst: int
+    kept: int  # pending jobs whose bytes are measured
+    parked: int
+    pending: tuple[int, ...]  # steps of growth
+    growth_rounds: int
+    works_s: float = 86_400  # no further round of the works that would end later
+    limit_s: float = 86_400  # no further step of growth after so long
+
+
+FULL = Sizes(
+    3, 1.5, 6_000, 40_000, 3, 100_000, 100_000, 5_000, (1_000, 10_000, 100_000, 1_000_000), 2, works_s=580, limit_s=780
+)
+QUICK = Sizes(3, 1, 3_000, 20_000, 2, 20_000, 20_000, 500, (1_000, 100_000), 1)
+TINY = Sizes(1, 0.1, 100, 300, 0.2, 300, 1_000, 20, (500,), 1)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is asked of each system in turn."""
+
+    name: str
+    group: str  # as chosen by --works
+    title: str
+    measure: Callable[[System, Sizes], Outcome]
+    wanted: str = ""  # of us, by the issue that asked for this bench
+    once: bool = False  # after the rounds
+    leaves: bool = False  # jobs, or what is left of them, that must be cleared away
+    most_only: bool = False  # of growth: with the most pending jobs only, for want of time
+
+
+def scaled(system: System, jobs: int) -> int:
+    """In whole batches, where it is more than one."""
+    number = max(1, round(jobs * system.SCALE))
+    return number if number < BATCH else number // BATCH * BATCH
+
+
+def figures(outcome: Outcome) -> Figures:
+    """The numbers of an outcome: jobs a second, microseconds a job, milliseconds, bytes."""
+    if isinstance(outcome, Run):
+        store_us, service_us = outcome.cpu.store_us / outcome.jobs, outcome.cpu.service_us / outcome.jobs
+        return {"rate": outcome.rate, "store_us": store_us, "service_us": service_us}
+    if isinstance(outcome, Late):
+        return {"p50": percentile(outcome.ms, 50), "p99": percentile(outcome.ms, 99), "max": max(outcome.ms)}
+    if isinstance(outcome, Parked):
+        return {
+            "bytes_each": outcome.memory / outcome.number,
+            "store_connections": outcome.connections,
+            "wake_p50": percentile(outcome.wake_ms, 50),
+            "wake_max": max(outcome.wake_ms),
+        }
+    return outcome
+
+
+def _bytes(system: System, sizes: Sizes) -> Figures:
+    jobs, before = scaled(system, sizes.kept), system.memory()
+    system.fill(jobs)
+    return {"bytes": (system.memory() - before) / jobs}
+
+
+def _burst(system: System, sizes: Sizes) -> Figures:
+    jobs = scaled(system, sizes.burst)
+    run = system.burst(jobs)
+    return {"seconds": run.seconds, "jobs": jobs, **figures(run)}
+
+
+def _late(rate: int, system: System, sizes: Sizes) -> Late:
+    return system.lateness(rate, sizes.late_s)
+
+
+def _add(connections: int, system: System, sizes: Sizes) -> Run:
+    return system.add_one(sizes.seconds, connections)
+
+
+def _pop(connections: int, system: System, sizes: Sizes) -> Run:
+    return system.pop_finish_one(scaled(system, sizes.one), connections)
+
+
+def _next(system: System, sizes: Sizes) -> Run:
+    return system.finish_and_next(scaled(system, sizes.one), 64)
+
+
+def _add_batch(system: System, sizes: Sizes) -> Run:
+    return system.add_batch(sizes.seconds, BATCH)
+
+
+def _pop_batch(system: System, sizes: Sizes) -> Run:
+    return system.pop_finish_batch(scaled(system, sizes.many), BATCH)
+
+
+def _pop_kept(system: System, sizes: Sizes) -> Run:
+    return system.pop_finish_kept(scaled(system, sizes.many), BATCH)
+
+
+def _cycle(system: System, sizes: Sizes) -> Run:
+    return system.cycle(scaled(system, sizes.many), BATCH)
+
+
+def _park(system: System, sizes: Sizes) -> Parked:
+    return system.parked(sizes.parked)
+
+
+WORKS = [
+    Work("add-8", "add", "add, one a request, 8 connections", partial(_add, 8), "12,000", leaves=True),
+    Work("add-64", "add", "add, one a request, 64 connections", partial(_add, 64), "18,000", leaves=True),
+    Work("batch", "batch", "add, batches of 100", _add_batch, "110,000", leaves=True),
+    Work("pop-8", "pop", "pop + finish, one at a time, 8 connections", partial(_pop, 8)),
+    Work("pop-64", "pop", "pop + finish, one at a time, 64 connections", partial(_pop, 64), "9,000"),
+    Work("next-64", "pop", "the same, a finish and the next pop in one request", _next),
+    Work("pop-batch", "popbatch", "pop + finish, batches of 100", _pop_batch, "80,000"),
+    Work("pop-kept", "popbatch", "the same, a tombstone of each stays", _pop_kept, leaves=True),
+    Work("cycle", "cycle", "whole cycle: add, due, pop, finish; batches of 100", _cycle),
+    Work("late-200", "late", "200 jobs due a second", partial(_late, 200), "1.5 / 5"),
+    Work("late-2000", "late", "2,000 jobs due a second", partial(_late, 2000), "1.5 / 8"),
+    Work("burst", "burst", "jobs due in one millisecond", _burst, once=True),
+    Work("bytes", "bytes", "a pending job", _bytes, "400", once=True, leaves=True),
+    Work("parked", "parked", "consumers that wait", _park, once=True, leaves=True),
+]
+
+# Measured again with more and more pending jobs.
+GROWING = [
+    Work("add-64", "growth", "add, one a request, 64 connections", partial(_add, 64)),
+    Work("batch", "growth", "add, batches of 100", _add_batch),
+    Work("late-200", "growth", "lateness at 200 a second", partial(_late, 200), "1.5 / 5", most_only=True),
+    Work("late-2000", "growth", "lateness at 2,000 a second", partial(_late, 2000), "1.5 / 8"),
+]
