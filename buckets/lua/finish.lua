@@ -30,18 +30,25 @@ end  -- of the long way
 local function ending(front)
   local last, _, _, at_bucket, retention = plain(front, reserved, LONG)
   if not last then return nil end
+  return {counts = under(plan.counts, string.sub(front, LONG + 1, last)), out = under(plan.out, at_bucket), last = last,
+    lead = string.sub(front, 1, 2) .. string.char(finished), forgotten_at = struct.pack('>I6', now_ms + retention),
+    lasts = retention > 0 and whole(retention)}
+end
+
+-- Those of one lease and one time; nil for those that nobody ever had.
+local function ending_of(kind, front)
   local deliveries, _, newest = struct.unpack('>I3BI7', front, 37)
   if deliveries == 0 then return nil end
-  local tomb = string.sub(front, 1, 2) .. string.char(finished) .. string.sub(front, 4, 18)
-    .. struct.pack('>I6', now_ms + retention) .. string.sub(front, 25, last)
-  return {counts = under(plan.counts, string.sub(front, LONG + 1, last)), lease = newest, out = under(plan.out, at_bucket),
-    tomb = retention > 0 and tomb, lasts = whole(retention)}
+  kind.lease = newest
+  kind.tomb = kind.lasts
+    and kind.lead .. string.sub(front, 4, 18) .. kind.forgotten_at .. string.sub(front, 25, kind.last)
+  return kind
 end
 
 -- End a reserved job; nil when it takes the long way.
 local function finish_plain(id, lease)
   local key = JOB .. id
-  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), ending)
+  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), ending, ending_of)
   if not kind or (lease ~= '' and tonumber(lease) ~= kind.lease) then return nil end
   tally(kind.counts, 'reserved', -1)
   tally(kind.counts, 'finished', 1)

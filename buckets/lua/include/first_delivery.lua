@@ -4,19 +4,24 @@ local block = worker ~= '' and struct.pack('>HBH', 3 + #worker, TAG_WORKER, #wor
 local function first_delivery(front)
   local last, flags, priority = plain(front, ready, SHORT)
   if not last or ttr or (block ~= '' and flags % 32 >= OPTIONAL) then return nil end
-  local length, _, number = struct.unpack('>I4HI4', front, 25)
+  local length = struct.unpack('>I4', front, 25)
   if length == 0 then return nil end
   local over = from_ms + length
   flags = flags - ready + reserved + (block ~= '' and OPTIONAL or 0)
-  local record = string.sub(front, 1, 1) .. string.char(LONG, flags, priority, bucket) .. string.sub(front, 6, 18)
-    .. struct.pack('>I6', over) .. string.sub(front, 25, SHORT) .. struct.pack(DELIVERY, 1, 1, 0, now_us)
-    .. string.sub(front, SHORT + 1) .. block
-  return {size = #front, counts = under(plan.counts, string.sub(front, SHORT + 1, last)), number = number,
-    front = record, over = over, score = whole(over)}
+  return {size = #front, counts = under(plan.counts, string.sub(front, SHORT + 1, last)), over = over, score = whole(over),
+    lead = string.sub(front, 1, 1) .. string.char(LONG, flags, priority, bucket), lease_end = struct.pack('>I6', over),
+    rest = struct.pack(DELIVERY, 1, 1, 0, now_us) .. string.sub(front, SHORT + 1) .. block}
+end
+
+-- Those that were created, due and pushed at one time.
+local function first_delivery_of(kind, front)
+  kind.number = struct.unpack('>I4', front, 31)
+  kind.front = kind.lead .. string.sub(front, 6, 18) .. kind.lease_end .. string.sub(front, 25, SHORT) .. kind.rest
+  return kind
 end
 
 -- Of a job that can be handed out so, its record from now on and its kind; nil for every other.
 local function deliver_first(raw, number)
-  local kind = kind_of(raw, first_delivery)
+  local kind = kind_of(raw, first_delivery, first_delivery_of)
   if kind and kind.number == number then return kind.front .. string.sub(raw, kind.size + 1), kind end
 end

@@ -40,14 +40,18 @@ local function front_of(raw)
   return string.sub(raw, 1, last)
 end
 
--- What a script makes of the front of a record, by `make`; false or nil for what takes the long way. Jobs that come
--- together mostly differ in nothing but id and body, so what was made is kept until another front comes.
-local front_before, kind_before
-local function kind_of(raw, make)
+-- What a script knows of a plain record by its front; false or nil for one that takes the long way. Jobs that come together
+-- mostly differ in nothing but id, body and times: so what `make` knows without the times is kept until a front comes that
+-- differs in more, and what `vary` puts to it (or nil) until one comes with other times.
+local front_before, still_before, made, kind
+local function kind_of(raw, make, vary)
   if type(raw) ~= 'string' then return false end
   local front = front_of(raw)
-  if front ~= front_before then front_before, kind_before = front, make(front) end
-  return kind_before
+  if front == front_before then return kind end
+  local still = string.sub(front, 1, 6) .. string.sub(front, 25, 30) .. string.sub(front, (string.byte(front, 2) or 0) + 1)
+  if still ~= still_before then still_before, made = still, make(front) end
+  front_before, kind = front, made and vary(made, front)
+  return kind
 end
 
 local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end

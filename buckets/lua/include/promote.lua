@@ -11,25 +11,30 @@ local function group_of(topic)
   return group
 end
 
--- What delayed jobs of a kind have in common when they become ready; nil for those that are not plain and due.
-local since = struct.pack('>I6', now_ms)
+-- What delayed jobs of a kind have in common when they become ready; nil for those that are not plain.
 local function promotion(front)
   local last, flags, priority, at_bucket = plain(front, delayed, SHORT)
   if not last or at_bucket ~= bucket then return nil end
+  local group = group_of(string.sub(front, SHORT + 1, last))
+  return {group = group, entries = under(group.entries, priority % 16), hourly = flags >= HOURLY,
+    lead = string.sub(front, 1, 2) .. string.char(flags - delayed + ready), limits = string.sub(front, 25, 30)}
+end
+
+-- Those of one time; nil for those that are not due.
+local since = struct.pack('>I6', now_ms)
+local function promotion_of(kind, front)
   local at, _, _, number = struct.unpack('>I6I4HI4', front, 19)
   if at > now_ms then return nil end
-  local group = group_of(string.sub(front, SHORT + 1, last))
   number = (number + 1) % 4294967296
-  return {at = at, group = group, bin = bin_at(at, flags >= HOURLY), mark = whole(number) .. ':',
-    entries = under(group.entries, priority % 16),
-    header = string.sub(front, 1, 2) .. string.char(flags - delayed + ready) .. string.sub(front, 4, 18) .. since
-      .. string.sub(front, 25, 30) .. struct.pack('>I4', number)}
+  kind.at, kind.bin, kind.mark = at, bin_at(at, kind.hourly), whole(number) .. ':'
+  kind.header = kind.lead .. string.sub(front, 4, 18) .. since .. kind.limits .. struct.pack('>I4', number)
+  return kind
 end
 
 -- Make a delayed job ready; false when it takes the long way.
 local function promote(id)
   local key = JOB .. id
-  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), promotion)
+  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), promotion, promotion_of)
   if not kind then return false end
   local group = kind.group
   tally(group.counts, 'delayed', -1)
