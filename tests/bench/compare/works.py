@@ -77,6 +77,7 @@ def figures(outcome: Outcome) -> Figures:
 
 
 def _bytes(system: System, sizes: Sizes) -> Figures:
+    system.clear()  # what a process has freed but kept would hide the new jobs
     jobs, before = scaled(system, sizes.kept), system.memory()
     system.fill(jobs)
     return {"bytes": (system.memory() - before) / jobs}
