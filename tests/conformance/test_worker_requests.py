@@ -85,6 +85,24 @@ async def test_a_pop_asks_for_all_the_places_that_its_ends_free(shift: Shift) ->
         assert most_at_a_time(worker) <= hands
 
 
+async def test_no_poll_goes_out_beside_a_pop_that_goes_with_ends(shift: Shift) -> None:
+    if not shift.participant.concurrent:
+        return  # its one hand has its one pop
+    first = await shift.add("first", {"do": "sleep", "seconds": 0.3}, ttr=60)
+    once = await shift.add("once", {"do": "sleep", "seconds": 0.6}, ttr=0)  # has no end that is sent
+    touched = await shift.add("touched", {"do": "sleep", "seconds": 1.5}, ttr=3)
+    shift.stage.proxy.let_go.clear()
+    async with shift.worker_through_the_proxy(concurrency=3) as worker:
+        await worker.handler("started", first)
+        shift.stage.proxy.faults = ["hold"]
+        await worker.event("job.finished", once)
+        await until(lambda: shift.sent("touch") > 0)  # what could go out has gone out
+        assert [names(request) for request in shift.stage.proxy.requests[:3]] == [["pop"], ["finish", "pop"], ["touch"]]
+        shift.stage.proxy.let_go.set()
+        await until(lambda: shift.sent("pop") == 3)  # now there is room for a poll
+        await worker.event("job.finished", touched)
+
+
 @pytest.mark.parametrize("ttr", [60, 0])
 async def test_what_comes_with_ends_when_the_worker_is_to_stop_goes_back(shift: Shift, ttr: int) -> None:
     proxy = shift.stage.proxy
