@@ -79,7 +79,8 @@ LAYERS = {
         *("times", "job", "fields", "answers", "errors", "options"),
         *("commands", "replies", "retry", "exchange"),
         *("connections", "client", "sessions", "async_client"),
-        *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "shift", "worker"),
+        *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "outbox"),
+        *("shift", "worker"),
     ],
     "pyspark_jobqueue": [
         *("errors", "options", "service", "java", "session", "jobs_schema"),

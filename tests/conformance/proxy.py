@@ -1,8 +1,9 @@
 """A proxy before the service that breaks requests, to see what a client repeats.
 
 `faults` says what happens to the next requests, one each: `pass`; `cut`: the service does it, its answer is lost;
-`drop`: it never reaches the service; `hang`: no answer comes; `page`: a proxy's 502 page; an object with `status` and
-`answer`: that answer, of an instance that is not this service. Those that follow pass.
+`hold`: the service does it, its answer waits for `let_go`; `drop`: it never reaches the service; `hang`: no answer
+comes; `page`: a proxy's 502 page; an object with `status` and `answer`: that answer, of an instance that is not this
+service. Those that follow pass.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Proxy:
         self._target = target
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
+        self.let_go = asyncio.Event()
         self.url = ""
 
     async def __aenter__(self) -> Proxy:
@@ -62,6 +64,10 @@ class Proxy:
             case "cut":
                 await self._forward(data)
                 return _cut(request)
+            case "hold":
+                answer = await self._forward(data)
+                await self.let_go.wait()
+                return answer
             case "hang":
                 await asyncio.Event().wait()
             case "page":

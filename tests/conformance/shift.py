@@ -25,11 +25,11 @@ class Shift:
 
     @asynccontextmanager
     async def worker_through_the_proxy(self, **options: Any) -> AsyncIterator[Worker]:
-        """A worker of one handler at a time, so that its requests come one by one."""
+        """A worker, by default of one handler at a time, so that its requests come one by one."""
         proxy = self.stage.proxy
         proxy.faults.clear()
         proxy.requests.clear()
-        async with self._at(proxy.url, {**options, "concurrency": 1}) as worker:
+        async with self._at(proxy.url, {"concurrency": 1, **options}) as worker:
             yield worker
 
     @asynccontextmanager

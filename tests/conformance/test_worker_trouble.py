@@ -42,6 +42,7 @@ async def test_a_job_that_still_comes_when_its_worker_stops_goes_back_as_if_it_h
         shift.stage.proxy.faults = ["drop", "page", "page"]
         worker.process.send_signal(signal.SIGTERM)
         await worker.event("worker.stopping")
+        await until(lambda: shift.sent("leave") == 1)
         job = await shift.add("unbegun", {"do": "return"}, ttr=60)
         assert await worker.end() == 0
         assert shift.sent("leave") == 1

@@ -37,8 +37,7 @@ export class Client {
   async popMany(topic, count, options) {
     if (count == null) throw new TypeError('popMany wants a count');
     const answer = await this.#call('pop', { ...options, ...places(topic), count });
-    if (!Array.isArray(answer.jobs)) throw stranger(200);
-    return answer.jobs.map(popped);
+    return jobsOf(answer);
   }
 
   async finish(job, options) {
@@ -201,6 +200,12 @@ function read({ status, retry_after, text }, count) {
     return answer.map((each) => (each.success ? each : refusal(each)));
   }
   throw stranger(status, retry_after);
+}
+
+/** The jobs of the answer to a pop with `count`. */
+export function jobsOf(answer) {
+  if (!Array.isArray(answer.jobs)) throw stranger(200);
+  return answer.jobs.map(popped);
 }
 
 /** The job of a pop's answer. What has no lease or no TTR nobody could end. */

@@ -20,6 +20,11 @@ export class Delivery {
     this.#report = report;
   }
 
+  /** Whether its handler runs. */
+  get handling() {
+    return this.#handling;
+  }
+
   /** Run the handler and end the job; over when the service has answered. Never throws. */
   async run(handler, keep_alive_s) {
     const { attempt, due, ttr } = this.#job;

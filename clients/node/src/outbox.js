@@ -1,29 +1,43 @@
 /**
- * The way out for a worker's finish, release and bury, and for its touches. Of the former one request at a time is on
- * its way; what comes meanwhile gathers and goes together. Each is repeated until it is answered.
+ * The way out for a worker's finish, release and bury, and for its touches. Of the former, the ends of jobs, one request
+ * at a time is on its way; what comes meanwhile gathers and goes together, and a pop for the jobs that follow with it.
+ * Each end is repeated until it is answered.
  */
 import { UnreachableError } from './errors.js';
 import { isForNow, pause, pauseBefore } from './retry.js';
 
-const MOST = 1000; // commands that the service takes in a request
+const MOST = 999; // commands that the service takes in a request, but for a pop behind them
 
 export class Outbox {
   #client;
   #report;
+  #popBeside;
+  #open = 0;
   #waiting = []; // {command, resolve, maybe_done}
   #touches = []; // {command, resolve}
   #sending = false;
   #closed = new AbortController();
 
-  constructor(client, report) {
+  /**
+   * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside the pop to send
+   *   with so many ends; it is told its answer, or the error, when the ends were told theirs
+   */
+  constructor(client, report, popBeside) {
     this.#client = client;
     this.#report = report;
+    this.#popBeside = popBeside;
+  }
+
+  /** How many ends were not answered yet. */
+  get open() {
+    return this.#open;
   }
 
   /** The answer, or the refusal (not thrown) that no repetition can help; undefined when the outbox closed before. */
   send(command) {
     return new Promise((resolve) => {
       if (this.#closed.signal.aborted) return resolve();
+      this.#open += 1;
       this.#waiting.push({ command, resolve, maybe_done: false });
       if (this.#sending) return;
       this.#sending = true;
@@ -50,7 +64,9 @@ export class Outbox {
 
   async #sendAll() {
     for (let failures = 0; this.#waiting.length > 0;) {
-      const error = await this.#exchange(this.#waiting.splice(0, MOST));
+      const sent = this.#waiting.splice(0, MOST);
+      // No pop with a repetition: else the ends that are refused for now would heap up.
+      const error = await this.#exchange(sent, failures === 0 ? this.#popBeside(sent.length) : null);
       failures = error ? failures + 1 : 0;
       if (error) await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
     }
@@ -58,10 +74,13 @@ export class Outbox {
   }
 
   /** Send, hand out the answers, and put back at the front what was refused for now; the error of the latter. */
-  async #exchange(sent) {
-    const answers = await this.#answers(sent);
-    this.#waiting.unshift(...sent.filter((each, place) => !settled(each, answers[place])));
-    return answers.find(isForNow);
+  async #exchange(sent, pop) {
+    const answers = await this.#answers(pop ? [...sent, pop] : sent);
+    const again = sent.filter((each, place) => !settled(each, answers[place]));
+    this.#open -= sent.length - again.length;
+    this.#waiting.unshift(...again);
+    pop?.resolve(answers[sent.length]);
+    return again.length > 0 ? answers.find(isForNow) : null;
   }
 
   #touchAll() {

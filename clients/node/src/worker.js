@@ -37,7 +37,7 @@ export class Worker {
     // The worker itself repeats, for as long as it takes.
     this.#client = new Client({ url, timeout_s, connect_timeout_s, retry_for_s: 0, headers });
     this.#report = new Report(name, on_event);
-    this.#outbox = new Outbox(this.#client, this.#report);
+    this.#outbox = new Outbox(this.#client, this.#report, (ends) => this.#poll.beside(ends + this.#room()));
     this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
   }
 
@@ -59,7 +59,8 @@ export class Worker {
     const topics = [...this.#handlers.keys()];
     if (topics.length === 0) throw new Error('a worker needs a handler: job(topic, handler)');
     if (this.#poll) throw new Error('a worker runs once');
-    this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics });
+    const begin = (jobs) => this.#begin(jobs);
+    this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics, begin });
     const end = this.#attend();
     this.#report.worker('started');
     let failure = null;
@@ -98,10 +99,16 @@ export class Worker {
   /** Take as many jobs as there are free places, for as long as it is not stopped. */
   async #work() {
     while (this.#stopped_at === null) {
-      const free = this.#options.concurrency - this.#running.size;
-      if (free > 0) this.#begin(await this.#poll.take(free));
+      const free = this.#room();
+      if (free > 0 && !this.#poll.isOut) await this.#poll.take(free);
       else await this.#change();
     }
+  }
+
+  /** How many jobs can begin at once. A handler keeps its place until the end of its job is answered. */
+  #room() {
+    const handling = [...this.#running].filter((delivery) => delivery.handling).length;
+    return this.#options.concurrency - handling - this.#outbox.open;
   }
 
   #begin(jobs) {
@@ -117,6 +124,7 @@ export class Worker {
         this.#changed();
       });
     }
+    this.#changed(); // what is free now, a poll may fill
   }
 
   /** Wait for what runs; whether all of it ended within the grace. */

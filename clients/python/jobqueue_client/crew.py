@@ -39,11 +39,15 @@ class Crew:
         """How many handlers run."""
         return len(self._running)
 
-    async def room(self) -> int:
-        """How many jobs can begin at once; waits until there is room for one."""
-        while len(self._tasks) >= self._concurrency:
+    @property
+    def room(self) -> int:
+        """How many jobs can begin at once. A handler keeps its place until the end of its job was answered."""
+        return self._concurrency - len(self._running) - self._ends.open
+
+    async def has_room(self) -> None:
+        """Wait until a job can begin."""
+        while self.room <= 0:
             await self._one_ends()
-        return self._concurrency - len(self._tasks)
 
     async def idle(self) -> None:
         """Wait until no job is in hand."""

@@ -1,27 +1,27 @@
-"""The ends of jobs on their way to the service: gathered while a request is out, and repeated until answered."""
+"""The ends of jobs: gathered while a request is out, and kept until they were answered."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jobqueue_client.answers import Answer
-from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, Unavailable, Unreachable
-from jobqueue_client.loops import survive
-from jobqueue_client.reach import Reach
-from jobqueue_client.retry import is_final, longest_s, pause_s
+from jobqueue_client.retry import is_final
 
-_MOST = 1000  # the protocol's bound of an array
+_MOST = 999  # the protocol's bound of an array, but for the pop behind them
 _MOST_BYTES = 1 << 20
 _CHARACTER_BYTES = 6  # of a reason in JSON, at most: \u001f
 _COMMAND_BYTES = 400  # the rest of a command, at most
 
 
 @dataclass(slots=True, eq=False)
-class _End:
+class End:
+    """A command with a lease, and who waits for its answer."""
+
     command: dict[str, Any]
     answered: asyncio.Future[None]
     perhaps_done: bool = False
@@ -50,50 +50,40 @@ class _End:
 
 
 class Ends:
-    """Sends finish, release and bury with their leases."""
+    """Finish, release and bury with their leases."""
 
-    def __init__(self, client: AsyncClient, reach: Reach) -> None:
-        self._client = client
-        self._reach = reach
-        self._waiting: deque[_End] = deque()
+    def __init__(self) -> None:
+        self._waiting: deque[End] = deque()
         self._some = asyncio.Event()
-        self._failures = 0
+        self.open = 0
+        """How many were not answered yet."""
 
     async def send(self, command: dict[str, Any]) -> None:
-        """Send one command, and wait for its answer, however long that takes. Raises Refused."""
+        """Have a command sent, and wait for its answer, however long that takes. Raises Refused."""
         answered = asyncio.get_running_loop().create_future()
-        self._waiting.append(_End(command, answered))
+        self._waiting.append(End(command, answered))
+        self.open += 1
         self._some.set()
         await answered
 
-    async def run(self) -> None:
-        """Send what comes, until cancelled."""
-        while True:
-            await survive(self.tick)
-
-    async def tick(self) -> None:
-        """One request with all that wait."""
+    async def take(self) -> list[End]:
+        """What goes in one request; waits until there is something."""
         await self._some.wait()
-        batch = self._take()
-        results: list[Answer | JobQueueError]
-        try:
-            results = await self._client.batch([end.command for end in batch])
-        except JobQueueError as error:
-            results = [error] * len(batch)
-        self._reach.told(results)
-        open_ = [(end, result) for end, result in zip(batch, results, strict=True) if not end.settle(result)]
-        self._failures = self._failures + 1 if open_ else 0
-        if open_:
-            self._waiting.extendleft(end for end, _ in reversed(open_))
-            await asyncio.sleep(pause_s(self._failures, longest_s([result for _, result in open_])))
-        elif not self._waiting:
-            self._some.clear()
-
-    def _take(self) -> list[_End]:
-        batch: list[_End] = []
+        batch: list[End] = []
         size = 0
         while self._waiting and len(batch) < _MOST and size < _MOST_BYTES:
             end = self._waiting.popleft()
             batch.append(end)
             size += _COMMAND_BYTES + _CHARACTER_BYTES * len(end.command.get("reason") or "")
+        if not self._waiting:
+            self._some.clear()
         return batch
+
+    def settle(self, batch: Sequence[End], results: Sequence[Answer | JobQueueError]) -> list[Answer | JobQueueError]:
+        """Tell who waits. What must be sent again goes first then; what came of that."""
+        again = [(end, result) for end, result in zip(batch, results, strict=True) if not end.settle(result)]
+        self.open -= len(batch) - len(again)
+        if again:
+            self._waiting.extendleft(end for end, _ in reversed(again))
+            self._some.set()
+        return [result for _, result in again]

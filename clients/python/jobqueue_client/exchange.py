@@ -35,7 +35,7 @@ def one(command: Command[T], retry_for_s: float) -> Exchange[T]:
     retries = Retries(retry_for_s)
     while True:
         try:
-            return _result(command, read(_told((yield post))))
+            return result_of(command, read(_told((yield post))))
         except JobQueueError as error:
             pause = retries.pause_after(error, safe=is_safe(command.fields))
             if pause is None:
@@ -85,7 +85,8 @@ def _wait_s(command: Mapping[str, Any]) -> float:
     return wait if isinstance(wait, int | float) and 0 < wait <= 60 else 0  # else it is refused at once
 
 
-def _result(command: Command[T], answer: Answer) -> T:
+def result_of(command: Command[T], answer: Answer) -> T:
+    """What a command's answer says. Raises Unreachable for what no job queue says."""
     try:
         return command.read(answer)
     except (KeyError, TypeError):

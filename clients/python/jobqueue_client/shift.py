@@ -12,6 +12,7 @@ from jobqueue_client.ends import Ends
 from jobqueue_client.events import Events
 from jobqueue_client.leases import Leases
 from jobqueue_client.options import check_seconds
+from jobqueue_client.outbox import Outbox
 from jobqueue_client.polling import Polling
 from jobqueue_client.reach import Reach
 from jobqueue_client.threads import Handler
@@ -51,16 +52,17 @@ class Shift:
         self._settings = settings
         self._events = events
         reach = Reach(events)
-        self._ends = Ends(client, reach)
+        ends = Ends()
         self._leases = Leases(client, reach, settings.keep_alive_s)
-        self._crew = Crew(handlers, settings.concurrency, self._ends, self._leases, events)
+        self._crew = Crew(handlers, settings.concurrency, ends, self._leases, events)
         self._polling = Polling(client, self._crew, reach, handlers, settings.name, settings.poll_s)
+        self._outbox = Outbox(client, ends, self._polling, reach)
 
     async def work(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Take and do jobs until `stop`; `hurry` ends the grace. Whether all had finished. Raises Refused."""
         self._events.tell("worker.started", worker=self._settings.name)
         polls = asyncio.create_task(self._polling.run())
-        loops = [asyncio.create_task(loop) for loop in (self._ends.run(), self._leases.run(), self._heartbeats())]
+        loops = [asyncio.create_task(loop) for loop in (self._outbox.run(), self._leases.run(), self._heartbeats())]
         try:
             await _first(stop.wait(), polls)
             self._events.tell("worker.stopping", worker=self._settings.name)

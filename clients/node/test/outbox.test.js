@@ -1,0 +1,37 @@
+/** Run by `npm run check`: how the ends of jobs go out, before a server of the test's own that takes all of them. */
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { after, before, test } from 'node:test';
+
+import { Client } from '../src/client.js';
+import { Outbox } from '../src/outbox.js';
+import { Report } from '../src/report.js';
+
+const sizes = [];
+const server = createServer(async (request, response) => {
+  let text = '';
+  for await (const part of request) text += part;
+  const commands = JSON.parse(text);
+  sizes.push(commands.length);
+  response.end(JSON.stringify(commands.map(() => ({ success: true, jobs: [] }))));
+});
+let client;
+
+before(async () => {
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  client = new Client({ url: `http://127.0.0.1:${server.address().port}`, retry_for_s: 0 });
+});
+
+after(() => {
+  client.close();
+  server.close();
+});
+
+test('a request holds no more than the service takes, the pop with it; and its ends are over before its pop', async () => {
+  const open = [];
+  const popBeside = () => ({ command: { command: 'pop', topic: 't', count: 1 }, resolve: () => open.push(outbox.open) });
+  const outbox = new Outbox(client, new Report('w'), popBeside);
+  await Promise.all(Array.from({ length: 1500 }, () => outbox.send({ command: 'finish', id: 'x', lease: 1 })));
+  assert.deepEqual(sizes, [1000, 502]);
+  assert.deepEqual(open, [501, 0]);
+});
