@@ -255,6 +255,9 @@ async def _carry_out(
 
 def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[type[Any], list[Any]]]:
     """The commands, those together that stand together and go to the engine together."""
+    if len(commands) == 1:
+        yield type(commands[0]), [commands[0]]
+        return
     for kind, alike in groupby(commands, type):
         if kind in MANY:
             yield kind, list(alike)

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextvars import ContextVar
 from typing import Any
 
 import orjson
 import structlog
+
+REQUEST: ContextVar[str] = ContextVar("request", default="")
+"""The id of the request that is being answered. (structlog's own context variables cost a request 3 us.)"""
+
+
+def _with_request(_logger: Any, _method: str, event: Any) -> Any:
+    request = REQUEST.get()
+    return event | {"request": request} if request else event
 
 
 def _json(event: Any, **_: Any) -> str:
@@ -22,7 +31,7 @@ def set_up(level: str, form: str, worker: int | None = None) -> None:
     """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `worker`: whose they are."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
+        _with_request,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

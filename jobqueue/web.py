@@ -19,6 +19,7 @@ from jobqueue import openapi
 from jobqueue.connection import Send
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
+from jobqueue.logs import REQUEST
 from jobqueue.metrics import Metrics
 from jobqueue.protocols import command
 from jobqueue.protocols.command import Reply
@@ -72,7 +73,7 @@ class Web:
         When it is cancelled, or the answer cannot be sent, its client is gone: the jobs reserved for it go back.
         """
         request_id = self._request_id(given_id)
-        structlog.contextvars.bind_contextvars(request=request_id)
+        REQUEST.set(request_id)
         reserved: list[Job] = []
         try:
             reply = await self._reply(data, reserved)

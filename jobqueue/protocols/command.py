@@ -33,9 +33,10 @@ def _read(data: bytes, max_body_bytes: int) -> tuple[list[params.Command | BadRe
         data.decode()
     except UnicodeDecodeError:
         raise BadJson("the request is not UTF-8") from None
-    if not data.lstrip():
+    begin = data[:1] if data[:1] in (b"{", b"[") else data.lstrip()[:1]
+    if not begin:
         raise BadJson("the request is empty; it must be a JSON object or an array of them")
-    if not data.lstrip().startswith(b"["):
+    if begin != b"[":
         return [params.parse(data, max_body_bytes)], False
     commands = params.parse_many(data, max_body_bytes)
     for place, command in enumerate(commands[:-1]):
