@@ -17,9 +17,17 @@ class Gather(Generic[T]):
     """Joins items for `work`, which returns a result for each, in their order; about `most` at a time, and those of one
     caller always together."""
 
-    def __init__(self, work: Callable[[list[T]], Awaitable[list[Any]]], most: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[list[T]], Awaitable[list[Any]]],
+        most: int,
+        orphan: Callable[[list[Any]], None] | None = None,
+    ) -> None:
+        """`orphan` gets the results of a caller that was cancelled while the work was under way. Where it is given,
+        nothing is begun for one that was cancelled before."""
         self._work = work
         self._most = most
+        self._orphan = orphan
         self._waiting: list[tuple[Sequence[T], asyncio.Future[list[Any]]]] = []
         self._begun: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
@@ -44,12 +52,15 @@ class Gather(Generic[T]):
         part: list[tuple[Sequence[T], asyncio.Future[list[Any]]]] = []
         size = 0
         for items, future in waiting:
+            if self._orphan and future.done():
+                continue
             if part and size + len(items) > self._most:
                 self._start(part)
                 part, size = [], 0
             part.append((items, future))
             size += len(items)
-        self._start(part)
+        if part:
+            self._start(part)
         if self._begun:  # after the tasks: they have had their first turn when those who wait for this have theirs
             self._begun.set_result(None)
             self._begun = None
@@ -69,10 +80,15 @@ class Gather(Generic[T]):
             return
         at = 0
         for items, future in part:
-            if not future.done():  # else its caller is gone
-                future.set_result(results[at : at + len(items)])
+            own = results[at : at + len(items)]
+            if not future.done():
+                future.set_result(own)
+            elif self._orphan:
+                self._orphan(own)
             at += len(items)
 
     async def close(self) -> None:
         """Wait for the work under way."""
+        if self._waiting:
+            self._begin()
         await asyncio.gather(*self._working, return_exceptions=True)

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import random
+import struct
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +55,15 @@ class Popped:
     opens_us: int | None = None
 
 
+class _Ask(NamedTuple):
+    """What a pop asks for, but for how many."""
+
+    topics: tuple[str, ...]
+    ttr: Value
+    room: int
+    worker: str
+
+
 class Pool(Shards):
     """The jobs of one namespace. Made by `Pool.open`."""
 
@@ -67,6 +77,7 @@ class Pool(Shards):
         self._adding = Gather(partial(self._add, repeat=True), MOST)
         self._adding_once = Gather(partial(self._add, repeat=False), MOST)
         self._finishing = Gather(self._finish, MOST)
+        self._popping = Gather(self._pop_ones, MOST, self._return)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
@@ -115,21 +126,68 @@ class Pool(Shards):
 
         When the caller is cancelled while Redis works on it, what was reserved is given back.
         """
-        popped = Popped()
-        try:
-            await self._pop(popped, topics, count, "" if ttr_ms is None else ttr_ms, worker, room)
-        except asyncio.CancelledError:
-            self._unheard = True
-            self.unpop_later(popped.jobs)
-            raise
+        ask = _Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, worker)
+        popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
         for job in popped.jobs:
             if job.deliveries == 1:
                 self.redis.meter.delivered(job.topic, max(job.lease - job.due * 1000, 0))
         return popped
 
-    async def _pop(self, popped: Popped, topics: Sequence[str], count: int, ttr: Value, worker: str, room: int) -> None:
-        """Fill `popped`; what comes when the caller is cancelled goes back."""
+    async def _pop_many(self, ask: _Ask, count: int) -> Popped:
+        popped = Popped()
+        try:
+            await self._pop(popped, ask, count, [(count, ask.worker)])
+        except asyncio.CancelledError:
+            self._unheard = True
+            self.unpop_later(popped.jobs)
+            raise
+        return popped
+
+    async def _pop_one(self, ask: _Ask) -> Popped:
+        """Concurrent ones share a script."""
+        popping = self._popping.hand_in([ask])
+        try:
+            popped: Popped | JobQueueError = (await popping)[0]
+        except asyncio.CancelledError:
+            if popping.done() and not popping.cancelled() and not popping.exception():
+                self._return(popping.result())  # it came in the same turn
+            raise
+        if isinstance(popped, JobQueueError):
+            raise popped
+        return popped
+
+    def _return(self, results: Sequence[Popped | JobQueueError]) -> None:
+        """Nobody hears these."""
+        for popped in results:
+            if isinstance(popped, Popped):
+                self.unpop_later(popped.jobs)
+
+    async def _pop_ones(self, asks: Sequence[_Ask]) -> list[Popped | JobQueueError]:
+        """A job for each, if there is one; those who ask for the same first come first served."""
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for place, ask in enumerate(asks):
+            alike.setdefault((*ask[:3], bool(ask.worker)), []).append(place)
+        results: list[Popped | JobQueueError] = [Popped() for _ in asks]
+
+        async def go(places: list[int]) -> None:
+            popped, first = Popped(), asks[places[0]]
+            workers = [(1, asks[place].worker) for place in places]
+            try:
+                await self._pop(popped, first._replace(room=first.room * len(places)), len(places), workers)
+            except JobQueueError as error:
+                for place in places:
+                    results[place] = error
+                return
+            for turn, place in enumerate(places):
+                results[place] = Popped(popped.jobs[turn : turn + 1], popped.left, popped.opens_us)
+
+        await asyncio.gather(*map(go, alike.values()))
+        return results
+
+    async def _pop(self, popped: Popped, ask: _Ask, count: int, workers: list[tuple[int, str]]) -> None:
+        """Fill `popped`; what comes when the caller is cancelled goes back. `workers`: how many jobs each gets."""
         first = next(self._turn)
+        room = ask.room
         for turn in range(len(self.keys)):
             shard = (first + turn) % len(self.keys)
             left, more = 0, True
@@ -139,15 +197,15 @@ class Pool(Shards):
                     reply = await self.call(
                         "pop",
                         shard,
-                        topics,
+                        ask.topics,
                         orphan=self._take_back,
                         now=self.clock.now(),
                         bucket=first % self.buckets,
                         want=want,
                         room=max(room, 0),
                         always=0 if popped.jobs else 1,
-                        ttr=ttr,
-                        worker=worker,
+                        ttr=ask.ttr,
+                        workers=_turns(workers, len(popped.jobs)),
                     )
                 except JobQueueError:
                     if popped.jobs:
@@ -292,7 +350,7 @@ class Pool(Shards):
 
     async def close(self) -> None:
         """Wait until what must be given back is, and for the work under way."""
-        for gather in (self._adding, self._adding_once, self._finishing):
+        for gather in (self._adding, self._adding_once, self._finishing, self._popping):
             await gather.close()
         if self._unheard:
             with contextlib.suppress(JobQueueError):
@@ -303,6 +361,17 @@ class Pool(Shards):
 
 def _or_empty(value: int | None) -> Value:
     return "" if value is None else value
+
+
+def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
+    """What the script takes for whose the jobs are, behind those that were served."""
+    parts = []
+    for jobs, name in workers:
+        if jobs > served:
+            raw = name.encode()
+            parts.append(struct.pack(">HH", jobs - served, len(raw)) + raw)
+        served = max(served - jobs, 0)
+    return b"".join(parts)
 
 
 def _unpacked(pairs: Sequence[bytes]) -> list[Job]:

@@ -15,7 +15,7 @@ local want = tonumber(ARGV[3])  -- integer: jobs at most
 local room = tonumber(ARGV[4])  -- integer: bytes of records at most
 local always = tonumber(ARGV[5])  -- integer: jobs that are taken whatever their size
 local ttr = tonumber(ARGV[6])  -- integer: ms, for these deliveries; empty for each job's own
-local worker = ARGV[7]  -- string: who asks, or empty
+local workers = ARGV[7]  -- string: for whom, in their order: how many jobs (2 bytes), bytes of name (2), name; all have one or none
 local topics = {unpack(ARGV, 8)}  -- strings: in the order of trying
 
 -- The ready job that an entry stands for, or nil when the entry is of an earlier life, or the job's ttl is over
@@ -102,6 +102,7 @@ local function take(list)
     local entries = index('LRANGE', list, whole(at), whole(at + want - found - 1))
     if #entries == 0 then break end
     for _, entry in ipairs(entries) do
+      turn_to(found + 1)
       local id, raw, record, kind, job = look(entry)
       if id and found >= always and #raw > room then
         full = true

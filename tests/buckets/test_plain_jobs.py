@@ -252,7 +252,7 @@ async def test_an_odd_record_comes_to_the_same_on_both_ways(twins: Twins, odd: s
 async def popped_as_raw(pool: Pool) -> list[Any]:
     """What the script answers: a record may be too odd for Python."""
     reply: list[Any] = await pool.call(
-        "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=8 << 20, always=1, ttr="", worker=""
+        "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=8 << 20, always=1, ttr="", workers=b"\0\x09\0\0"
     )
     return reply
 
@@ -304,7 +304,7 @@ async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twi
 
     async def without_room(pool: Pool) -> Any:
         return await pool.call(
-            "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=5, always=0, ttr="", worker=""
+            "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=5, always=0, ttr="", workers=b"\0\x09\0\0"
         )
 
     assert await twins.both(without_room) == [2, 0, -1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -294,4 +295,78 @@ async def test_large_bodies_are_popped_some_a_script(redis: Redis, pool: Pool) -
     scripts = re.findall(rb"cmdstat_eval(?:sha)?:calls=(\d+)", await redis.read("INFO", "commandstats"))
     assert sum(map(int, scripts)) in (4, 5)  # of three jobs each; the first may have to be told to Redis
     assert (await pool.pop(["t"], 10)).left == 0
+    await check_books(redis, pool)
+
+
+async def test_concurrent_pops_are_one_script_and_each_worker_gets_its_own_job(redis: Redis, pool: Pool) -> None:
+    """First come, first served, and each job says who has it; with optional fields and without."""
+    fields: list[dict[str, Any]] = [{}, {"ttl_ms": 60_000}, {"headers": b'{"a":"b"}'}]
+    for n in range(30):
+        await add(pool, f"{n:02}", **fields[n % 3])
+    await redis.read("CONFIG", "RESETSTAT")
+    popping = [asyncio.create_task(pool.pop(["t"], worker=f"w{n}" * (n + 1))) for n in range(32)]
+    popped = await asyncio.gather(*popping)
+    assert [[job.id for job in each.jobs] for each in popped] == [[f"{n:02}"] for n in range(30)] + [[], []]
+    assert [each.jobs[0].text(Tag.WORKER) for each in popped[:30]] == [f"w{n}" * (n + 1) for n in range(30)]
+    assert [(await get(pool, f"{n:02}")).text(Tag.WORKER) for n in range(30)] == [f"w{n}" * (n + 1) for n in range(30)]
+    assert b"cmdstat_evalsha:calls=31," in await redis.read("INFO", "commandstats")  # with the gets
+    await check_books(redis, pool)
+
+
+async def test_pops_that_differ_in_what_they_ask_for_each_get_what_they_asked_for(redis: Redis, pool: Pool) -> None:
+    for topic in ("t", "u"):
+        for n in range(4):
+            await add(pool, f"{topic}{n}", topic)
+    asked: list[tuple[list[str], dict[str, Any]]] = [
+        (["t"], {}),
+        (["u"], {}),
+        (["t"], {"ttr_ms": 500}),
+        (["t"], {"worker": "w"}),
+        (["u", "t"], {"ttr_ms": 0}),
+    ]
+    jobs = [each.jobs[0] for each in await asyncio.gather(*(pool.pop(topics, 1, **more) for topics, more in asked))]
+    assert [job.topic for job in jobs] == ["t", "u", "t", "t", "u"]
+    assert len({job.id for job in jobs}) == 5
+    assert [job.next - job.lease // 1000 for job in jobs[:4]] == [60_000, 60_000, 500, 60_000]
+    assert [job.text(Tag.WORKER) for job in jobs] == [None, None, None, "w", None]
+    assert await state(pool, jobs[4].id) == "finished"
+    await check_books(redis, pool)
+
+
+async def test_large_jobs_reach_all_who_pop_at_once(redis: Redis, pool: Pool) -> None:
+    """A script brings some 256 KiB and stops; the others are not told that there is nothing."""
+    body = b'"%s"' % (b"x" * 200_000)
+    await pool.add([NewJob(str(n), "t", body) for n in range(9)])
+    popped = await asyncio.gather(*(pool.pop(["t"], worker=f"w{n}") for n in range(9)))
+    assert [[job.id for job in each.jobs] for each in popped] == [[str(n)] for n in range(9)]
+    assert [each.jobs[0].text(Tag.WORKER) for each in popped] == [f"w{n}" for n in range(9)]
+    await check_books(redis, pool)
+
+
+async def test_who_left_before_the_script_began_gets_nothing_and_burns_nothing(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    popping = [asyncio.create_task(pool.pop(["t"])) for _ in range(3)]
+    await asyncio.sleep(0)
+    for each in popping[:2]:
+        each.cancel()
+    assert [job.id for job in (await popping[2]).jobs] == ["a"]
+    assert (await get(pool, "a")).attempts == 1
+    assert (await get(pool, "a")).deliveries == 1
+    await asyncio.gather(*popping, return_exceptions=True)
+
+
+async def test_what_comes_for_one_who_left_goes_back_and_the_others_keep_theirs(redis: Redis, pool: Pool) -> None:
+    await pool.pop(["t"])  # Redis knows the script
+    for n in range(4):
+        await add(pool, str(n), tries=1)
+    popping = [asyncio.create_task(pool.pop(["t"], worker=f"w{n}")) for n in range(4)]
+    for _ in range(3):
+        await asyncio.sleep(0)  # it is under way
+    popping[1].cancel()
+    popped = await asyncio.gather(*popping[:1], *popping[2:])
+    assert [[job.id for job in each.jobs] for each in popped] == [["0"], ["2"], ["3"]]
+    await asyncio.gather(*popping, return_exceptions=True)
+    await pool.close()
+    assert (await pop_one(pool)).id == "1"
+    assert (await get(pool, "1")).attempts == 1
     await check_books(redis, pool)

@@ -197,21 +197,30 @@ async def test_a_pop_whose_caller_left_while_redis_was_silent_gives_the_job_back
     assert (await pop_one(pool)).attempts == 1
 
 
-async def test_a_pop_whose_caller_leaves_just_when_the_answer_comes_gives_the_job_back(redis: Redis) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_pop_whose_caller_leaves_just_when_the_answer_comes_gives_the_job_back(
+    redis: Redis, turns: int, count: int
+) -> None:
     """The answer is there, but the caller has not had its turn since."""
     pool = await Pool.open(redis)
     await pool.pop(["t"])  # Redis knows the script from now on
     await add(pool, "a", tries=1)
-    popping = asyncio.create_task(pool.pop(["t"]))
-    await asyncio.sleep(0)
-    assert waits_for(redis, 1)
-    while waits_for(redis, 1):  # noqa: ASYNC110 - turn by turn
+    popping = asyncio.create_task(pool.pop(["t"], count))
+    while not waits_for(redis, 1):  # noqa: ASYNC110 - turn by turn
         await asyncio.sleep(0)
-    popping.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await popping
-    await pool.close()
-    assert (await pop_one(pool)).attempts == 1
+    while waits_for(redis, 1):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if popping.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await popping
+        await pool.close()
+        assert (await pop_one(pool)).attempts == 1
+    else:
+        assert turns >= 1  # it was done by then
+        assert [job.id for job in (await popping).jobs] == ["a"]
 
 
 def point(place: Path, at: str) -> None:
