@@ -8,32 +8,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Joined(Protocol[T_contra]):
+    """The items of some callers."""
+
+    def take(self, items: Sequence[T_contra]) -> bool:
+        """Add those of one more, unless there are others already that they do not go together with. Behind those that
+        would not go together among themselves there is no place for others."""
+
+
+Part = list[tuple[Sequence[T], asyncio.Future[list[Any]]]]
 
 
 class Gather(Generic[T]):
-    """Joins items for `work`, which returns a result for each, in their order; about `most` at a time, and those of one
-    caller always together."""
+    """Joins items for `work`, which returns a result for each, in their order. The items of one caller stay together;
+    what is too much for one script, or names a job twice, is not joined, so that nobody waits for scripts of others."""
 
     def __init__(
         self,
         work: Callable[[list[T]], Awaitable[list[Any]]],
-        most: int,
+        joined: Callable[[], Joined[T]],
         orphan: Callable[[list[Any]], None] | None = None,
     ) -> None:
-        """`orphan` gets the results of a caller that was cancelled while the work was under way. Where it is given,
-        nothing is begun for one that was cancelled before."""
+        """`joined` makes what says who may be joined. `orphan` gets the results of a caller that was cancelled while
+        the work was under way."""
         self._work = work
-        self._most = most
+        self._joined = joined
         self._orphan = orphan
-        self._waiting: list[tuple[Sequence[T], asyncio.Future[list[Any]]]] = []
+        self._waiting: Part[T] = []
         self._begun: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
 
     def hand_in(self, items: Sequence[T]) -> asyncio.Future[list[Any]]:
-        """The results, when they are there. Work that has begun goes on when its caller is cancelled."""
+        """The results, when they are there. Nothing is begun for a caller that was cancelled before its turn; work that
+        has begun goes on when its caller is cancelled."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._begin)
@@ -46,37 +59,42 @@ class Gather(Generic[T]):
         if self._waiting:
             self._begun = self._begun or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._begun)
+            await asyncio.sleep(0)  # work on several shards has a task for each, which begins a turn later
 
     def _begin(self) -> None:
         waiting, self._waiting = self._waiting, []
-        part: list[tuple[Sequence[T], asyncio.Future[list[Any]]]] = []
-        size = 0
+        part: Part[T] = []
+        joined = self._joined()
         for items, future in waiting:
-            if self._orphan and future.done():
+            if future.done():
                 continue
-            if part and size + len(items) > self._most:
+            if not joined.take(items) and part:
                 self._start(part)
-                part, size = [], 0
+                part, joined = [], self._joined()
+                joined.take(items)
             part.append((items, future))
-            size += len(items)
         if part:
             self._start(part)
         if self._begun:  # after the tasks: they have had their first turn when those who wait for this have theirs
             self._begun.set_result(None)
             self._begun = None
 
-    def _start(self, part: list[tuple[Sequence[T], asyncio.Future[list[Any]]]]) -> None:
+    def _start(self, part: Part[T]) -> None:
         task = asyncio.get_running_loop().create_task(self._run(part))
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
-    async def _run(self, part: list[tuple[Sequence[T], asyncio.Future[list[Any]]]]) -> None:
+    async def _run(self, part: Part[T]) -> None:
         try:
             results = await self._work([item for items, _ in part for item in items])
-        except Exception as error:
+        except BaseException as error:
             for _, future in part:
-                if not future.done():
+                if isinstance(error, asyncio.CancelledError):
+                    future.cancel()
+                elif not future.done():
                     future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
             return
         at = 0
         for items, future in part:

@@ -138,7 +138,7 @@ class Link(Wire):
         if not future.done():
             future.set_result(reply)
         elif orphan:
-            orphan(reply)
+            self._loop.call_soon(orphan, reply)  # what fails there does not end the connection
 
     def _watch(self) -> None:
         """Redis that says nothing for the whole time-out is as good as gone, whatever the socket says."""

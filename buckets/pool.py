@@ -23,7 +23,7 @@ from buckets.gather import Gather
 from buckets.job import Job, NewJob, State, unpack
 from buckets.redis import Redis
 from buckets.scripts import Value
-from buckets.shards import MOST, Item, Shards
+from buckets.shards import MOST, Item, OneScript, Shards
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,17 @@ class _Ask(NamedTuple):
     worker: str
 
 
+class _Asks:
+    """Those that one script may serve."""
+
+    def __init__(self) -> None:
+        self._asks = 0
+
+    def take(self, asks: Sequence[_Ask]) -> bool:
+        self._asks += len(asks)
+        return self._asks <= MOST
+
+
 class Pool(Shards):
     """The jobs of one namespace. Made by `Pool.open`."""
 
@@ -74,10 +85,10 @@ class Pool(Shards):
         self._unheard = False  # whether a pop's caller left before its answer came
         # Two pages at a time keep Redis busy; with one a bucket, everyone else would wait behind eight.
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
-        self._adding = Gather(partial(self._add, repeat=True), MOST)
-        self._adding_once = Gather(partial(self._add, repeat=False), MOST)
-        self._finishing = Gather(self._finish, MOST)
-        self._popping = Gather(self._pop_ones, MOST, self._return)
+        self._adding = Gather(partial(self._add, repeat=True), OneScript)
+        self._adding_once = Gather(partial(self._add, repeat=False), OneScript)
+        self._finishing = Gather(self._finish, OneScript)
+        self._popping = Gather(self._pop_ones, _Asks, self._return)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
@@ -255,6 +266,10 @@ class Pool(Shards):
         """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
         return _words(await self._finishing.hand_in(items))
+
+    def is_one_script(self, ids: Sequence[str]) -> bool:
+        """Whether what changes these jobs leaves for Redis at once, and not one part behind another."""
+        return len(set(ids)) == len(ids) <= MOST
 
     async def begun(self) -> None:
         """Wait until what `finish` was called for has left: what is asked for now comes behind it."""

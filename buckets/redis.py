@@ -27,8 +27,10 @@ log = logging.getLogger(__name__)
 # Redis refused without doing anything, and will do it soon: it loads its data, fails over, or is being asked too
 # early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
 _PASSING = ("LOADING", "BUSY", "NOREPLICAS", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+_LOADED = ("add", "finish", "pop")  # scripts that Redis knows from the beginning of a connection
 _LONGEST_PAUSE = 0.5  # s between two tries to connect
 
+T = TypeVar("T")
 W = TypeVar("W", bound=Wire)
 
 
@@ -49,7 +51,16 @@ def judge_all(replies: list[Any]) -> list[Any]:
     return [_judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
 
 
-async def _heard(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
+async def _within(deadline: float, waited: asyncio.Future[T]) -> T:
+    """Wait for it until then (loop time), without ending it. Raises Unavailable."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await asyncio.shield(waited)
+    except TimeoutError:
+        raise Unavailable() from None
+
+
+async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
     """Wait for the reply. One that came in the same turn in which the caller was cancelled is an orphan too."""
     try:
         return await reply
@@ -131,10 +142,10 @@ class Redis:
             if link is None or link.lost:
                 link = await self._connected(deadline)
             if link.room:
-                await asyncio.shield(link.room)
+                await _within(deadline, link.room)
                 continue
             try:
-                reply = await _heard(link.ask(command, orphan), orphan)
+                reply = await _answer_to(link.ask(command, orphan), orphan)
             except Unanswered:
                 if not repeat:
                     raise
@@ -157,19 +168,18 @@ class Redis:
     async def _connected(self, deadline: float) -> Link:
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect())
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await asyncio.shield(self._connecting)
-        except TimeoutError:
-            raise Unavailable() from None
+        return await _within(deadline, self._connecting)
 
     async def _connect(self) -> Link:
         """Try until there is a connection."""
         pause = 0.02
         while True:
             try:
-                self._link = await self._open(lambda connection: Link(connection, self.timeout_s, self.meter))
-            except (RedisError, OSError) as error:
+                link = await self._open(lambda connection: Link(connection, self.timeout_s, self.meter))
+                # One that Redis does not know yet would be told again, behind what was asked after it.
+                await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in _LOADED))
+                self._link = link
+            except (RedisError, OSError, Unanswered) as error:
                 self.trouble = str(error)
                 if pause == 0.02:
                     log.warning("redis.lost", extra={"error": str(error)})

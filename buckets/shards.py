@@ -49,6 +49,25 @@ def _chunks(items: Sequence[Item], places: Iterable[int]) -> Iterator[list[int]]
         yield chunk
 
 
+class OneScript:
+    """Items of different ids that one script takes."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._jobs = self._size = 0
+
+    def take(self, items: Sequence[Item]) -> bool:
+        """Add some more, if there is room for them."""
+        ids = {item.id for item in items}
+        jobs, size = self._jobs + sum(item.jobs for item in items), self._size + sum(item.size for item in items)
+        if len(ids) < len(items) or jobs > MOST or size > _MOST_BYTES or not self._ids.isdisjoint(ids):
+            self._jobs = MOST  # no place for others
+            return False
+        self._ids |= ids
+        self._jobs, self._size = jobs, size
+        return True
+
+
 def numbers_of(meta: Mapping[str, str]) -> tuple[int, int] | None:
     """The numbers of shards and buckets that settings tell; None when they are not of this format."""
     own = {"format": str(FORMAT), "hash": HASH}

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 10.0  # the longest sleep: should a bell ever be missed, this is the end of it
 _AFTER_ERROR_S = 0.1
+_NEAR_US = 1000  # who comes too early is early by less
 
 
 class Timer:
@@ -35,8 +36,9 @@ class Timer:
 
     async def tick(self) -> float:
         """Move a page of what is due; returns for how many seconds nothing will be (0: go on)."""
+        aimed, self._aimed = self._aimed, False
         moved, wait_us = await self._pool.due(self._shard, self._bucket)
-        if self._aimed:
+        if aimed and (moved or 0 < wait_us < _NEAR_US):  # else what was waited for is gone
             self._aim.learn(early=not moved)
         return _LOOK_S if wait_us < 0 else min(wait_us / 1e6, _LOOK_S)
 

@@ -300,7 +300,8 @@ async def answer(
         if time.perf_counter() > end:
             break
         work = _carry_out(engine, kind, run, handover, metrics)
-        if kind is params.Finish and place + 1 < len(runs) and runs[place + 1][0] is params.Pop:
+        pop_follows = place + 1 < len(runs) and runs[place + 1][0] is params.Pop
+        if kind is params.Finish and pop_follows and engine.leave_at_once(run):
             # A worker's usual request. Both go to Redis together, the finishes first.
             finishing = asyncio.create_task(work)
             await engine.begun()

@@ -96,6 +96,7 @@ class Engine:
 
     async def _add_copies(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:
         """As `add`, where some of the topics are virtual."""
+        virtual = [bool(self.policies.targets(command.topic)) for command in commands]  # they may change meanwhile
         results: list[Added | list[Copy] | JobQueueError] = []
         groups: dict[int, list[NewJob]] = {}  # by the places of their commands
         for place, command in enumerate(commands):
@@ -108,7 +109,7 @@ class Engine:
         for (place, group), added in zip(groups.items(), outcome, strict=True):
             if isinstance(added, JobQueueError):
                 results[place] = added
-            elif self.policies.targets(commands[place].topic):
+            elif virtual[place]:
                 results[place] = [Copy(*each) for each in zip(group, added, strict=True)]
             else:
                 results[place] = added[0]
@@ -149,6 +150,10 @@ class Engine:
     async def finish(self, commands: Sequence[params.Finish]) -> list[str | JobQueueError]:
         """End jobs; for each its state or why not."""
         return await self._pool.finish([(command.id, command.lease) for command in commands])
+
+    def leave_at_once(self, commands: Sequence[params.Finish]) -> bool:
+        """Whether finishes are one script, so that what follows may be sent right behind them."""
+        return self._pool.is_one_script([command.id for command in commands])
 
     async def begun(self) -> None:
         """Wait until finishes that tasks were made for so far have left for Redis, but for parts of large batches."""

@@ -11,8 +11,9 @@ from buckets.gather import Gather
 from buckets.job import NewJob
 from buckets.pool import Added, Pool
 from buckets.redis import Redis
-from tests.buckets.jobs import add, finish, pop, popped_ids, state
+from tests.buckets.jobs import add, finish, pop, popped_ids
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE_S
 
 
 class Worker:
@@ -29,13 +30,29 @@ class Worker:
         return [2 * item for item in items]
 
 
+class UpTo:
+    """So many numbers, none twice."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._numbers: list[int] = []
+
+    def take(self, items: Sequence[int]) -> bool:
+        self._numbers += items
+        return len(set(self._numbers)) == len(self._numbers) <= self._most
+
+
+def gather_of(worker: Worker, most: int) -> Gather[int]:
+    return Gather(worker.work, lambda: UpTo(most))
+
+
 async def ask(gather: Gather[int], items: Sequence[int]) -> list[int]:
     return await gather.hand_in(items)
 
 
 async def test_callers_of_one_turn_share_the_work_and_each_gets_its_own_results() -> None:
     worker = Worker()
-    gather = Gather(worker.work, 100)
+    gather = gather_of(worker, 100)
     assert list(await asyncio.gather(ask(gather, [1, 2]), ask(gather, [3]), ask(gather, []))) == [[2, 4], [6], []]
     assert await ask(gather, [4]) == [8]
     assert worker.seen == [[1, 2, 3], [4]]
@@ -43,20 +60,20 @@ async def test_callers_of_one_turn_share_the_work_and_each_gets_its_own_results(
 
 async def test_not_too_much_is_done_together_and_the_items_of_one_caller_always_are() -> None:
     worker = Worker()
-    gather = Gather(worker.work, 3)
+    gather = gather_of(worker, 3)
     asked = [[1, 2], [3, 4], [5], [6, 7, 8, 9], [10]]
     assert await asyncio.gather(*(ask(gather, some) for some in asked)) == [[2 * n for n in some] for some in asked]
     assert worker.seen == [[1, 2], [3, 4, 5], [6, 7, 8, 9], [10]]
 
 
 async def test_an_error_is_told_to_all_who_share_the_work_and_to_no_other() -> None:
-    gather = Gather(Worker().work, 2)
+    gather = gather_of(Worker(), 2)
     answers = await asyncio.gather(*(ask(gather, some) for some in ([1], [13], [2], [3])), return_exceptions=True)
     assert [isinstance(answer, ValueError) for answer in answers] == [True, True, False, False]
 
 
 async def test_a_caller_that_is_gone_takes_nothing_from_the_others() -> None:
-    gather = Gather(Worker().work, 100)
+    gather = gather_of(Worker(), 100)
     tasks = [asyncio.create_task(ask(gather, [n])) for n in range(3)]
     await asyncio.sleep(0)
     tasks[1].cancel()
@@ -97,28 +114,76 @@ async def test_the_same_id_handed_in_by_many_at_once_is_one_job(live_pool: Pool)
     assert await popped_ids(live_pool) == ["a"]
 
 
-async def test_what_is_asked_after_it_has_begun_comes_behind_a_finish(live_pool: Pool) -> None:
-    """A pop would else hand out once more, when its lease is over, a job that the same worker finished before."""
-    for job_id in ("known", "a"):  # a script that Redis does not know yet is told again, behind all others
-        await add(live_pool, job_id)
-        await pop(live_pool)
-        finishing = asyncio.create_task(finish(live_pool, job_id))
-        await asyncio.sleep(0)
-        await live_pool.begun()
-        seen = await state(live_pool, job_id)
-        assert await finishing == "finished"
-    assert seen == "finished"
+@pytest.mark.parametrize("shards", [1, 4])
+async def test_what_is_asked_after_it_has_begun_comes_behind_a_finish(own_server: RedisServer, shards: int) -> None:
+    """A pop would else hand out once more, when its lease is over, a job that the same worker finished before. Redis
+    has just been started: it knows no scripts but those that it is told at first."""
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis, shards=shards)
+    for n in range(12):
+        await add(pool, str(n))
+    for job in await pop(pool, count=12):
+        await pool.release(job.id, job.lease)
+    finishing = asyncio.create_task(pool.finish([(str(n), None) for n in range(12)]))
+    await asyncio.sleep(0)
+    await pool.begun()
+    assert await popped_ids(pool) == []
+    assert await finishing == ["finished"] * 12
+    await pool.close()
+    await redis.close()
+
+
+async def test_who_names_a_job_twice_keeps_nobody_else_waiting(redis: Redis, live_pool: Pool) -> None:
+    """Each time is a script of its own, one behind the other."""
+    for name in "abc":
+        await add(live_pool, name)
+    await pop(live_pool, count=3)
+    ended: list[str] = []
+
+    async def finish_all(name: str, *jobs: str) -> None:
+        await live_pool.finish([(job, None) for job in jobs])
+        ended.append(name)
+
+    asked = [("first", ["a"]), ("twice", ["b"] * 20), ("other", ["c"]), ("same", ["b"])]
+    await asyncio.gather(*(finish_all(name, *jobs) for name, jobs in asked))
+    assert ended[-1] == "twice"
+
+
+async def test_who_is_gone_before_the_work_begins_has_nothing_done() -> None:
+    worker = Worker()
+    gather = gather_of(worker, 100)
+    tasks = [asyncio.create_task(ask(gather, [n])) for n in range(2)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert worker.seen == [[1]]
+
+
+async def test_work_that_is_cancelled_leaves_nobody_waiting() -> None:
+    async def hang(items: list[int]) -> list[int]:
+        await asyncio.Event().wait()
+        return items
+
+    gather = Gather(hang, lambda: UpTo(10))
+    asking = asyncio.create_task(ask(gather, [1]))
+    await asyncio.sleep(0)
+    await gather.begun()
+    for task in gather._working:
+        task.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(asyncio.CancelledError):
+            await asking
 
 
 async def test_nobody_waits_for_work_that_was_not_handed_in() -> None:
     async with asyncio.timeout(1):
-        await Gather(Worker().work, 1).begun()
+        await gather_of(Worker(), 1).begun()
 
 
 @pytest.mark.parametrize("most", [1, 1000])
 async def test_begun_means_that_the_first_steps_were_taken(most: int) -> None:
     worker = Worker()
-    gather = Gather(worker.work, most)
+    gather = gather_of(worker, most)
     asking = [asyncio.create_task(ask(gather, [n])) for n in range(3)]
     await asyncio.sleep(0)
     await gather.begun()

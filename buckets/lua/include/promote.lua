@@ -16,7 +16,7 @@ local function promotion(front)
   local last, flags, priority, at_bucket = plain(front, delayed, SHORT)
   if not last or at_bucket ~= bucket then return nil end
   local group = group_of(string.sub(front, SHORT + 1, last))
-  return {group = group, entries = under(group.entries, priority % 16), hourly = flags >= HOURLY,
+  return {group = group, priority = priority % 16, hourly = flags >= HOURLY,
     lead = string.sub(front, 1, 2) .. string.char(flags - delayed + ready), limits = string.sub(front, 25, 30)}
 end
 
@@ -27,6 +27,7 @@ local function promotion_of(kind, front)
   if at > now_ms then return nil end
   number = (number + 1) % 4294967296
   kind.at, kind.bin, kind.mark = at, bin_at(at, kind.hourly), whole(number) .. ':'
+  kind.entries = under(kind.group.entries, kind.priority)
   kind.header = kind.lead .. string.sub(front, 4, 18) .. since .. kind.limits .. struct.pack('>I4', number)
   return kind
 end
