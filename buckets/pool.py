@@ -88,7 +88,7 @@ class Pool(Shards):
         self._adding = Gather(partial(self._add, repeat=True), OneScript)
         self._adding_once = Gather(partial(self._add, repeat=False), OneScript)
         self._finishing = Gather(self._finish, OneScript)
-        self._popping = Gather(self._pop_ones, _Asks, self._return)
+        self._popping = Gather(self._pop_ones, _Asks, self._return, patient=True)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""

@@ -175,6 +175,43 @@ async def test_work_that_is_cancelled_leaves_nobody_waiting() -> None:
             await asking
 
 
+async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_others() -> None:
+    worker, go_on = Worker(), asyncio.Event()
+
+    async def work(items: list[int]) -> list[int]:
+        await go_on.wait()
+        return await worker.work(items)
+
+    gather = Gather(work, lambda: UpTo(100), patient=True)
+    asking = [asyncio.create_task(ask(gather, [0]))]
+    for n in range(1, 4):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        asking.append(asyncio.create_task(ask(gather, [n])))
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.gather(*asking) == [[0], [2], [4], [6]]
+    assert worker.seen == [[0], [1, 2, 3]]
+
+
+async def test_who_is_patient_does_not_wait_for_ever() -> None:
+    worker, stuck = Worker(), asyncio.Event()
+
+    async def work(items: list[int]) -> list[int]:
+        if items == [0]:
+            await stuck.wait()
+        return await worker.work(items)
+
+    gather = Gather(work, lambda: UpTo(100), patient=True)
+    first = asyncio.create_task(ask(gather, [0]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await ask(gather, [1]) == [2]
+    stuck.set()
+    assert await first == [0]
+
+
 async def test_nobody_waits_for_work_that_was_not_handed_in() -> None:
     async with asyncio.timeout(1):
         await gather_of(Worker(), 1).begun()
