@@ -272,7 +272,8 @@ class Pool(Shards):
         return len(set(ids)) == len(ids) <= MOST
 
     async def begun(self) -> None:
-        """Wait until what `finish` was called for has left: what is asked for now comes behind it."""
+        """Wait until what `finish` was called for has left, so far as it is one script (`is_one_script`): what is
+        asked for now comes behind it."""
         await self._finishing.begun()
 
     async def _finish(self, items: Sequence[Item]) -> list[Any]:

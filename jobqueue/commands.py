@@ -2,7 +2,7 @@
 
 A command reads its parameters, makes one call of the engine and names the parts of the reply; its docstring is its
 entry in the reference. Commands of one kind that stand together in a request, and change each a job of their own, go
-to the engine together; the others one after the other.
+to the engine together; the others one after the other, but for a pop behind finishes, which is sent right behind them.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ async def answer(
     metrics: Metrics,
     deadline_s: float,
 ) -> list[Answer]:
-    """Carry out commands one after the other; an answer for each, in their order. Those that have not begun after
+    """Carry out commands as if one after the other; an answer for each, in their order. Those that have not begun after
     `deadline_s` are UNAVAILABLE.
 
     What is wrong with a command stands in its place and is told there. `reserved` is filled with the jobs that the

@@ -156,7 +156,7 @@ class Engine:
         return self._pool.is_one_script([command.id for command in commands])
 
     async def begun(self) -> None:
-        """Wait until finishes that tasks were made for so far have left for Redis, but for parts of large batches."""
+        """Wait until finishes that tasks were made for so far have left for Redis."""
         await asyncio.sleep(0)  # the tasks' first turn
         await self._pool.begun()
 

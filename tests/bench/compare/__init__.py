@@ -124,6 +124,10 @@ class System(ABC):
     def add_batch(self, seconds: float, size: int) -> Run:
         """The same in batches."""
 
+    def add_spread(self, seconds: float, size: int) -> Run:
+        """As `add_batch`, each job of a batch due at another time."""
+        raise CannotError("not measured apart")
+
     @abstractmethod
     def fill(self, jobs: int) -> None:
         """Add so many more jobs, due in FAR_S, in the fastest way."""

@@ -81,11 +81,17 @@ class Ours(System):
         return run
 
     def add_batch(self, seconds: float, size: int) -> Run:
+        return self._add_batch(seconds, [f'"delay":{FAR_S}'] * size)
+
+    def add_spread(self, seconds: float, size: int) -> Run:
+        return self._add_batch(seconds, [f'"delay":{FAR_S + place * 7.013:.3f}' for place in range(size)])
+
+    def _add_batch(self, seconds: float, delays: list[str]) -> Run:
         first, end = self._next, time.perf_counter() + seconds
 
         def adding() -> Conversation:
             while time.perf_counter() < end:
-                yield from add(self._ids(size), [f'"delay":{FAR_S}'] * size, 0)
+                yield from add(self._ids(len(delays)), delays, 0)
 
         def work() -> int:
             self._talk([adding() for _ in range(BATCHERS)])

@@ -109,6 +109,10 @@ def _add_batch(system: System, sizes: Sizes) -> Run:
     return system.add_batch(sizes.seconds, BATCH)
 
 
+def _add_spread(system: System, sizes: Sizes) -> Run:
+    return system.add_spread(sizes.seconds, BATCH)
+
+
 def _pop_batch(system: System, sizes: Sizes) -> Run:
     return system.pop_finish_batch(scaled(system, sizes.many), BATCH)
 
@@ -129,6 +133,7 @@ WORKS = [
     Work("add-8", "add", "add, one a request, 8 connections", partial(_add, 8), "12,000", leaves=True),
     Work("add-64", "add", "add, one a request, 64 connections", partial(_add, 64), "18,000", leaves=True),
     Work("batch", "batch", "add, batches of 100", _add_batch, "110,000", leaves=True),
+    Work("spread", "batch", "the same, each due at another time", _add_spread, leaves=True),
     Work("pop-8", "pop", "pop + finish, one at a time, 8 connections", partial(_pop, 8)),
     Work("pop-64", "pop", "pop + finish, one at a time, 64 connections", partial(_pop, 64), "9,000"),
     Work("next-64", "pop", "the same, a finish and the next pop in one request", _next),
