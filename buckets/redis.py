@@ -175,10 +175,7 @@ class Redis:
         pause = 0.02
         while True:
             try:
-                link = await self._open(lambda connection: Link(connection, self.timeout_s, self.meter))
-                # One that Redis does not know yet would be told again, behind what was asked after it.
-                await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in _LOADED))
-                self._link = link
+                self._link = await self._linked()
             except (RedisError, OSError, Unanswered) as error:
                 self.trouble = str(error)
                 if pause == 0.02:
@@ -189,6 +186,15 @@ class Redis:
             if pause > 0.02:
                 log.info("redis.found")
             return self._link
+
+    async def _linked(self) -> Link:
+        link = await self._open(lambda connection: Link(connection, self.timeout_s, self.meter))
+        try:  # a script that Redis does not know yet would be told again, behind what was asked after it
+            await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in _LOADED))
+        except BaseException:
+            link.lose()
+            raise
+        return link
 
     async def _open(self, wire: Callable[[Any], W]) -> W:
         """A new connection. Raises RedisError or OSError (a time-out is one)."""

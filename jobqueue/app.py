@@ -98,8 +98,8 @@ class Service:
             loops.append(await stack.enter_async_context(running(f"sweep {lock.shard}", sweep.run())))
         await self._subscribed(bell)
         site_web = Web(engine, settings, lambda: _readiness(locks, loops, bell), metrics, scrape)
-        await self._listen(site_web, bell)
         _spare_collections()
+        await self._listen(site_web, bell)
 
     def _metrics(self, folder: Path | None) -> Metrics:
         """What counts the work of this process. Raises Unfit when the folder to share it in cannot be made."""

@@ -145,13 +145,15 @@ async def test_a_parked_pop_counts_once_whatever_its_topics(client: Client) -> N
     assert (await told(client.url))["jobqueue_parked_pops",] == 0
 
 
-async def test_requests_that_come_together_share_their_writes(client: Client) -> None:
+async def test_adds_that_come_together_share_a_script(client: Client) -> None:
     await asyncio.gather(*(client.ask("add", topic="t", body=n) for n in range(200)))
     all_values = await told(client.url)
     calls = part(all_values, "jobqueue_redis_calls_total")
-    assert calls["add",] == 200
+    assert 1 <= calls["add",] <= 50
     assert all_values["jobqueue_redis_commands_per_write_sum",] >= sum(calls.values())
-    assert all_values["jobqueue_redis_commands_per_write_count",] < all_values["jobqueue_redis_commands_per_write_sum",]
+    assert (
+        all_values["jobqueue_redis_commands_per_write_count",] <= all_values["jobqueue_redis_commands_per_write_sum",]
+    )
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH (Debian: prometheus)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import struct
 import sys
 import tempfile
 import time
@@ -104,7 +105,13 @@ class Scripts(Way):
         return calls
 
     def pop(self, batch: int, retention_ms: int) -> list[list[Command]]:
-        fixed: dict[str, Value] = {"want": batch, "room": 8 << 20, "always": 1, "ttr": "", "worker": ""}
+        fixed: dict[str, Value] = {
+            "want": batch,
+            "room": 8 << 20,
+            "always": 1,
+            "ttr": "",
+            "workers": struct.pack(">HH", batch, 0),
+        }
         turns = range(len(self.ids) // batch)
         return [self.call("pop", ["work"], bucket=turn % self.pool.buckets, **fixed) for turn in turns]
 

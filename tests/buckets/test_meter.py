@@ -208,7 +208,7 @@ async def test_what_is_asked_in_one_turn_is_one_write(redis_server: RedisServer)
     own = Redis(redis_server.url, meter=notes)
     await own.read("PING")
     await asyncio.gather(*(own.read("PING") for _ in range(50)))
-    assert notes.writes == [1, 50]
+    assert notes.writes[-2:] == [1, 50]
     await own.close()
 
 
