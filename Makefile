@@ -13,8 +13,8 @@ SPARK_TESTS := tests/spark
 # Where an environment keeps its packages.
 PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
-# Tests wait more than they work. Those of a file share what they started.
-PARALLEL := -n 2 --dist loadfile
+# Tests wait more than they work: three processes keep two cores busy. Those of a file share what they started.
+PARALLEL := -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
@@ -44,7 +44,7 @@ $(VENV_OLD)/.complete: $(VENV)/.complete
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
 	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup  ## run all tests, a file at a time in each of two processes
+test: setup  ## run all tests, a file at a time in each of three processes
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest PySpark that the connector is for
