@@ -1,7 +1,7 @@
 """Gathering: what callers hand in during one turn of the event loop becomes one piece of work.
 
 Under load a turn deals with many requests; one script for all their jobs costs Redis a fraction of a script each.
-Who is alone goes alone, a turn later.
+Who is alone goes alone, a turn later; `patient` ones wait for the work before them instead, and go with all who came.
 """
 
 from __future__ import annotations

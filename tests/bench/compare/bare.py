@@ -5,6 +5,7 @@ Nobody could use it so: a producer or a consumer that dies between two commands 
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -24,17 +25,16 @@ from tests.bench.compare import (
     Late,
     Parked,
     Run,
-    System,
     check,
     check_times,
     in_ms,
-    job_id,
     pages,
 )
 from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.processes import cpu_us
+from tests.bench.compare.sockets import OverSockets
 from tests.bench.compare.store import Store, redis_version
-from tests.bench.compare.talk import Conversation, length, never, pack, replies, talk
+from tests.bench.compare.talk import Conversation, length, pack, replies
 
 _BODY = f'"{BODY}"'
 _ADDED = len(b"+OK\r\n:1\r\n")  # what a SET and a ZADD answer
@@ -44,7 +44,7 @@ _ADDS_A_SECOND = 20_000  # at least
 _TIMER = [sys.executable, str(Path(__file__).with_name("programs") / "bare_timer.py")]
 
 
-class Bare(System):
+class Bare(OverSockets):
     NAME = "redis"
     DESCRIPTION = (
         "Bare Redis, the physical limit and no queue: add = SET + ZADD in one write; due = ZRANGEBYSCORE, then ZREM + "
@@ -159,17 +159,8 @@ class Bare(System):
         )
         return park(number, lot)
 
-    def _ids(self, number: int) -> list[str]:
-        self._next += number
-        return [job_id(each) for each in range(self._next - number, self._next)]
-
-    def _talk(self, conversations: list[Conversation], done: Callable[[], bool] = never) -> None:
-        sockets = [self._store.connect() for _ in conversations]
-        try:
-            talk(zip(sockets, conversations, strict=True), done)
-        finally:
-            for each in sockets:
-                each.close()
+    def _connect(self) -> socket.socket:
+        return self._store.connect()
 
     @contextmanager
     def _timing(self) -> Iterator[None]:

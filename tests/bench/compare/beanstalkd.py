@@ -22,17 +22,16 @@ from tests.bench.compare import (
     Late,
     Parked,
     Run,
-    System,
     WrongError,
     check,
     check_times,
-    job_id,
     pages,
 )
 from tests.bench.compare.install import program
 from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.processes import cpu_us, memory
-from tests.bench.compare.talk import Conversation, never, talk
+from tests.bench.compare.sockets import OverSockets
+from tests.bench.compare.talk import Conversation
 
 _TTR_S = 60
 _PAGE = 500
@@ -43,7 +42,7 @@ _ANSWERS = re.compile(rb"RESERVED (\d+) 100\r\n(.{20}).{80}\r\n|TIMED_OUT\r\n")
 Take = Callable[[list[str]], None]
 
 
-class Beanstalkd(System):
+class Beanstalkd(OverSockets):
     NAME = "beanstalkd"
     DESCRIPTION = (
         "In memory, without a binlog, as it starts by default, over TCP; Python on plain sockets, batches pipelined; "
@@ -181,22 +180,10 @@ class Beanstalkd(System):
             said = connection.recv(1 << 16)
         return int(said.partition(b"current-waiting: ")[2].partition(b"\n")[0])
 
-    def _ids(self, number: int) -> list[str]:
-        self._next += number
-        return [job_id(each) for each in range(self._next - number, self._next)]
-
     def _connect(self) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self._port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
-
-    def _talk(self, conversations: list[Conversation], done: Callable[[], bool] = never) -> None:
-        sockets = [self._connect() for _ in conversations]
-        try:
-            talk(zip(sockets, conversations, strict=True), done)
-        finally:
-            for each in sockets:
-                each.close()
 
     def _add_for(self, seconds: float, connections: int, size: int) -> Run:
         first, end = self._next, time.perf_counter() + seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,25 +23,24 @@ from tests.bench.compare import (
     Late,
     Parked,
     Run,
-    System,
     WrongError,
     check,
     check_times,
-    job_id,
     pages,
 )
 from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.requests import TOPIC, Take, add, consume, post, serve_one, work_off
 from tests.bench.compare.service import Service
+from tests.bench.compare.sockets import OverSockets
 from tests.bench.compare.store import Store
-from tests.bench.compare.talk import Conversation, http, never, talk
+from tests.bench.compare.talk import Conversation, http
 from tests.bench.compare.wrk import Result, wrk
 
 _PAGE = 500
 _ADDS_A_SECOND = 10_000  # at least
 
 
-class Ours(System):
+class Ours(OverSockets):
     NAME = "ours"
     DESCRIPTION = (
         "`jobqueue serve` over HTTP. One at a time: wrk with a Lua script; the rest: Python on plain sockets. A pop "
@@ -176,17 +176,8 @@ class Ours(System):
         )
         return park(number, lot)
 
-    def _ids(self, number: int) -> list[str]:
-        self._next += number
-        return [job_id(each) for each in range(self._next - number, self._next)]
-
-    def _talk(self, conversations: list[Conversation], done: Callable[[], bool] = never) -> None:
-        sockets = [self._service.connect() for _ in conversations]
-        try:
-            talk(zip(sockets, conversations, strict=True), done)
-        finally:
-            for each in sockets:
-                each.close()
+    def _connect(self) -> socket.socket:
+        return self._service.connect()
 
     def _totals(self) -> Counter[str]:
         """How many jobs were created, delivered, finished since the last `clear`."""
