@@ -114,8 +114,7 @@ class Tag(enum.IntEnum):
     TRACE = 9  # text: trace context
 
 
-_NEW = struct.Struct(">6B6xHIHIIHI")  # a new job's header; numbers of 6 bytes are their high and low parts
-_LOW = 0xFFFFFFFF
+_NEW = struct.Struct(">6B18xIHI")  # a new job's header
 _LIMITS = struct.Struct(">IHI")
 _STATE = 0x07
 _OPTIONAL = 0x10
@@ -142,27 +141,13 @@ class NewJob:
     if_exists: str = "keep"  # keep, reject, replace
     most_pending: int = 0  # jobs that the topic may have delayed and ready, for this one to be taken; 0 is no bound
 
-    def pack(self) -> bytes:
-        """The record, but for what the script knows: `next` holds the delay, `due` the absolute time or 0,
-        the state is delayed, and bucket, created and ready number are empty."""
+    def front(self) -> bytes:
+        """The record up to the body. Of times it has none yet, the state is delayed, and the script knows the rest."""
         topic = self.topic.encode()
         optional = pack_optional(self._optional()) if self._has_optional() else b""
-        head = _NEW.pack(
-            VERSION,
-            NEW_HEADER,
-            State.DELAYED | _OPTIONAL if optional else State.DELAYED,
-            self.priority,
-            0,
-            len(topic),
-            self.due_ms >> 32,
-            self.due_ms & _LOW,
-            self.delay_ms >> 32,
-            self.delay_ms & _LOW,
-            self.ttr_ms,
-            self.tries,
-            0,
-        )
-        return b"".join((head, topic, optional, self.body))
+        flags = State.DELAYED | _OPTIONAL if optional else State.DELAYED
+        head = _NEW.pack(VERSION, NEW_HEADER, flags, self.priority, 0, len(topic), self.ttr_ms, self.tries, 0)
+        return b"".join((head, topic, optional))
 
     def _has_optional(self) -> bool:
         """Whether there is one at all; mostly not."""

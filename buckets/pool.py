@@ -12,11 +12,12 @@ import itertools
 import logging
 import random
 import struct
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from buckets.adding import Added, may_be_repeated, pack_groups, read_results
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.gather import Gather
@@ -28,14 +29,6 @@ from buckets.shards import MOST, Item, OneScript, Shards
 log = logging.getLogger(__name__)
 
 PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
-
-
-class Added(NamedTuple):
-    """What became of a job handed in: created, existing or replaced; its state; when it is due (ms)."""
-
-    result: str
-    state: str
-    due: int
 
 
 class Moved(NamedTuple):
@@ -92,33 +85,19 @@ class Pool(Shards):
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
-        bound = len(self.keys)
-        items = [Item(job.id, _packed(job, bound), len(job.body), 1) for job in jobs]
-        adding = self._adding if all(map(_may_be_repeated, jobs)) else self._adding_once
-        return [
-            result if isinstance(result, JobQueueError) else _added(result) for result in await adding.hand_in(items)
-        ]
+        items = [Item(job.id, (job,), len(job.body)) for job in jobs]
+        adding = self._adding if all(map(may_be_repeated, jobs)) else self._adding_once
+        return await adding.hand_in(items)
 
     async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, one after the other; of each all jobs or none. The ids of a group are the same up to
         their first `@`, and those of two topics differ."""
-        bound = len(self.keys)
         items = [
-            Item(
-                group[0].id.partition("@")[0],
-                sum((_packed(job, bound, "" if job is group[-1] else "+") for job in group), ()),
-                sum(len(job.body) for job in group),
-                len(group),
-            )
+            Item(group[0].id.partition("@")[0], group, sum(len(job.body) for job in group), len(group))
             for group in groups
         ]
-        results = await self._add(items, repeat=all(_may_be_repeated(job) for group in groups for job in group))
-        return [
-            result
-            if isinstance(result, JobQueueError)
-            else [_added(each) for each in (result if len(group) > 1 else [result])]
-            for group, result in zip(groups, results, strict=True)
-        ]
+        results = await self._add(items, repeat=all(may_be_repeated(job) for group in groups for job in group))
+        return [[result] if isinstance(result, Added) else result for result in results]
 
     async def _add(self, items: Sequence[Item], *, repeat: bool) -> list[Any]:
         return await self.each(
@@ -126,9 +105,14 @@ class Pool(Shards):
             items,
             fresh=lambda: {"bucket": next(self._turn)},
             repeat=repeat,
+            pack=self._packed,
+            read=read_results,
             now=self.clock.now(),
             buckets=self.buckets,
         )
+
+    def _packed(self, groups: Iterable[Sequence[NewJob]]) -> list[Value]:
+        return pack_groups(groups, len(self.keys))
 
     async def pop(
         self, topics: Sequence[str], count: int = 1, *, ttr_ms: int | None = None, worker: str = "", room: int = 8 << 20
@@ -269,7 +253,7 @@ class Pool(Shards):
 
     def is_one_script(self, ids: Sequence[str]) -> bool:
         """Whether what changes these jobs leaves for Redis at once, and not one part behind another."""
-        return len(set(ids)) == len(ids) <= MOST
+        return OneScript().take([Item(job_id, ()) for job_id in ids])
 
     async def begun(self) -> None:
         """Wait until what `finish` was called for has left, so far as it is one script (`is_one_script`): what is
@@ -395,27 +379,8 @@ def _unpacked(pairs: Sequence[bytes]) -> list[Job]:
     return [unpack(job_id.decode(), raw) for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
-_WORDS = {
-    word.encode(): word for word in ("created", "existing", "replaced", *(state.word for state in State))
-}  # what scripts say
+_WORDS = {state.word.encode(): state.word for state in State}  # what scripts say
 
 
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:
     return [result if isinstance(result, JobQueueError) else _WORDS[result] for result in results]
-
-
-def _added(reply: Any) -> Added:
-    return Added(_WORDS[reply[0]], _WORDS[reply[1]], reply[2])
-
-
-def _may_be_repeated(job: NewJob) -> bool:
-    """Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would any that
-    leaves no tombstone."""
-    return job.if_exists == "keep" and job.retention_ms > 0
-
-
-def _packed(job: NewJob, shards: int, more: str = "") -> tuple[Value, ...]:
-    """What the script takes for a job; `more` when the next is of the same group. Ids are spread evenly over the
-    shards, and so is the bound of a topic."""
-    most = str(-(-job.most_pending // shards)) if job.most_pending else ""
-    return (job.id, job.if_exists + most + more, job.pack())

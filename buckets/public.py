@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from buckets.adding import Added
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.fsck import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
 from buckets.meter import Meter
-from buckets.pool import Added, Moved, Pool, Popped
+from buckets.pool import Moved, Pool, Popped
 from buckets.redis import Redis
 from buckets.sweep import Sweep
 from buckets.timer import Timer

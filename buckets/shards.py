@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 from buckets.clock import Clock
@@ -25,32 +26,14 @@ class Item(NamedTuple):
 
     id: str
     """That decides on its shard; no script gets one twice."""
-    values: tuple[Value, ...]
+    values: Sequence[Any]
     size: int = 0
     """Bytes."""
     jobs: int = 1
 
 
-def _chunks(items: Sequence[Item], places: Iterable[int]) -> Iterator[list[int]]:
-    """Split a batch so that no script is long and none has the same id twice: each then reads all before it writes."""
-    chunk: list[int] = []
-    seen: set[str] = set()
-    size = jobs = 0
-    for place in places:
-        item = items[place]
-        if chunk and (jobs + item.jobs > MOST or size > _MOST_BYTES or item.id in seen):
-            yield chunk
-            chunk, seen, size, jobs = [], set(), 0, 0
-        chunk.append(place)
-        seen.add(item.id)
-        size += item.size
-        jobs += item.jobs
-    if chunk:
-        yield chunk
-
-
 class OneScript:
-    """Items of different ids that one script takes."""
+    """Items of different ids that one script takes, so that it is not long and reads all before it writes."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
@@ -59,13 +42,34 @@ class OneScript:
     def take(self, items: Sequence[Item]) -> bool:
         """Add some more, if there is room for them."""
         ids = {item.id for item in items}
-        jobs, size = self._jobs + sum(item.jobs for item in items), self._size + sum(item.size for item in items)
+        jobs, size = self._jobs + sum([item.jobs for item in items]), self._size + sum([item.size for item in items])
         if len(ids) < len(items) or jobs > MOST or size > _MOST_BYTES or not self._ids.isdisjoint(ids):
             self._jobs = MOST  # no place for others
             return False
         self._ids |= ids
         self._jobs, self._size = jobs, size
         return True
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Split a batch into what one script takes."""
+    if OneScript().take(items):
+        if items:
+            yield items
+        return
+    chunk: list[Item] = []
+    script = OneScript()
+    for item in items:
+        if not script.take([item]) and chunk:
+            yield chunk
+            chunk, script = [], OneScript()
+            script.take([item])
+        chunk.append(item)
+    yield chunk
+
+
+def _flat(values: Iterable[Sequence[Value]]) -> list[Value]:
+    return list(chain.from_iterable(values))
 
 
 def numbers_of(meta: Mapping[str, str]) -> tuple[int, int] | None:
@@ -153,48 +157,45 @@ class Shards:
             script, shard, (), repeat=repeat, orphan=None, now=self.clock.now(), id=job_id, **arguments
         )
 
-    def _by_shard(self, items: Sequence[Item]) -> dict[int, Iterable[int]]:
-        """The places of the items of each shard."""
-        if len(self.keys) == 1:
-            return {0: range(len(items))}
-        by_shard: dict[int, list[int]] = {}
-        for place, item in enumerate(items):
-            by_shard.setdefault(shard_of(item.id, len(self.keys)), []).append(place)
-        return dict(by_shard)
-
     async def each(
         self,
         script: str,
         items: Sequence[Item],
         fresh: Callable[[], dict[str, Value]] = dict,
         repeat: bool | None = None,
+        pack: Callable[[Iterable[Any]], list[Value]] = _flat,
+        read: Callable[[list[Any]], list[Any]] = list,
         **arguments: Value,
     ) -> list[Any]:
         """Run a script that takes many jobs over all their shards; the results in the order of the items. `fresh` gives
-        the arguments that are others for each call of the script."""
-        results: list[Any] = [None] * len(items)
+        the arguments that are others for each call of the script, `pack` those that the values of the items become;
+        `read` turns its answer into a result for each item."""
 
-        async def go(shard: int, places: Iterable[int]) -> None:
+        async def go(shard: int, items: Sequence[Item]) -> list[Any]:
+            results: list[Any] = []
             away: Unavailable | None = None
-            for chunk in _chunks(items, places):
-                rest = [value for place in chunk for value in items[place].values]
+            for chunk in _chunks(items):
                 try:
                     if away:
                         raise away
-                    reply = judge_all(
-                        await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
-                    )
+                    rest = pack([item.values for item in chunk])
+                    reply = await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
+                    results += read(judge_all(reply))
                 except JobQueueError as error:
                     away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
-                    reply = [error] * len(chunk)
-                for place, result in zip(chunk, reply, strict=True):
-                    results[place] = result
+                    results += [error] * len(chunk)
+            return results
 
-        by_shard = self._by_shard(items)
-        if len(by_shard) == 1:
-            await go(*by_shard.popitem())
-        else:
-            await asyncio.gather(*(go(shard, places) for shard, places in by_shard.items()))
+        if len(self.keys) == 1:
+            return await go(0, items)
+        places: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            places.setdefault(shard_of(item.id, len(self.keys)), []).append(place)
+        told = await asyncio.gather(*(go(shard, [items[each] for each in own]) for shard, own in places.items()))
+        results: list[Any] = [None] * len(items)
+        for own, some in zip(places.values(), told, strict=True):
+            for place, result in zip(own, some, strict=True):
+                results[place] = result
         return results
 
     async def beat(self, shard: int, token: str, lease_ms: int) -> list[bool]:

@@ -24,6 +24,7 @@ LAYERS = {
         "redis",
         "shards",
         "gather",
+        "adding",
         "pool",
         "topics",
         "walk",

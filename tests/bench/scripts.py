@@ -23,6 +23,7 @@ from typing import Any
 from redis import Redis as Client
 
 from buckets import NewJob, Pool, Redis
+from buckets.adding import pack_groups
 from buckets.job import DEFAULT_RETENTION_MS
 from buckets.scripts import SCRIPTS, Value
 from tests.bench.memory import BODY
@@ -92,7 +93,7 @@ class Scripts(Way):
         calls = []
         for turn, ids in enumerate(parts(self.ids, batch)):
             jobs = [NewJob(each, "work", BODY, delay_ms=HOUR_MS, retention_ms=retention_ms) for each in ids]
-            rest = [value for job in jobs for value in (job.id, "keep", job.pack())]
+            rest = pack_groups([[job] for job in jobs], 1)
             calls.append(self.call("add", rest, bucket=turn, buckets=self.pool.buckets))
         return calls
 
@@ -268,7 +269,7 @@ def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
     """Fill in the others."""
     for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
         jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
-        rest = [value for job in jobs for value in (job.id, "keep", job.pack())]
+        rest = pack_groups([[job] for job in jobs], 1)
         scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets)], 1)
         plain.send([[("ZADD", plain.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
 

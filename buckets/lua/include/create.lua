@@ -1,55 +1,85 @@
--- What new jobs of a kind have in common.
-local function new_kind(front)
+-- The runs of like jobs in the arguments: how, front, and the places of the first and the last id.
+local PLAIN = {keep = true, reject = true, replace = true}
+local runs, place = {}, 1
+while place < #jobs do
+  local run = {how = jobs[place + 1], front = jobs[place + 2], first = place + 3, last = place + 3 * jobs[place]}
+  runs[#runs + 1], place = run, run.last + 3
+end
+
+-- Beyond the numbers of a life that left no trace: each of its pushes took a script, and that more than 1 us.
+local NEW_NUMBER, PLUS = now_us % 4294967296, 43
+
+-- When a job is due: at a time, or, with a `+`, so long from now.
+local function due_at(when)
+  local ms = tonumber(when)
+  if string.byte(when) ~= PLUS then return math.max(ms, now_ms) end
+  return ms == 0 and now_ms or from_ms + ms
+end
+
+-- What new jobs with one front that go into one state have in common; `closing` is all of the record from the ttr to the
+-- body.
+local function new_kind(front, state, hourly)
   local flags, priority, _, length = string.byte(front, 3, 6)
   local topic = string.sub(front, SHORT + 1, SHORT + length)
-  return {size = #front, flags = flags, priority = priority, topic = topic, counts = under(plan.counts, topic),
-    lead = string.sub(front, 1, 2), place = string.char(priority, plan.home, length), limits = string.sub(front, 25, 30),
-    rest = string.sub(front, SHORT + 1), may_be_ready = flags < OPTIONAL or retention_in(front, SHORT + length + 1)}
-end
-
-local function ready_now(kind)
-  kind.entries, kind.members = under(under(plan.push, kind.topic), kind.priority), nil
-  kind.mark = whole(kind.number) .. ':'
-end
-
-local function delayed_until(kind, due, hourly)
-  kind.bins, kind.bin = under(plan.due, kind.topic), bin_at(due, hourly)
-  kind.members, kind.at = under(plan.bucket, plan.home), whole(due)
-  plan.first[plan.home] = math.min(plan.first[plan.home] or due, due)
-end
-
--- Those that fall due at one time; nil when they take the long way.
-local function new_at(kind, front)
-  local due, delay = struct.unpack('>I6I6', front, 13)
-  if due == 0 then due = (delay == 0 and now_ms or from_ms) + delay end
-  due = math.max(due, now_ms)
-  local state, hourly = due <= now_ms and ready or delayed, due - now_ms > 86400000
-  kind.number, kind.word = now_us % 4294967296, WORDS[state]  -- as in add.lua
+  local number = (NEW_NUMBER + (state == ready and 1 or 0)) % 4294967296
+  flags = flags - delayed + state + (hourly and HOURLY or 0)
+  local kind = {word = WORDS[state], hourly = hourly, counts = under(plan.counts, topic), number = number,
+    opening = string.sub(front, 1, 2) .. string.char(flags, priority, plan.home, length) .. struct.pack('>I6', now_ms),
+    closing = string.sub(front, 25, 30) .. struct.pack('>I4', number) .. string.sub(front, SHORT + 1)}
   if state == ready then
-    if not kind.may_be_ready then return nil end
-    kind.number = (kind.number + 1) % 4294967296
-    ready_now(kind)
+    kind.entries, kind.mark = under(under(plan.push, topic), priority), whole(number) .. ':'
+    -- Of the optional fields, the ttl has a say in where a ready job stands.
+    kind.odd = flags % 32 >= OPTIONAL and not retention_in(front, SHORT + length + 1)
   else
-    delayed_until(kind, due, hourly)
+    kind.members, kind.bins = under(plan.bucket, plan.home), under(plan.due, topic)
   end
-  kind.front = kind.lead .. string.char(kind.flags - delayed + state + (hourly and HOURLY or 0)) .. kind.place
-    .. struct.pack('>I6I6I6', now_ms, due, due) .. kind.limits .. struct.pack('>I4', kind.number) .. kind.rest
-  kind.result = {'created', kind.word, due}
   return kind
 end
 
--- A job whose id nobody has; nil when it takes the long way.
-local function create(key, id, record)
-  local kind = kind_of(record, new_kind, new_at)
-  if not kind then return nil end
-  tally(kind.counts, 'created', 1)
-  tally(kind.counts, kind.word, 1)
-  if kind.members then
-    append(kind.members, kind.at, id)
-    tally(kind.bins, kind.bin, 1)
+-- Put the jobs between two places in the arguments, due at one time, into the indexes.
+local function enter_new(kind, due, first, last)
+  local n = (last - first) / 3 + 1
+  tally(kind.counts, 'created', n)
+  tally(kind.counts, kind.word, n)
+  if kind.entries then
+    local entries, mark = kind.entries, kind.mark
+    for at = first, last, 3 do entries[#entries + 1] = mark .. jobs[at] end
   else
-    kind.entries[#kind.entries + 1] = kind.mark .. id
+    local members, score = kind.members, whole(due)
+    for at = first, last, 3 do append(members, score, jobs[at]) end
+    plan.first[plan.home] = math.min(plan.first[plan.home] or due, due)
+    tally(kind.bins, bin_at(due, kind.hourly), n)
   end
-  append(plan.records, key, kind.front .. string.sub(record, kind.size + 1))
-  return kind.result
+  return n
+end
+
+-- Make the jobs of a run, whose ids nobody has, from one place in the arguments on; returns where it stopped: behind the
+-- run, or at one that takes the long way. `results` gets for all that go into one state {result, state, jobs, due, …}.
+local function create(run, at, results)
+  local records, front, last, made = plan.records, run.front, run.last, {}
+  local kind, told
+  while at <= last do
+    local when, first = jobs[at + 1], at
+    local due = due_at(when)
+    local name = due <= now_ms and 'ready' or due - now_ms > 86400000 and 'far' or 'near'
+    if not made[name] then made[name] = new_kind(front, name == 'ready' and ready or delayed, name == 'far') end
+    if made[name].odd then return at end
+    if not kind or made[name].word ~= kind.word then
+      told = {'created', made[name].word}
+      results[#results + 1] = told
+    end
+    kind = made[name]
+    local head = kind.opening .. struct.pack('>I6I6', due, due) .. kind.closing
+    repeat
+      append(records, JOB .. jobs[at], head .. jobs[at + 2])
+      at = at + 3
+    until at > last or jobs[at + 1] ~= when
+    append(told, enter_new(kind, due, first, at - 3), due)
+  end
+  return at
+end
+
+-- A job for the long way.
+local function new_job(run, at)
+  return {id = jobs[at], how = run.how, front = run.front, when = jobs[at + 1], body = jobs[at + 2]}
 end
