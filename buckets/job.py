@@ -115,7 +115,11 @@ class Tag(enum.IntEnum):
 
 
 _NEW = struct.Struct(">6B18xIHI")  # a new job's header
-_LIMITS = struct.Struct(">IHI")
+# All but version and length. There is no number of 3, 6 or 7 bytes: they are read as their high and low parts.
+_HEADER = struct.Struct(">4B HI HI HI I H I H BH B BHI".replace(" ", ""))
+_NEVER_POPPED = bytes(HEADER - NEW_HEADER)
+_STATES = {int(state): state for state in State}  # making one of its number costs ten times as much
+_CAUSES = {int(cause): cause for cause in Cause}
 _STATE = 0x07
 _OPTIONAL = 0x10
 _HOURLY = 0x20
@@ -243,33 +247,52 @@ def unpack(job_id: str, raw: bytes) -> Job:
     """Read a record. Raises ValueError when it is not one of ours."""
     if len(raw) < NEW_HEADER or raw[0] != VERSION or not _is_header(raw[1]) or len(raw) < raw[1]:
         raise ValueError("not a record of this version")
-    flags, priority, bucket, topic_length = raw[2:6]
     start = raw[1]
+    header = raw[2:HEADER] if start >= HEADER else raw[2:NEW_HEADER] + _NEVER_POPPED
+    (
+        flags,
+        priority,
+        bucket,
+        topic_length,
+        created_high,
+        created,
+        due_high,
+        due,
+        next_high,
+        next_low,
+        ttr,
+        tries,
+        number,
+        attempts,
+        deliveries_high,
+        deliveries,
+        step,
+        lease_top,
+        lease_high,
+        lease,
+    ) = _HEADER.unpack(header)
     topic_end = body_start = start + topic_length
     optional: dict[int, bytes] = {}
     if flags & _OPTIONAL:
         body_start = topic_end + 2 + int.from_bytes(raw[topic_end : topic_end + 2], "big")
         optional = unpack_optional(raw[topic_end + 2 : body_start])
-    ttr, tries, ready_number = _LIMITS.unpack_from(raw, 24)
-    popped = raw[NEW_HEADER:HEADER] if start >= HEADER else bytes(HEADER - NEW_HEADER)
-    number = int.from_bytes
-    return Job(
-        id=job_id,
-        topic=raw[start:topic_end].decode("utf-8", "replace"),  # who reads a job must not fail on one
-        body=raw[body_start:],
-        state=State(flags & _STATE),
-        priority=priority & 0x0F,
-        cause=Cause(priority >> 4),
-        bucket=bucket,
-        created=number(raw[6:12], "big"),
-        due=number(raw[12:18], "big"),
-        next=number(raw[18:24], "big"),
-        ttr=ttr,
-        tries=tries,
-        attempts=number(popped[:2], "big"),
-        deliveries=number(popped[2:5], "big"),
-        step=popped[5],
-        number=ready_number,
-        lease=number(popped[6:], "big"),
-        optional=optional,
+    return Job(  # by position: by name it costs half as much again
+        job_id,
+        raw[start:topic_end].decode("utf-8", "replace"),  # who reads a job must not fail on one
+        raw[body_start:],
+        _STATES.get(flags & _STATE) or State(flags & _STATE),
+        priority & 0x0F,
+        _CAUSES.get(priority >> 4, Cause.NONE),
+        bucket,
+        created_high << 32 | created,
+        due_high << 32 | due,
+        next_high << 32 | next_low,
+        ttr,
+        tries,
+        attempts,
+        deliveries_high << 16 | deliveries,
+        step,
+        number,
+        lease_top << 48 | lease_high << 32 | lease,
+        optional,
     )
