@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 VERSION = 1
 HEADER = 47
@@ -115,10 +115,8 @@ class Tag(enum.IntEnum):
 
 
 _NEW = struct.Struct(">6B18xIHI")  # a new job's header
-# All but version and length. There is no number of 3, 6 or 7 bytes: they are read as their high and low parts.
-_HEADER = struct.Struct(">4B HI HI HI I H I H BH B BHI".replace(" ", ""))
-_NEVER_POPPED = bytes(HEADER - NEW_HEADER)
-_STATES = {int(state): state for state in State}  # making one of its number costs ten times as much
+_LIMITS = struct.Struct(">IHI")
+_STATES = {int(state): state for state in State}  # to make one of its number costs ten times as much
 _CAUSES = {int(cause): cause for cause in Cause}
 _STATE = 0x07
 _OPTIONAL = 0x10
@@ -177,19 +175,18 @@ class NewJob:
 
 
 @dataclass(slots=True)
-class Job:
-    """A record as it was read. Times in ms since the epoch, spans in ms."""
+class Kind:
+    """What a record says before its body, but for the times that differ from job to job: jobs that are popped together
+    mostly share it, so it is read once for all of them. Spans in ms."""
 
-    id: str
+    head: bytes  # of the record: version to length of the topic
+    rest: bytes  # ttr to the end of the optional block
     topic: str
-    body: bytes
+    body_at: int
     state: State
     priority: int
     cause: Cause
     bucket: int
-    created: int
-    due: int
-    next: int
     ttr: int
     tries: int
     attempts: int
@@ -197,7 +194,76 @@ class Job:
     step: int
     number: int
     lease: int
-    optional: dict[int, bytes] = field(default_factory=dict)
+    optional: dict[int, bytes]
+
+    def fits(self, raw: bytes) -> bool:
+        """Whether a record is of this kind."""
+        return raw[:6] == self.head and raw[24 : self.body_at] == self.rest
+
+
+@dataclass(slots=True)
+class Job:
+    """A record as it was read. Times in ms since the epoch, spans in ms; the lease in us since the epoch."""
+
+    id: str
+    raw: bytes
+    kind: Kind
+
+    @property
+    def topic(self) -> str:
+        return self.kind.topic
+
+    @property
+    def state(self) -> State:
+        return self.kind.state
+
+    @property
+    def priority(self) -> int:
+        return self.kind.priority
+
+    @property
+    def cause(self) -> Cause:
+        return self.kind.cause
+
+    @property
+    def ttr(self) -> int:
+        return self.kind.ttr
+
+    @property
+    def tries(self) -> int:
+        return self.kind.tries
+
+    @property
+    def attempts(self) -> int:
+        return self.kind.attempts
+
+    @property
+    def deliveries(self) -> int:
+        return self.kind.deliveries
+
+    @property
+    def lease(self) -> int:
+        return self.kind.lease
+
+    @property
+    def optional(self) -> dict[int, bytes]:
+        return self.kind.optional
+
+    @property
+    def body(self) -> bytes:
+        return self.raw[self.kind.body_at :]
+
+    @property
+    def created(self) -> int:
+        return int.from_bytes(self.raw[6:12], "big")
+
+    @property
+    def due(self) -> int:
+        return int.from_bytes(self.raw[12:18], "big")
+
+    @property
+    def next(self) -> int:
+        return int.from_bytes(self.raw[18:24], "big")
 
     @property
     def ttl(self) -> int | None:
@@ -243,56 +309,50 @@ def _is_header(length: int) -> bool:
     return length == NEW_HEADER or length >= HEADER
 
 
-def unpack(job_id: str, raw: bytes) -> Job:
-    """Read a record. Raises ValueError when it is not one of ours."""
+def _read_kind(raw: bytes) -> Kind:
+    """Raises ValueError when the record is not one of ours."""
     if len(raw) < NEW_HEADER or raw[0] != VERSION or not _is_header(raw[1]) or len(raw) < raw[1]:
         raise ValueError("not a record of this version")
-    start = raw[1]
-    header = raw[2:HEADER] if start >= HEADER else raw[2:NEW_HEADER] + _NEVER_POPPED
-    (
-        flags,
-        priority,
-        bucket,
-        topic_length,
-        created_high,
-        created,
-        due_high,
-        due,
-        next_high,
-        next_low,
-        ttr,
-        tries,
-        number,
-        attempts,
-        deliveries_high,
-        deliveries,
-        step,
-        lease_top,
-        lease_high,
-        lease,
-    ) = _HEADER.unpack(header)
-    topic_end = body_start = start + topic_length
+    length, flags, priority, bucket, topic_length = raw[1:6]
+    topic_end = body_at = length + topic_length
     optional: dict[int, bytes] = {}
     if flags & _OPTIONAL:
-        body_start = topic_end + 2 + int.from_bytes(raw[topic_end : topic_end + 2], "big")
-        optional = unpack_optional(raw[topic_end + 2 : body_start])
-    return Job(  # by position: by name it costs half as much again
-        job_id,
-        raw[start:topic_end].decode("utf-8", "replace"),  # who reads a job must not fail on one
-        raw[body_start:],
+        body_at = topic_end + 2 + int.from_bytes(raw[topic_end : topic_end + 2], "big")
+        optional = unpack_optional(raw[topic_end + 2 : body_at])
+    ttr, tries, ready_number = _LIMITS.unpack_from(raw, 24)
+    popped = raw[NEW_HEADER:HEADER] if length >= HEADER else bytes(HEADER - NEW_HEADER)
+    number = int.from_bytes
+    return Kind(  # by position: by name it costs half as much again
+        raw[:6],
+        raw[24:body_at],
+        raw[length:topic_end].decode("utf-8", "replace"),  # who reads a job must not fail on one
+        body_at,
         _STATES.get(flags & _STATE) or State(flags & _STATE),
         priority & 0x0F,
         _CAUSES.get(priority >> 4, Cause.NONE),
         bucket,
-        created_high << 32 | created,
-        due_high << 32 | due,
-        next_high << 32 | next_low,
         ttr,
         tries,
-        attempts,
-        deliveries_high << 16 | deliveries,
-        step,
-        number,
-        lease_top << 48 | lease_high << 32 | lease,
+        number(popped[:2], "big"),
+        number(popped[2:5], "big"),
+        popped[5],
+        ready_number,
+        number(popped[6:], "big"),
         optional,
     )
+
+
+def unpack(job_id: str, raw: bytes) -> Job:
+    """Read a record. Raises ValueError when it is not one of ours."""
+    return Job(job_id, raw, _read_kind(raw))
+
+
+def unpack_all(pairs: Sequence[bytes]) -> list[Job]:
+    """Read id, record, id, record, …; as `unpack`."""
+    jobs: list[Job] = []
+    kind: Kind | None = None
+    for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
+        if kind is None or not kind.fits(raw):
+            kind = _read_kind(raw)
+        jobs.append(Job(job_id.decode(), raw, kind))
+    return jobs

@@ -21,7 +21,7 @@ from buckets.adding import Added, may_be_repeated, pack_groups, read_results
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.gather import Gather
-from buckets.job import Job, NewJob, State, unpack
+from buckets.job import Job, NewJob, State, unpack, unpack_all
 from buckets.redis import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Item, OneScript, Shards
@@ -210,14 +210,14 @@ class Pool(Shards):
                 if opens >= 0:
                     popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)
                 more = bool(cut_short) or len(pairs) == 2 * want
-                popped.jobs += _unpacked(pairs)
+                popped.jobs += unpack_all(pairs)
                 room -= sum(map(len, pairs[1::2]))
             popped.left += left
 
     def _take_back(self, reply: Any) -> None:
         """Nobody hears what a pop brought."""
         if isinstance(reply, list):  # else it failed
-            self.unpop_later(_unpacked(reply[3:]))
+            self.unpop_later(unpack_all(reply[3:]))
 
     async def _give_back(self, jobs: Sequence[Job]) -> None:
         results = await self.unpop(jobs)
@@ -372,11 +372,6 @@ def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
             parts.append(struct.pack(">HH", jobs - served, len(raw)) + raw)
         served = max(served - jobs, 0)
     return b"".join(parts)
-
-
-def _unpacked(pairs: Sequence[bytes]) -> list[Job]:
-    """The jobs of a pop's answer: id, record, id, record, …"""
-    return [unpack(job_id.decode(), raw) for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 _WORDS = {state.word.encode(): state.word for state in State}  # what scripts say

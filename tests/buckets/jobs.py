@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from buckets.adding import Added
 from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
-from buckets.pool import Added, Pool
+from buckets.pool import Pool
 
 
 async def add(pool: Pool, job_id: str, topic: str = "t", body: bytes = b'"body"', **fields: Any) -> Added:

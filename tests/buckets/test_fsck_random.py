@@ -10,7 +10,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError, NoMeta, Refused, Unfit
 from buckets.fsck import Fsck
-from buckets.job import Job, NewJob, State
+from buckets.job import Job, Kind, NewJob, State
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
@@ -88,7 +88,10 @@ def known(job: Job | None) -> object:
     """What may not change of a job. The number of its entry may, where it was queued again."""
     if job is None:
         return None
-    return [getattr(job, name) for name in Job.__slots__ if name not in ("number", "bucket")]
+    kind = {
+        name: getattr(job.kind, name) for name in Kind.__slots__ if name not in ("number", "bucket", "head", "rest")
+    }
+    return job.id, job.body, job.created, job.due, job.next, kind
 
 
 async def drain(pool: Pool, clock: HeldClock) -> set[str]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from buckets.adding import Added
 from buckets.gather import Gather
 from buckets.job import NewJob
-from buckets.pool import Added, Pool
+from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.buckets.jobs import add, finish, pop, popped_ids
 from tests.redis_server import RedisServer

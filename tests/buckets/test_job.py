@@ -74,7 +74,7 @@ async def test_a_record_goes_through_the_scripts_and_back_whole(redis: Redis, po
     assert (job.id, job.topic, job.body) == (FULL.id, FULL.topic, FULL.body)
     assert (job.state, job.priority, job.cause) == (State.DELAYED, 7, Cause.NONE)
     assert (job.created, job.due, job.next) == (now, now + 5_000, now + 5_000)
-    assert (job.ttr, job.own_ttr, job.tries, job.attempts, job.deliveries, job.step) == (1_234, 1_234, 9, 0, 0, 0)
+    assert (job.ttr, job.own_ttr, job.tries, job.attempts, job.deliveries, job.kind.step) == (1_234, 1_234, 9, 0, 0, 0)
     assert (job.ttl, job.retention, job.backoff) == (FULL.ttl_ms, FULL.retention_ms, FULL.backoff_ms)
     assert (job.text(Tag.HEADERS), job.text(Tag.TAGS), job.text(Tag.WORKER)) == ('{"trace":"1"}', '["a"]', None)
     assert (await raw_of(redis, pool, FULL.id))[1] == 34

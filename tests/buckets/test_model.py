@@ -24,10 +24,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from buckets.adding import Added
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
-from buckets.pool import Added, Moved, Pool
+from buckets.pool import Moved, Pool
 from buckets.redis import Redis
 from buckets.topics import Bounds, Topic, Topics
 from buckets.walk import Place, Purged, Walk
@@ -151,7 +152,7 @@ class Comparison(RuleBasedStateMachine):
         else:
             expected = life.facts()
             assert facts(job, expected) == expected
-            life.bucket = job.bucket
+            life.bucket = job.kind.bucket
 
     @rule(jobs=st.lists(new_jobs, min_size=1, max_size=4), at=ats)
     def add(self, jobs: list[NewJob], at: int) -> None:
@@ -188,7 +189,7 @@ class Comparison(RuleBasedStateMachine):
         expected = self.model.pop(look, ttr_ms, worker)
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
         for job in popped.jobs:
-            self.model.lives[job.id].bucket = job.bucket
+            self.model.lives[job.id].bucket = job.kind.bucket
             self.leases[job.id].append(job.lease)
         self.handed_out += popped.jobs
 

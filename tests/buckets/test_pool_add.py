@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from buckets.adding import Added
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, Reserved, Unfit
 from buckets.job import NewJob, State
-from buckets.pool import Added, Pool
+from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
@@ -106,7 +107,7 @@ async def test_reject_refuses_and_names_the_state(pool: Pool, clock: HeldClock, 
 @pytest.mark.parametrize("old", [state for state in STATES if state != "reserved"])
 async def test_replace_begins_a_new_life(redis: Redis, pool: Pool, clock: HeldClock, old: str, to: str) -> None:
     await bring(pool, clock, "a", old)
-    number, lease = (before := await get(pool, "a")).number, before.lease
+    number, lease = (before := await get(pool, "a")).kind.number, before.lease
     clock.advance(7)
     now = clock.now_us // 1000
     delay = 5_000 if to == "delayed" else 0
@@ -114,9 +115,9 @@ async def test_replace_begins_a_new_life(redis: Redis, pool: Pool, clock: HeldCl
     assert added == Added("replaced", to, now + delay)
     job = await get(pool, "a")
     assert (job.topic, job.body, job.priority, job.tries, job.created) == ("t2", b"new", 9, 3, now)
-    assert (job.attempts, job.deliveries, job.step, job.cause) == (0, 0, 0, 0)
+    assert (job.attempts, job.deliveries, job.kind.step, job.cause) == (0, 0, 0, 0)
     assert job.lease == lease  # the next one is higher
-    assert job.number >= number
+    assert job.kind.number >= number
     assert await popped_ids(pool, "t") == []
     clock.advance(5_000)
     await tick_all(pool)
@@ -177,7 +178,7 @@ async def test_calls_go_round_all_buckets(pool: Pool, clock: HeldClock) -> None:
     for call in range(pool.buckets * 2):
         ids = [f"{call}-{each}" for each in range(1 + call % 3)]
         await pool.add([NewJob(job_id, "t", b"", delay_ms=60_000) for job_id in ids])
-        (bucket,) = {(await get(pool, job_id)).bucket for job_id in ids}
+        (bucket,) = {(await get(pool, job_id)).kind.bucket for job_id in ids}
         seen.append(bucket)
     assert sorted(seen) == sorted([*range(pool.buckets)] * 2)
 

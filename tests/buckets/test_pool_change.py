@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ async def test_a_job_that_waits_for_its_next_try_may_be_run_and_keeps_its_tries_
     before = await get(pool, "a")
     await pool.run("a")
     job = await pop_one(pool)
-    assert (job.attempts, job.step, job.due) == (before.attempts + 1, before.step, clock.now_us // 1000)
+    assert (job.attempts, job.kind.step, job.due) == (before.attempts + 1, before.kind.step, clock.now_us // 1000)
     await check_books(redis, pool)
 
 
@@ -315,8 +316,7 @@ async def test_a_body_of_any_size_takes_the_place_of_one_of_any_size(
         before = await get(pool, job_id)
         await pool.update(job_id, body=b"n" * size)
         after = await get(pool, job_id)
-        before.body = b"n" * size
-        assert after == before
+        assert after == replace(before, raw=before.raw[: before.kind.body_at] + b"n" * size)
         await pool.update(job_id, ttl_ms=60_000, priority=1)
         after = await get(pool, job_id)
         assert (after.body, after.ttl, after.priority) == (b"n" * size, 60_000, 1)
@@ -333,7 +333,7 @@ async def test_a_job_that_came_back_keeps_its_counts_through_all_changes(
     before = await get(pool, "a")
     await pool.update("a", delay_ms=5_000, priority=9, ttl_ms=60_000, body=b"new")
     job = await get(pool, "a")
-    assert (job.attempts, job.deliveries, job.step, job.lease) == (2, 2, before.step, leases[0])
+    assert (job.attempts, job.deliveries, job.kind.step, job.lease) == (2, 2, before.kind.step, leases[0])
     assert (job.created, job.backoff, job.own_ttr) == (before.created, before.backoff, before.own_ttr)
     await check_books(redis, pool)
 

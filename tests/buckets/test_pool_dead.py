@@ -45,7 +45,7 @@ async def test_a_buried_job_is_dead_at_once_whatever_tries_it_has_left(
     assert await pool.bury("a", popped.lease) == "dead"
     job = await get(pool, "a")
     assert (job.state, job.cause, job.next, job.body) == (State.DEAD, Cause.BURIED, clock.now_us // 1000, b'"body"')
-    assert (job.attempts, job.deliveries, job.step, job.due) == (1, 1, 0, popped.due)
+    assert (job.attempts, job.deliveries, job.kind.step, job.due) == (1, 1, 0, popped.due)
     stats = await Topics(pool).stats("t")
     assert (stats.counts["dead"], stats.totals) == (1, {"created": 1, "delivered": 1, "died_buried": 1})
     clock.advance(86_400_000)
@@ -73,11 +73,11 @@ async def test_a_kicked_job_begins_anew_and_is_due_now(redis: Redis, pool: Pool,
         clock.advance(5_000)
         await tick_all(pool)
     dead = await get(pool, "a")
-    assert (dead.cause, dead.attempts, dead.step) == (Cause.TRIES, 2, 1)
+    assert (dead.cause, dead.attempts, dead.kind.step) == (Cause.TRIES, 2, 1)
     clock.advance(60_000)
     assert await kick(pool, "a") == "ready"
     job, now = await get(pool, "a"), clock.now_us // 1000
-    assert (job.state, job.cause, job.attempts, job.step) == (State.READY, Cause.NONE, 0, 0)
+    assert (job.state, job.cause, job.attempts, job.kind.step) == (State.READY, Cause.NONE, 0, 0)
     assert (job.due, job.next, job.created, job.deliveries) == (now, now, added.due, 2)
     await check_books(redis, pool)
     for attempt, delay in ((1, 5_000), (2, None)):

@@ -79,7 +79,7 @@ async def test_the_ladder_is_climbed_step_by_step_and_its_last_step_repeats(
     ladder = (15_000, 15_000, 0, 180_000, 7)
     await add(pool, "a", tries=0, ttr_ms=1_000, backoff_ms=ladder)
     for step, delay in enumerate([*ladder, 7, 7, 7]):
-        assert (await pop_one(pool)).step == step
+        assert (await pop_one(pool)).kind.step == step
         clock.advance(1_000)
         await tick_all(pool)
         job = await get(pool, "a")
@@ -250,7 +250,7 @@ async def test_an_entry_of_a_bucket_that_the_record_does_not_bear_out_is_dropped
     await add(pool, "ready")
     await add(pool, "later", delay_ms=60_000)
     later = await get(pool, "later")
-    other = (later.bucket + 1) % pool.buckets
+    other = (later.kind.bucket + 1) % pool.buckets
     now = clock.now_us // 1000
     for job_id in ("ready", "nobody", "later"):
         await redis.read("ZADD", pool.keys[0].bucket(other), now - 5, job_id)
@@ -265,7 +265,7 @@ async def test_an_entry_with_a_wrong_time_is_put_right_and_does_not_fire_early(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
     await add(pool, "a", delay_ms=60_000)
-    bucket = pool.keys[0].bucket((await get(pool, "a")).bucket)
+    bucket = pool.keys[0].bucket((await get(pool, "a")).kind.bucket)
     await redis.read("ZADD", bucket, clock.now_us // 1000 - 5, "a")
     assert await tick_all(pool) == 1
     assert await popped_ids(pool) == []

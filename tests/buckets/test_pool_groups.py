@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from buckets.adding import Added
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, Reserved, TopicFull
 from buckets.job import NewJob
 from buckets.keys import shard_of
-from buckets.pool import Added, Pool
+from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

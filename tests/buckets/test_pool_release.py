@@ -68,7 +68,7 @@ async def test_a_release_with_delay_zero_is_ready_at_once_whatever_the_ladder_sa
     await add(pool, "a", backoff_ms=PAYMENT)
     await pop_one(pool)
     assert (await pool.release("a", delay_ms=0)).state == "ready"
-    assert (await get(pool, "a")).step == 0
+    assert (await get(pool, "a")).kind.step == 0
 
 
 async def test_a_hundred_releases_that_count_no_try_leave_the_tries_as_they_were(

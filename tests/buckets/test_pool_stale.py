@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from buckets.adding import Added
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import NewJob
-from buckets.pool import Added, Pool
+from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, pop, pop_one, popped_ids, state
@@ -123,7 +124,7 @@ async def test_a_ready_list_with_strangers_in_it_is_still_popped(redis: Redis, p
 
 async def test_the_same_entry_twice_is_one_delivery(redis: Redis, pool: Pool) -> None:
     await add(pool, "a")
-    number = (await get(pool, "a")).number
+    number = (await get(pool, "a")).kind.number
     await redis.read("RPUSH", pool.keys[0].ready(4, "t"), f"{number}:a", f"{number}:a")
     assert await popped_ids(pool) == ["a"]
     await check_books(redis, pool)

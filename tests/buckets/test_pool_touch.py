@@ -173,7 +173,7 @@ async def test_a_touch_does_not_go_a_step_on_the_ladder(pool: Pool, clock: HeldC
     await add(pool, "a", ttr_ms=1_000, backoff_ms=(5_000, 9_000))
     await pop_one(pool)
     await pool.touch("a")
-    assert (await get(pool, "a")).step == 0
+    assert (await get(pool, "a")).kind.step == 0
     clock.advance(1_000)
     await tick_all(pool)
     assert (await get(pool, "a")).next == clock.now_us // 1000 + 5_000

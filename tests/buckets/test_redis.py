@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from buckets.adding import Added
 from buckets.errors import JobQueueError, NoMeta, Unanswered, Unavailable
 from buckets.job import NewJob
-from buckets.pool import Added, Pool
+from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
