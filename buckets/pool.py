@@ -176,7 +176,10 @@ class Pool(Shards):
             for turn, place in enumerate(places):
                 results[place] = Popped(popped.jobs[turn : turn + 1], popped.left, popped.opens_us)
 
-        await asyncio.gather(*map(go, alike.values()))
+        if len(alike) == 1:
+            await go(*alike.values())
+        else:
+            await asyncio.gather(*map(go, alike.values()))
         return results
 
     async def _pop(self, popped: Popped, ask: _Ask, count: int, workers: list[tuple[int, str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,16 @@ async def test_groups_and_single_jobs_stand_in_one_batch_as_if_one_after_the_oth
     await check_books(redis, pool)
 
 
+async def test_a_single_job_before_a_group_is_no_part_of_it(pool: Pool) -> None:
+    await add(pool, "paid:1@mail", "mail")
+    alone, together = [NewJob("alone", "invoice", b"1")], group("paid:1", "invoice", "mail")
+    reject = [[replace(job, if_exists="reject") for job in jobs] for jobs in (alone, together)]
+    kept, refused = await pool.add_groups(reject)
+    assert isinstance(kept, list)
+    assert isinstance(refused, AlreadyExists)
+    assert await popped_ids(pool, "invoice") == ["alone"]
+
+
 async def test_a_large_batch_of_groups_is_split_between_groups_only(redis: Redis, pool: Pool) -> None:
     groups = [group(f"paid:{number}", "invoice", "mail", "crm") for number in range(450)]
     told = await pool.add_groups(groups)
@@ -140,6 +151,14 @@ async def test_the_bound_holds_within_one_batch(redis: Redis, pool: Pool) -> Non
     told = await pool.add([NewJob(f"j{number}", "t", b"1", delay_ms=number % 2, most_pending=3) for number in range(5)])
     assert [isinstance(each, TopicFull) for each in told] == [False, False, False, True, True]
     await check_books(redis, pool)
+
+
+async def test_the_bound_is_that_of_each_job(pool: Pool) -> None:
+    """As the settings may change between two requests."""
+    unbound, bound = NewJob("a", "t", b"1"), NewJob("b", "t", b"1", most_pending=1)
+    assert [type(each) for each in await pool.add([unbound, bound, replace(bound, id="c", topic="u")])] == [
+        *(Added, TopicFull, Added)
+    ]
 
 
 async def test_in_a_full_topic_an_add_again_is_kept_and_a_replacement_takes_its_own_place(pool: Pool) -> None:

@@ -370,3 +370,20 @@ async def test_what_comes_for_one_who_left_goes_back_and_the_others_keep_theirs(
     assert (await pop_one(pool)).id == "1"
     assert (await get(pool, "1")).attempts == 1
     await check_books(redis, pool)
+
+
+async def test_jobs_of_one_pop_have_each_their_own(pool: Pool) -> None:
+    """What they share is read once; what they do not must not be taken for shared."""
+    jobs = [
+        NewJob("plain", "t", b"1"),
+        NewJob("high", "t", b"2", priority=9),
+        NewJob("long", "t", b"3", ttr_ms=70_000),
+        NewJob("with headers", "t", b"4", headers=b'{"a":"b"}'),
+        NewJob("plain again", "t", b"5"),
+    ]
+    await pool.add(jobs)
+    popped = {job.id: job for job in await pop(pool, count=9)}
+    for job in jobs:
+        got = popped[job.id]
+        told = (got.body, got.priority, got.ttr, got.optional.get(Tag.HEADERS, b""))
+        assert told == (job.body, job.priority, job.ttr_ms, job.headers)
