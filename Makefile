@@ -14,7 +14,7 @@ SPARK_TESTS := tests/spark
 PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
 # Tests wait more than they work: three processes keep two cores busy. Those of a file share what they started.
-PARALLEL := -n 3 --dist loadfile
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean

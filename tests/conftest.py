@@ -19,6 +19,11 @@ settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_
 settings.load_profile("jobqueue")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's files first: they take minutes, and at the end one process would be busy with them alone."""
+    items.sort(key=lambda item: "tests/spark/" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """The Redis that tests share; one that kills or fills its Redis takes `own_server`."""
