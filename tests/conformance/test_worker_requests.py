@@ -163,6 +163,20 @@ async def test_an_end_that_is_refused_for_now_heaps_up_no_jobs(shift: Shift) -> 
             assert not any(again[0].when < each.when < again[2].when for each in polls(shift))
 
 
+async def test_what_comes_with_an_end_that_is_refused_for_now_and_cannot_go_back_is_begun(shift: Shift) -> None:
+    proxy = shift.stage.proxy
+    async with shift.worker_through_the_proxy() as worker:
+        first = await shift.add("first", {"do": "sleep", "seconds": 0.5}, ttr=60)
+        await worker.handler("started", first)
+        once = await shift.add("once", {"do": "return"}, ttr=0)
+        popped = await shift.stage.client.ask("pop", topic=shift.topic, count=1)
+        brought = {**popped, **popped["jobs"][0]}  # as a pop with `count` and one without say it
+        proxy.faults = [{"status": 200, "answer": [NOT_NOW, brought]}, "page", "page"]
+        for job in (first, once):
+            await worker.event("job.finished", job)
+        assert most_at_a_time(worker) == 1
+
+
 def polls(shift: Shift) -> list[Request]:
     return [request for request in shift.stage.proxy.requests if names(request) == ["pop"]]
 

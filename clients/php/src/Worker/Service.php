@@ -25,24 +25,41 @@ final class Service
     /** Whether what was sent last may have been done before the answer that was had. */
     public bool $uncertain = false;
 
+    /** @var array<string, mixed>|null a job with ttr 0 that came beside a refusal for now: it cannot go back */
+    private ?array $held = null;
+
     public function __construct(private readonly Exchange $exchange, private readonly Report $report)
     {
     }
 
     /**
-     * Sends commands until the first of them has more than a refusal for now.
+     * Sends commands until the first of them has more than a refusal for now. The second is a pop; a job with ttr 0 that
+     * comes before that is its answer.
      *
      * @param list<array<string, mixed>> $commands
      * @param Closure(): bool $over it is not to be sent again
      * @param Closure(): bool $giveUp as in Transport::post
-     * @return list<array<string, mixed>|RefusedException>|null null: it was over, or given up
+     * @return list<array<string, mixed>|RefusedException|null> null: it was over, or given up
      * @throws RefusedException that no repetition can help, of all together
      */
-    public function answered(array $commands, Closure $over, Closure $giveUp): ?array
+    public function answered(array $commands, Closure $over, Closure $giveUp): array
+    {
+        $this->held = null;
+        $answers = $this->repeated($commands, $over, $giveUp);
+        return $this->held === null ? $answers ?? [] : [$answers[0] ?? null, $this->held];
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @param Closure(): bool $over
+     * @param Closure(): bool $giveUp
+     * @return list<array<string, mixed>|RefusedException>|null
+     */
+    private function repeated(array $commands, Closure $over, Closure $giveUp): ?array
     {
         $this->uncertain = false;
         for ($n = 1; true; $n++) {
-            $answers = $this->tried($commands, $giveUp);
+            $answers = $this->tried($this->held === null ? $commands : [$commands[0]], $giveUp);
             if ($answers === null) {
                 return null;
             }
@@ -66,7 +83,7 @@ final class Service
     public function giveBack(Job $job, Closure $over): void
     {
         $fields = ['id' => $job->id, 'lease' => $job->lease, 'delay' => 0, 'attempt' => false];
-        $answers = $this->answered([['command' => 'release'] + $fields], $over, $over);
+        $answers = $this->repeated([['command' => 'release'] + $fields], $over, $over);
         if (is_array($answers[0] ?? null)) {
             $this->report->event('job.returned', ['topic' => $job->topic, 'id' => $job->id]);
         }
@@ -94,10 +111,24 @@ final class Service
         $uncertain = $this->uncertain || $first->code === 'UNAVAILABLE';
         if (is_array($answers[1] ?? null) && $answers[1]['id'] !== null) {
             // The end of the last job comes first; the next one may wait for long.
-            $this->giveBack(Job::fromAnswer($answers[1]), $giveUp);
+            $this->putAside($answers[1], $giveUp);
         }
         $this->uncertain = $uncertain; // of the end, and not of the other job's release
         return $first;
+    }
+
+    /**
+     * @param array<string, mixed> $answer
+     * @param Closure(): bool $giveUp
+     */
+    private function putAside(array $answer, Closure $giveUp): void
+    {
+        $job = Job::fromAnswer($answer);
+        if ($job->ttr > 0.0) {
+            $this->giveBack($job, $giveUp);
+        } else {
+            $this->held = $answer;
+        }
     }
 
     private static function forNow(RefusedException $refusal, string $command): bool
