@@ -89,8 +89,9 @@ class Engine:
         """Keep jobs; for each what became of it. One without an id is given one, in its command too. One that is added
         to a virtual topic becomes a job in each of its topics, all or none."""
         for command in commands:
-            command.id = command.id or new_id()
-        if any(self.policies.targets(command.topic) for command in commands):
+            if command.id is None:
+                command.id = new_id()
+        if self.policies.has_virtual and any(self.policies.targets(command.topic) for command in commands):
             return await self._add_copies(commands)
         return [*await self._pool.add([self._new_job(each, each.id or "", each.topic) for each in commands])]
 

@@ -27,6 +27,7 @@ MOST = 1000  # commands in a request
 _FEW = 4  # of them are not worth sorting
 _MS = 1000
 _LONGEST_NAME = 64  # of an unknown name that is said again
+_SHORT = 65_536  # bytes of a request in which there is no room for commands that would take long to read
 _MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
 
 
@@ -269,7 +270,7 @@ def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
 
 def _read_at_once(data: bytes) -> list[Command]:
     """The members of an array; none where that is too long, or one member spoils the reading of the others."""
-    if data.count(_KEY) > MOST:  # before a member is looked at: a million bad ones would hold the process
+    if len(data) > _SHORT and data.count(_KEY) > MOST:  # a million of them, good or bad, would hold the process
         return []
     try:
         return _MANY.decode(data)
@@ -434,8 +435,8 @@ _NAMED = {kind: [field for field in ("topic", "id") if field in kind.__struct_fi
 
 def _are_sound_adds(adds: list[Add], max_body_bytes: int) -> bool:
     """Whether `_check` takes all of them, by looks at them together. False is a doubt, no refusal."""
-    names = [add.topic for add in adds]
-    names += [add.id for add in adds if add.id is not None]
+    names = [add.id for add in adds if add.id is not None]
+    names += {add.topic for add in adds}
     if not are_names(names) or not _are_sound_bodies([add.body for add in adds], max_body_bytes):
         return False
     try:
@@ -500,8 +501,11 @@ def _are_sound_bodies(bodies: list[Raw], max_body_bytes: int) -> bool:
 
 
 def _may_be_unreadable(json: bytes) -> bool:
-    # A digit before an e is rare, and sooner found than a number with an exponent.
-    return b"\\u" in json or (b"0e" in json.translate(_DIGITS) and _ENDLESS.search(json) is not None)
+    # A backslash is sooner found than one before a u, and a digit before an e than a number with an exponent; most
+    # bodies have neither.
+    return (b"\\" in json and b"\\u" in json) or (
+        b"0e" in json.translate(_DIGITS) and _ENDLESS.search(json) is not None
+    )
 
 
 def _depth(body: bytes) -> int:
