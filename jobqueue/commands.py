@@ -31,6 +31,8 @@ class Handover:
     """What the answers to a request take with them: the jobs reserved for its client, and how many bytes of jobs they
     may still hold."""
 
+    __slots__ = ("reserved", "room")
+
     def __init__(self, reserved: list[Job]) -> None:
         self.reserved = reserved
         self.room = ROOM
@@ -279,13 +281,13 @@ def _count(metrics: Metrics, command: params.Command | BadRequest, answers: list
     return metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
 
 
-async def answer(
+def answer(
     engine: Engine,
     commands: Sequence[params.Command | BadRequest],
     reserved: list[Job],
     metrics: Metrics,
     deadline_s: float,
-) -> list[Answer]:
+) -> Awaitable[list[Answer]]:
     """Carry out commands as if one after the other; an answer for each, in their order. Those that have not begun after
     `deadline_s` are UNAVAILABLE.
 
@@ -294,9 +296,15 @@ async def answer(
     """
     handover = Handover(reserved)
     if len(commands) == 1:
-        return await _carry_out(engine, type(commands[0]), commands, handover, metrics)
+        return _carry_out(engine, type(commands[0]), commands, handover, metrics)
+    return _carry_out_all(engine, commands, handover, metrics, time.perf_counter() + deadline_s)
+
+
+async def _carry_out_all(
+    engine: Engine, commands: Sequence[params.Command | BadRequest], handover: Handover, metrics: Metrics, end: float
+) -> list[Answer]:
+    """As `answer`; `end`: after which, by the clock of `perf_counter`, no more of them begin."""
     answers: list[Answer] = []
-    end = time.perf_counter() + deadline_s
     finishing: asyncio.Task[list[Answer]] | None = None
     runs = _runs(commands)
     for place, (kind, run) in enumerate(runs):

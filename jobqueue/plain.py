@@ -67,7 +67,10 @@ def begun(part: bytes) -> bool:
     return len(part) < LONGEST_HEAD and _BEGUN.fullmatch(part, len(_FIRST)) is not None
 
 
-_STATUS_LINES = {status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n" for status in {200, *STATUS.values()}}
+_BEGINNINGS = {
+    status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+    for status in {200, *STATUS.values()}
+}
 _SERVER = f"Server: {SERVER_SOFTWARE}\r\n"
 
 
@@ -77,7 +80,7 @@ def written(reply: Reply, request_id: str, *, last: bool) -> bytes:
     again = "" if reply.retry_after is None else f"Retry-After: {reply.retry_after}\r\n"
     close = "Connection: close\r\n" if last else ""
     head = (
-        f"{_STATUS_LINES[reply.status]}Content-Type: application/json\r\n{given}{again}"
+        f"{_BEGINNINGS[reply.status]}{given}{again}"
         f"Content-Length: {len(reply.body)}\r\nDate: {rfc822_formatted_time()}\r\n{_SERVER}{close}\r\n"
     )
     return head.encode() + reply.body

@@ -5,9 +5,8 @@ Reads the request into commands and renders their answers; what goes wrong in be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import orjson
+from msgspec import Struct
 
 from buckets import Job
 from jobqueue import params
@@ -19,8 +18,7 @@ from jobqueue.metrics import UNREADABLE, Metrics
 from jobqueue.params import Pop
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(Struct, gc=False):
     """What goes back: the HTTP status, the JSON, and when to ask again (s) where that helps."""
 
     status: int
