@@ -12,15 +12,15 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
-from itertools import accumulate, groupby
+from itertools import groupby, takewhile
 from typing import Any, get_args
 
 import msgspec
 import orjson
 from msgspec import Raw, Struct
 
-from jobqueue import fields
-from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, TooMany, UnknownCommand, UnknownField
+from jobqueue import bodies, fields
+from jobqueue.errors import BadField, BadJson, BadRequest, TooMany, UnknownCommand, UnknownField
 from jobqueue.fields import EXPECTED, TEN_YEARS_S, are_names, is_name, must_be
 
 MOST = 1000  # commands in a request
@@ -220,13 +220,6 @@ _PARTS = msgspec.json.Decoder(list[Raw])
 _KEY = b'"command"'  # of which each member has one, unless it is written in a strange way
 _PATH = re.compile(r"`\$\.(\w+)")
 _QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
-# PHP reads 512 levels by default, Python somewhat less than 1,000; and an answer has some around the body.
-_DEEPEST = 500
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
-_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
-_ENDLESS = re.compile(rb"\d[eE]\+?\d{3}")  # a number that may be beyond all that a reader can hold
 
 
 def ms(seconds: float) -> int:
@@ -253,29 +246,22 @@ def parse(data: bytes, max_body_bytes: int) -> Command:
 
 def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
     """Read an array of commands; what is wrong with a member stands in its place. Raises BadRequest for the whole."""
-    commands = _read_at_once(data)
-    if not 1 <= len(commands) <= MOST:
-        return [_parsed(bytes(part), max_body_bytes) for part in _parts(data)]
-    if len(commands) <= _FEW:
-        return [_checked(command, max_body_bytes) for command in commands]
-    checked: list[Command | BadRequest] = []
-    for kind, run in groupby(commands, type):
-        alike = list(run)
-        if kind in _SOUND and _SOUND[kind](alike, max_body_bytes):
-            checked += alike
-        else:
-            checked += [_checked(command, max_body_bytes) for command in alike]
-    return checked
+    commands = _read_at_once(data, max_body_bytes)
+    return [*commands] or [_parsed(bytes(part), max_body_bytes) for part in _parts(data)]
 
 
-def _read_at_once(data: bytes) -> list[Command]:
-    """The members of an array; none where that is too long, or one member spoils the reading of the others."""
+def _read_at_once(data: bytes, max_body_bytes: int) -> list[Command]:
+    """The members of an array, if all are sound; else none, for one may spoil the reading of the others."""
     if len(data) > _SHORT and data.count(_KEY) > MOST:  # a million of them, good or bad, would hold the process
         return []
     try:
-        return _MANY.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return []
+        commands: list[Command] = _MANY.decode(data)
+        if len(commands) <= MOST:
+            _check_all(commands, max_body_bytes)
+            return commands
+    except (msgspec.DecodeError, RecursionError, BadRequest):
+        pass
+    return []
 
 
 def _parts(data: bytes) -> list[Raw]:
@@ -296,25 +282,24 @@ def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
         return error
 
 
-def _checked(command: Command, max_body_bytes: int) -> Command | BadRequest:
-    try:
-        _check(command, max_body_bytes)
-    except BadRequest as error:
-        error.job_id = _sayable(getattr(command, "id", None))
-        return error
-    return command
-
-
-def _sayable(job_id: object) -> str | None:
-    """An id that a refused command named, where it can be said again."""
-    return job_id if isinstance(job_id, str) and len(job_id) <= 255 else None
-
-
 def _told(error: Exception, data: bytes) -> BadRequest:
     """What is wrong with a command, in our words, and the id that it named."""
+    read = _fields_of(data)
     told = error if isinstance(error, BadRequest) else _translated(error, data)
-    told.job_id = _sayable(_fields_of(data).get("id"))
+    told = _bad_name_before(told.field, read) or told
+    job_id = read.get("id")
+    told.job_id = job_id if isinstance(job_id, str) and len(job_id) <= 255 else None
     return told
+
+
+def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None:
+    """Of two faults the first is told. Names are looked at last, but may stand before what msgspec found."""
+    kind = BY_NAME.get(str(read.get("command")))
+    if kind is None:
+        return None
+    before = takewhile(lambda name: name != field, read)
+    bad = (name for name in before if name in _NAMED[kind] and isinstance(read[name], str) and not is_name(read[name]))
+    return next((_bad(name) for name in bad), None)
 
 
 def _translated(error: Exception, data: bytes) -> BadRequest:
@@ -385,6 +370,19 @@ def _fields_of(data: bytes) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
+def _check_all(commands: list[Command], max_body_bytes: int) -> None:
+    """As `_check` for each, but many that are alike are looked at together."""
+    if len(commands) <= _FEW:
+        for command in commands:
+            _check(command, max_body_bytes)
+        return
+    for kind, run in groupby(commands, type):
+        alike = list(run)
+        if kind not in _SOUND or not _SOUND[kind](alike, max_body_bytes):
+            for command in alike:
+                _check(command, max_body_bytes)
+
+
 def _check(command: Command, max_body_bytes: int) -> None:
     """What no type says. Raises BadField, TooLarge."""
     kind = type(command)
@@ -400,12 +398,12 @@ def _check(command: Command, max_body_bytes: int) -> None:
 def _check_add(command: Add, max_body_bytes: int) -> None:
     if command.ttr is not None or command.TTR is not None or command.at is not None:
         _check_times(command)
-    _check_body(bytes(command.body), max_body_bytes)
+    bodies.check(bytes(command.body), max_body_bytes)
 
 
 def _check_update(command: Update, max_body_bytes: int) -> None:
     _check_due(command)
-    _check_body(bytes(command.body), max_body_bytes)
+    bodies.check(bytes(command.body), max_body_bytes)
 
 
 def _check_pop(command: Pop, max_body_bytes: int) -> None:
@@ -434,17 +432,14 @@ _NAMED = {kind: [field for field in ("topic", "id") if field in kind.__struct_fi
 
 
 def _are_sound_adds(adds: list[Add], max_body_bytes: int) -> bool:
-    """Whether `_check` takes all of them, by looks at them together. False is a doubt, no refusal."""
+    """Whether `_check` takes all of them, by looks at them together. False is a doubt, no refusal. Raises BadField."""
     names = [add.id for add in adds if add.id is not None]
     names += {add.topic for add in adds}
-    if not are_names(names) or not _are_sound_bodies([add.body for add in adds], max_body_bytes):
+    if not are_names(names) or not bodies.are_sound([add.body for add in adds], max_body_bytes):
         return False
-    try:
-        for add in adds:
-            if add.ttr is not None or add.TTR is not None or add.at is not None:
-                _check_times(add)
-    except BadRequest:
-        return False
+    for add in adds:
+        if add.ttr is not None or add.TTR is not None or add.at is not None:
+            _check_times(add)
     return True
 
 
@@ -469,7 +464,7 @@ def _check_ttr(command: Add | Pop | Touch) -> None:
     if command.TTR is not None:
         if command.ttr is not None:
             raise BadField("ttr and TTR are one field; give it once", field="ttr")
-        command.ttr, command.TTR = command.TTR, None
+        command.ttr, command.TTR = command.TTR, None  # it may be looked at again
     if command.ttr is not None and 0 < command.ttr < 0.1:
         raise _bad("ttr")
 
@@ -479,36 +474,3 @@ def _check_due(command: Add | Update) -> None:
         raise BadField("delay and at exclude each other", field="at")
     if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * _MS:
         raise _bad("at")
-
-
-def _check_body(body: bytes, max_body_bytes: int) -> None:
-    if len(body) > max_body_bytes:
-        raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
-    if _may_be_unreadable(body):
-        try:  # a lone surrogate or 1e999: well formed, but no reader could decode the answer that hands it out
-            orjson.loads(body)
-        except orjson.JSONDecodeError:
-            raise BadField("body has a character or a number that cannot be read back", field="body") from None
-    if len(body) > _DEEPEST and body.count(b"[") + body.count(b"{") > _DEEPEST and _depth(body) > _DEEPEST:
-        raise BadField(f"body is nested too deeply; at most {_DEEPEST} levels are allowed", field="body")
-
-
-def _are_sound_bodies(bodies: list[Raw], max_body_bytes: int) -> bool:
-    """As `_are_sound_adds`."""
-    if max(map(len, bodies)) > min(max_body_bytes, _DEEPEST):
-        return False
-    return not _may_be_unreadable(b"\n".join(bodies))
-
-
-def _may_be_unreadable(json: bytes) -> bool:
-    # A backslash is sooner found than one before a u, and a digit before an e than a number with an exponent; most
-    # bodies have neither.
-    return (b"\\" in json and b"\\u" in json) or (
-        b"0e" in json.translate(_DIGITS) and _ENDLESS.search(json) is not None
-    )
-
-
-def _depth(body: bytes) -> int:
-    """How many levels of arrays and objects a body has. Without a loop of Python: a body may be all brackets."""
-    brackets = _STRING.sub(b"", body).translate(_STEPS, _NO_BRACKETS)
-    return max(accumulate(map((-1).__add__, brackets)), default=0)

@@ -49,6 +49,7 @@ LAYERS = {
             "cores",
             "ports",
             "fields",
+            "bodies",
             "params",
             "policies",
             "series",

@@ -306,3 +306,26 @@ def test_bodies_may_say_command_as_often_as_they_like() -> None:
     body = json.dumps([{"command": "x"}] * (params.MOST + 1))
     read = params.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
     assert [type(each).__name__ for each in read] == ["Add", "UnknownCommand"]
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ('"id":"a b","topic":"t t","body":1', "id"),
+        ('"topic":"t t","id":"a b","body":1', "topic"),
+        ('"id":"a b","delay":-1,"topic":"t","body":1', "id"),
+        ('"delay":-1,"id":"a b","topic":"t","body":1', "delay"),
+        ('"id":"a b","x":1,"topic":"t","body":1', "id"),
+        ('"x":1,"id":"a b","topic":"t","body":1', "x"),
+        ('"id":"a b","body":1', "id"),  # and no topic
+        ('"id":5,"topic":"t t","body":1', "id"),
+        ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a combination of fields is no fault of one
+    ],
+)
+def test_of_two_faults_the_first_is_told_by_itself_and_in_an_array(members: str, field: str) -> None:
+    command = f'{{"command":"add",{members}}}'
+    told = read_by_itself(command)
+    assert isinstance(told, BadRequest) and told.field == field
+    for number in (1, 9):
+        array = params.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        assert [seen(each) for each in array] == [seen(told)] * number
