@@ -42,13 +42,8 @@ def failure(error: Exception, job_id: str | None = None) -> Answer:
 
 def kept(job_id: str | None, added: Added) -> Answer:
     """The answer to an add."""
-    return {
-        "success": True,
-        "id": job_id,
-        "state": added.state,
-        "due": added.due / 1000,
-        "result": added.result,
-    }
+    result, state, due = added
+    return {"success": True, "id": job_id, "state": state, "due": due / 1000, "result": result}
 
 
 def kept_copy(job: NewJob, added: Added) -> Answer:
