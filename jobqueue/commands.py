@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from buckets import Added, Job
@@ -21,7 +20,7 @@ from jobqueue.engine import Copy, Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics import UNREADABLE, Metrics
 
-Many = Callable[[Engine, list[Any]], Awaitable[list[Answer]]]
+Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
 
 ROOM = 8 << 20  # bytes of jobs that the answers to one request hold; one job always has room
@@ -32,13 +31,16 @@ class Handover:
     """What the answers to a request take with them: the jobs reserved for its client, and how many bytes of jobs they
     may still hold."""
 
+    __slots__ = ("reserved", "room")
+
     def __init__(self, reserved: list[Job]) -> None:
         self.reserved = reserved
         self.room = ROOM
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Count the bytes of jobs. A million small ones are many, too."""
-        self.room -= sum(_FIELDS + len(job.body) + sum(map(len, job.optional.values())) for job in jobs)
+        self.room -= sum([_FIELDS + len(job.body) for job in jobs])
+        self.room -= sum([sum(map(len, job.optional.values())) for job in jobs if job.optional])
 
     def check(self) -> None:
         """Raises TooLarge when there is no room any more."""
@@ -51,41 +53,49 @@ def _durable(command: params.Add | params.Finish | params.Delete | params.Update
     return {"durability": "local"} if command.durability else {}
 
 
-async def add(engine: Engine, commands: list[params.Add]) -> list[Answer]:
+async def add(engine: Engine, commands: Sequence[params.Add]) -> list[Answer]:
     """Keep a job until it is due. Repeated with the same `id` it finds the job that is there, as long as that lives or
     is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`. All other
     commands know those topics and ids only: a pop of the virtual topic finds nothing."""
 
     results = await engine.add(commands)
-    return [_told(command, result) for command, result in zip(commands, results, strict=True)]
-
-
-def _told(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
-    if isinstance(result, Added):
-        answer = kept(command.id, result)
-    elif isinstance(result, JobQueueError):
-        return failure(result, command.id)
-    else:
-        answer = success(id=command.id, topic=command.topic, jobs=[kept_copy(*copy) for copy in result])
-    return answer | _durable(command) if command.durability else answer
-
-
-def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
     return [
-        failure(result, command.id)
-        if isinstance(result, JobQueueError)
-        else {"success": True, "id": command.id, "state": result, **_durable(command)}
+        kept(command.id, result) if isinstance(result, Added) and not command.durability else _told(command, result)
         for command, result in zip(commands, results, strict=True)
     ]
 
 
-async def finish(engine: Engine, commands: list[params.Finish]) -> list[Answer]:
+def _told(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+    if isinstance(result, JobQueueError):
+        return failure(result, command.id)
+    if isinstance(result, Added):
+        return kept(command.id, result) | _durable(command)
+    copies = [kept_copy(*copy) for copy in result]
+    return success(id=command.id, topic=command.topic, jobs=copies, **_durable(command))
+
+
+def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
+    return [
+        {"success": True, "id": command.id, "state": result}
+        if isinstance(result, str) and not command.durability
+        else _ended(command, result)
+        for command, result in zip(commands, results, strict=True)
+    ]
+
+
+def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) -> Answer:
+    if isinstance(result, JobQueueError):
+        return failure(result, command.id)
+    return success(id=command.id, state=result, **_durable(command))
+
+
+async def finish(engine: Engine, commands: Sequence[params.Finish]) -> list[Answer]:
     """The job is done. With `lease`, only by its newest delivery; without, a late worker's word counts too. A job that
     nobody ever had is NOT_RESERVED: delete cancels it. Again, while it is remembered: success."""
     return _states(commands, await engine.finish(commands))
 
 
-async def delete(engine: Engine, commands: list[params.Delete]) -> list[Answer]:
+async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
     """Cancel a job in any live state, with a worker or not. A finished one is WRONG_STATE; one that was deleted before
     is a success, while it is remembered."""
     return _states(commands, await engine.delete(commands))
@@ -224,45 +234,38 @@ ONE: dict[type[Any], One] = {
 }
 
 
-async def _answer_one(engine: Engine, command: params.Command | BadRequest, handover: Handover) -> Answer:
-    if isinstance(command, BadRequest):
-        return failure(command)
-    try:
-        return await ONE[type(command)](engine, command, handover)
-    except Exception as error:
-        return failure(error, getattr(command, "id", None))
-
-
-async def _answer_many(engine: Engine, handler: Many, commands: list[Any]) -> list[Answer]:
-    try:
-        return await handler(engine, commands)
-    except Exception as error:
-        return [failure(error, command.id) for command in commands]
-
-
 async def _carry_out(
-    engine: Engine, kind: type[Any], run: list[Any], handover: Handover, metrics: Metrics
+    engine: Engine, kind: type[Any], run: Sequence[Any], handover: Handover, metrics: Metrics
 ) -> list[Answer]:
     """The answers to commands that go to the engine together; they are counted here."""
     begun = time.perf_counter()
-    if kind in MANY:
-        answers = await _answer_many(engine, MANY[kind], run)
-    else:
-        answers = [await _answer_one(engine, run[0], handover)]
+    try:
+        if kind in MANY:
+            answers = await MANY[kind](engine, run)
+        elif kind in ONE:
+            answers = [await ONE[kind](engine, run[0], handover)]
+        else:
+            answers = [failure(refused) for refused in run]
+    except Exception as error:
+        answers = [failure(error, getattr(command, "id", None)) for command in run]
     _count(metrics, run[0], answers, begun)
     return answers
 
 
-def _runs(commands: Sequence[params.Command | BadRequest]) -> Iterator[tuple[type[Any], list[Any]]]:
+def _runs(commands: Sequence[params.Command | BadRequest]) -> list[tuple[type[Any], list[Any]]]:
     """The commands, those together that stand together and go to the engine together."""
-    if len(commands) == 1:
-        yield type(commands[0]), [commands[0]]
-        return
-    for kind, alike in groupby(commands, type):
-        if kind in MANY:
-            yield kind, list(alike)
-        else:
-            yield from ((kind, [command]) for command in alike)
+    runs: list[tuple[type[Any], list[Any]]] = []
+    run: list[Any] = []
+    joined = None
+    for command in commands:
+        kind = type(command)
+        if kind is joined:
+            run.append(command)
+            continue
+        run = [command]
+        runs.append((kind, run))
+        joined = kind if kind in MANY else None
+    return runs
 
 
 _OVER = "the time of this request was over before the command began: it was not carried out"
@@ -278,24 +281,32 @@ def _count(metrics: Metrics, command: params.Command | BadRequest, answers: list
     return metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
 
 
-async def answer(
+def answer(
     engine: Engine,
     commands: Sequence[params.Command | BadRequest],
     reserved: list[Job],
     metrics: Metrics,
     deadline_s: float,
-) -> list[Answer]:
+) -> Awaitable[list[Answer]]:
     """Carry out commands as if one after the other; an answer for each, in their order. Those that have not begun after
     `deadline_s` are UNAVAILABLE.
 
     What is wrong with a command stands in its place and is told there. `reserved` is filled with the jobs that the
     answers hand out, so that the caller can give them back when the answers reach nobody.
     """
-    answers: list[Answer] = []
     handover = Handover(reserved)
-    end = time.perf_counter() + deadline_s
+    if len(commands) == 1:
+        return _carry_out(engine, type(commands[0]), commands, handover, metrics)
+    return _carry_out_all(engine, commands, handover, metrics, time.perf_counter() + deadline_s)
+
+
+async def _carry_out_all(
+    engine: Engine, commands: Sequence[params.Command | BadRequest], handover: Handover, metrics: Metrics, end: float
+) -> list[Answer]:
+    """As `answer`; `end`: after which, by the clock of `perf_counter`, no more of them begin."""
+    answers: list[Answer] = []
     finishing: asyncio.Task[list[Answer]] | None = None
-    runs = list(_runs(commands))
+    runs = _runs(commands)
     for place, (kind, run) in enumerate(runs):
         if time.perf_counter() > end:
             break
@@ -310,7 +321,7 @@ async def answer(
         if finishing:
             some, finishing = [*await finishing, *some], None
         answers.extend(some)
-        if any(each.get("code") == Unavailable.code for each in some):
+        if Unavailable.code in [each["code"] for each in some if "code" in each]:
             break
     if finishing:
         answers.extend(await finishing)

@@ -85,14 +85,15 @@ class Engine:
             policy.max_pending,
         )
 
-    async def add(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:
+    async def add(self, commands: Sequence[params.Add]) -> Sequence[Added | list[Copy] | JobQueueError]:
         """Keep jobs; for each what became of it. One without an id is given one, in its command too. One that is added
         to a virtual topic becomes a job in each of its topics, all or none."""
         for command in commands:
-            command.id = command.id or new_id()
-        if any(self.policies.targets(command.topic) for command in commands):
+            if command.id is None:
+                command.id = new_id()
+        if self.policies.has_virtual and any(self.policies.targets(command.topic) for command in commands):
             return await self._add_copies(commands)
-        return [*await self._pool.add([self._new_job(each, each.id or "", each.topic) for each in commands])]
+        return await self._pool.add([self._new_job(each, each.id or "", each.topic) for each in commands])
 
     async def _add_copies(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:
         """As `add`, where some of the topics are virtual."""

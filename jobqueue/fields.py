@@ -6,6 +6,8 @@ in words, `DEFAULTS` what holds where nothing is said, and the types carry their
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -15,8 +17,15 @@ from msgspec import Meta, Raw, Struct
 TEN_YEARS_S = 315_360_000
 _PATTERN = r"^[A-Za-z0-9._\-:/@#+=*?]{1,255}\Z"
 _NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
+_LINE = _NAME.removeprefix("^").removesuffix(r"\Z") + "+"  # one way to match, so none is tried again
+_LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")
+is_name = re.compile(_LINE).fullmatch
+"""Whether a string is a name: None where it is not."""
 
-_Name = Annotated[str, Meta(pattern=_NAME)]
+# Where a command names its job or its topic, the pattern is only told here; `are_names` holds it for many at once.
+# To msgspec it would cost a call of `re` each: more than to read the rest of an add.
+_Name = Annotated[str, Meta(extra_json_schema={"pattern": _NAME})]
+_ListedName = Annotated[str, Meta(pattern=_NAME)]
 _Short = Annotated[str, Meta(max_length=128)]
 _Delay = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 _Ttr = Annotated[float, Meta(ge=0, le=86_400, extra_json_schema={"anyOf": [{"maximum": 0}, {"minimum": 0.1}]})]
@@ -32,7 +41,7 @@ Topic = Annotated[_Name, Meta(description="which topic")]
 NewTopic = Annotated[_Name, Meta(description="the kind of the job; workers pop it")]
 PoppedTopic = Annotated[_Name, Meta(description="where to look; either this or `topics`")]
 PoppedTopics = Annotated[
-    list[_Name], Meta(min_length=1, max_length=100, description="where to look, tried in this order")
+    list[_ListedName], Meta(min_length=1, max_length=100, description="where to look, tried in this order")
 ]
 KickedId = Annotated[_Name, Meta(description="which dead job; either this or `topic`")]
 KickedTopic = Annotated[_Name, Meta(description="whose dead jobs, those first that died first")]
@@ -165,6 +174,12 @@ def must_be(field: str, command: object = None) -> str:
     """What a field must be, in words; KeyError where there is no such field."""
     words = EXPECTED.get(f"{command} {field.lower()}") or EXPECTED[field.lower()]
     return f"must be {words}"
+
+
+def are_names(names: Sequence[str]) -> bool:
+    """Whether each of one or more strings is a name; all of them are looked at together."""
+    lines = "\n".join(names)
+    return _LINES.fullmatch(lines) is not None and lines.count("\n") < len(names)
 
 
 class Field(NamedTuple):

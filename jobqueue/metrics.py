@@ -124,13 +124,15 @@ class Metrics(Meter):
         self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False
     ) -> None:
         """Commands of one kind were answered together; `seconds`: how long that took, if anything was done."""
-        codes = [answer["code"] for answer in answers if "code" in answer]
-        for code in codes:
-            self._commands.add(command, code)
-        if len(answers) > len(codes):
-            self._commands.add(command, "OK", n=len(answers) - len(codes))
+        number = done = len(answers)
+        for answer in answers:
+            if "code" in answer:
+                self._commands.add(command, answer["code"])
+                done -= 1
+        if done:
+            self._commands.add(command, "OK", n=done)
         if seconds is not None:
-            self._command_seconds.add(seconds, f"{command}_waiting" if waiting else command, n=len(answers))
+            self._command_seconds.add(seconds, f"{command}_waiting" if waiting else command, n=number)
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self._calls.add(name)

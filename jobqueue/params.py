@@ -12,24 +12,30 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
-from itertools import accumulate
+from itertools import groupby, takewhile
 from typing import Any, get_args
 
 import msgspec
 import orjson
 from msgspec import Raw, Struct
 
-from jobqueue import fields
-from jobqueue.errors import BadField, BadJson, BadRequest, TooLarge, TooMany, UnknownCommand, UnknownField
-from jobqueue.fields import EXPECTED, TEN_YEARS_S, must_be
+from jobqueue import bodies, fields
+from jobqueue.errors import BadField, BadJson, BadRequest, TooMany, UnknownCommand, UnknownField
+from jobqueue.fields import EXPECTED, TEN_YEARS_S, are_names, is_name, must_be
 
 MOST = 1000  # commands in a request
+_FEW = 4  # of them are not worth sorting
 _MS = 1000
 _LONGEST_NAME = 64  # of an unknown name that is said again
+_SHORT = 65_536  # bytes of a request in which there is no room for commands that would take long to read
 _MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
 
 
-class Add(Struct, tag="add", tag_field="command", forbid_unknown_fields=True):
+class _Kind(Struct, tag_field="command", forbid_unknown_fields=True, gc=False):
+    """What all commands are to msgspec. None holds anything that could hold it, so the collector need not look."""
+
+
+class Add(_Kind, tag="add"):
     """Keep a job until it is due."""
 
     topic: fields.NewTopic
@@ -50,7 +56,7 @@ class Add(Struct, tag="add", tag_field="command", forbid_unknown_fields=True):
     durability: fields.Durability | None = None
 
 
-class Pop(Struct, tag="pop", tag_field="command", forbid_unknown_fields=True):
+class Pop(_Kind, tag="pop"):
     """Reserve the next ready jobs."""
 
     topic: fields.PoppedTopic | None = None
@@ -62,7 +68,7 @@ class Pop(Struct, tag="pop", tag_field="command", forbid_unknown_fields=True):
     worker: fields.Worker | None = None
 
 
-class Finish(Struct, tag="finish", tag_field="command", forbid_unknown_fields=True):
+class Finish(_Kind, tag="finish"):
     """The job is done."""
 
     id: fields.Id
@@ -70,14 +76,14 @@ class Finish(Struct, tag="finish", tag_field="command", forbid_unknown_fields=Tr
     durability: fields.Durability | None = None
 
 
-class Delete(Struct, tag="delete", tag_field="command", forbid_unknown_fields=True):
+class Delete(_Kind, tag="delete"):
     """Cancel a job in any live state."""
 
     id: fields.Id
     durability: fields.Durability | None = None
 
 
-class Touch(Struct, tag="touch", tag_field="command", forbid_unknown_fields=True):
+class Touch(_Kind, tag="touch"):
     """The lease runs anew from now."""
 
     id: fields.Id
@@ -86,7 +92,7 @@ class Touch(Struct, tag="touch", tag_field="command", forbid_unknown_fields=True
     TTR: fields.UpperTouchTtr | None = None
 
 
-class Release(Struct, tag="release", tag_field="command", forbid_unknown_fields=True):
+class Release(_Kind, tag="release"):
     """Give a job back."""
 
     id: fields.Id
@@ -96,7 +102,7 @@ class Release(Struct, tag="release", tag_field="command", forbid_unknown_fields=
     reason: fields.Reason | None = None
 
 
-class Bury(Struct, tag="bury", tag_field="command", forbid_unknown_fields=True):
+class Bury(_Kind, tag="bury"):
     """To the dead letters now."""
 
     id: fields.Id
@@ -104,13 +110,13 @@ class Bury(Struct, tag="bury", tag_field="command", forbid_unknown_fields=True):
     reason: fields.Reason | None = None
 
 
-class Leave(Struct, tag="leave", tag_field="command", forbid_unknown_fields=True):
+class Leave(_Kind, tag="leave"):
     """The waiting pops of a worker end now."""
 
     worker: fields.LeavingWorker
 
 
-class Kick(Struct, tag="kick", tag_field="command", forbid_unknown_fields=True):
+class Kick(_Kind, tag="kick"):
     """Dead letters are ready again."""
 
     id: fields.KickedId | None = None
@@ -118,13 +124,13 @@ class Kick(Struct, tag="kick", tag_field="command", forbid_unknown_fields=True):
     count: fields.KickCount | None = None
 
 
-class Run(Struct, tag="run", tag_field="command", forbid_unknown_fields=True):
+class Run(_Kind, tag="run"):
     """A delayed job is due now."""
 
     id: fields.Id
 
 
-class Update(Struct, tag="update", tag_field="command", forbid_unknown_fields=True):
+class Update(_Kind, tag="update"):
     """Change a job that is delayed or ready."""
 
     id: fields.Id
@@ -136,19 +142,19 @@ class Update(Struct, tag="update", tag_field="command", forbid_unknown_fields=Tr
     durability: fields.Durability | None = None
 
 
-class Get(Struct, tag="get", tag_field="command", forbid_unknown_fields=True):
+class Get(_Kind, tag="get"):
     """Look a job up."""
 
     id: fields.Id
 
 
-class Stats(Struct, tag="stats", tag_field="command", forbid_unknown_fields=True):
+class Stats(_Kind, tag="stats"):
     """The figures of a topic, or of all."""
 
     topic: fields.StatsTopic | None = None
 
 
-class Peek(Struct, tag="peek", tag_field="command", forbid_unknown_fields=True):
+class Peek(_Kind, tag="peek"):
     """Look at jobs without reserving them."""
 
     topic: fields.Topic
@@ -158,27 +164,27 @@ class Peek(Struct, tag="peek", tag_field="command", forbid_unknown_fields=True):
     shard: fields.Shard | None = None
 
 
-class Topics(Struct, tag="topics", tag_field="command", forbid_unknown_fields=True):
+class Topics(_Kind, tag="topics"):
     """Names and counts of topics."""
 
     pattern: fields.Pattern | None = None
     cursor: fields.Cursor | None = None
 
 
-class Pause(Struct, tag="pause", tag_field="command", forbid_unknown_fields=True):
+class Pause(_Kind, tag="pause"):
     """Pops of a topic find nothing."""
 
     topic: fields.Topic
     seconds: fields.Seconds | None = None
 
 
-class Resume(Struct, tag="resume", tag_field="command", forbid_unknown_fields=True):
+class Resume(_Kind, tag="resume"):
     """End the pause of a topic."""
 
     topic: fields.Topic
 
 
-class Purge(Struct, tag="purge", tag_field="command", forbid_unknown_fields=True):
+class Purge(_Kind, tag="purge"):
     """Delete the jobs of a topic."""
 
     topic: fields.Topic
@@ -211,15 +217,9 @@ BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for ea
 _ONE = msgspec.json.Decoder(Command)
 _MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
+_KEY = b'"command"'  # of which each member has one, unless it is written in a strange way
 _PATH = re.compile(r"`\$\.(\w+)")
 _QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
-# PHP reads 512 levels by default, Python somewhat less than 1,000; and an answer has some around the body.
-_DEEPEST = 500
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
-_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
-_ENDLESS = re.compile(rb"\d[eE]\+?\d{3}")  # a number that may be beyond all that a reader can hold
 
 
 def ms(seconds: float) -> int:
@@ -246,16 +246,33 @@ def parse(data: bytes, max_body_bytes: int) -> Command:
 
 def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
     """Read an array of commands; what is wrong with a member stands in its place. Raises BadRequest for the whole."""
+    commands = _read_at_once(data, max_body_bytes)
+    return [*commands] or [_parsed(bytes(part), max_body_bytes) for part in _parts(data)]
+
+
+def _read_at_once(data: bytes, max_body_bytes: int) -> list[Command]:
+    """The members of an array, if all are sound; else none, for one may spoil the reading of the others."""
+    if len(data) > _SHORT and data.count(_KEY) > MOST:  # a million of them, good or bad, would hold the process
+        return []
+    try:
+        commands: list[Command] = _MANY.decode(data)
+        if len(commands) <= MOST:
+            _check_all(commands, max_body_bytes)
+            return commands
+    except (msgspec.DecodeError, RecursionError, BadRequest):
+        pass
+    return []
+
+
+def _parts(data: bytes) -> list[Raw]:
+    """The members of an array as they came. Raises BadRequest."""
     try:
         parts = _PARTS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _told(error, data) from None
-    if not 1 <= len(parts) <= MOST:  # before a member is looked at: a million bad ones would hold the process
+    if not 1 <= len(parts) <= MOST:
         raise TooMany(f"the request has {len(parts)} commands; 1 to {MOST} are allowed")
-    try:
-        return [_checked(command, max_body_bytes) for command in _MANY.decode(data)]
-    except (msgspec.DecodeError, RecursionError):  # one bad member spoils this reading, but not the others
-        return [_parsed(bytes(part), max_body_bytes) for part in parts]
+    return parts
 
 
 def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
@@ -265,21 +282,24 @@ def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:
         return error
 
 
-def _checked(command: Command, max_body_bytes: int) -> Command | BadRequest:
-    try:
-        _check(command, max_body_bytes)
-    except BadRequest as error:
-        error.job_id = getattr(command, "id", None)
-        return error
-    return command
-
-
 def _told(error: Exception, data: bytes) -> BadRequest:
     """What is wrong with a command, in our words, and the id that it named."""
+    read = _fields_of(data)
     told = error if isinstance(error, BadRequest) else _translated(error, data)
-    job_id = _fields_of(data).get("id")
+    told = _bad_name_before(told.field, read) or told
+    job_id = read.get("id")
     told.job_id = job_id if isinstance(job_id, str) and len(job_id) <= 255 else None
     return told
+
+
+def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None:
+    """Of two faults the first is told. Names are looked at last, but may stand before what msgspec found."""
+    kind = BY_NAME.get(str(read.get("command")))
+    if kind is None:
+        return None
+    before = takewhile(lambda name: name != field, read)
+    bad = (name for name in before if name in _NAMED[kind] and isinstance(read[name], str) and not is_name(read[name]))
+    return next((_bad(name) for name in bad), None)
 
 
 def _translated(error: Exception, data: bytes) -> BadRequest:
@@ -350,24 +370,40 @@ def _fields_of(data: bytes) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
+def _check_all(commands: list[Command], max_body_bytes: int) -> None:
+    """As `_check` for each, but many that are alike are looked at together."""
+    if len(commands) <= _FEW:
+        for command in commands:
+            _check(command, max_body_bytes)
+        return
+    for kind, run in groupby(commands, type):
+        alike = list(run)
+        if kind not in _SOUND or not _SOUND[kind](alike, max_body_bytes):
+            for command in alike:
+                _check(command, max_body_bytes)
+
+
 def _check(command: Command, max_body_bytes: int) -> None:
     """What no type says. Raises BadField, TooLarge."""
-    check = _CHECKS.get(type(command))
+    kind = type(command)
+    for field in _NAMED[kind]:
+        name = getattr(command, field)
+        if name is not None and not is_name(name):
+            raise _bad(field)
+    check = _CHECKS.get(kind)
     if check:
         check(command, max_body_bytes)
 
 
 def _check_add(command: Add, max_body_bytes: int) -> None:
-    if command.ttr is not None or command.TTR is not None:
-        _check_ttr(command)
-    if command.at is not None:
-        _check_time(command)
-    _check_body(bytes(command.body), max_body_bytes)
+    if command.ttr is not None or command.TTR is not None or command.at is not None:
+        _check_times(command)
+    bodies.check(bytes(command.body), max_body_bytes)
 
 
 def _check_update(command: Update, max_body_bytes: int) -> None:
-    _check_time(command)
-    _check_body(bytes(command.body), max_body_bytes)
+    _check_due(command)
+    bodies.check(bytes(command.body), max_body_bytes)
 
 
 def _check_pop(command: Pop, max_body_bytes: int) -> None:
@@ -392,38 +428,49 @@ _CHECKS: dict[type[Any], Callable[[Any, int], None]] = {
     Touch: _check_touch,
     Kick: _check_kick,
 }
+_NAMED = {kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()}
+
+
+def _are_sound_adds(adds: list[Add], max_body_bytes: int) -> bool:
+    """Whether `_check` takes all of them, by looks at them together. False is a doubt, no refusal. Raises BadField."""
+    names = [add.id for add in adds if add.id is not None]
+    names += {add.topic for add in adds}
+    if not are_names(names) or not bodies.are_sound([add.body for add in adds], max_body_bytes):
+        return False
+    for add in adds:
+        if add.ttr is not None or add.TTR is not None or add.at is not None:
+            _check_times(add)
+    return True
+
+
+def _are_sound_ends(ends: list[Finish | Delete], max_body_bytes: int) -> bool:
+    """As `_are_sound_adds`."""
+    return are_names([end.id for end in ends])
+
+
+_SOUND: dict[type[Any], Callable[[list[Any], int], bool]] = {
+    Add: _are_sound_adds,
+    Finish: _are_sound_ends,
+    Delete: _are_sound_ends,
+}
+
+
+def _check_times(command: Add) -> None:
+    _check_ttr(command)
+    _check_due(command)
 
 
 def _check_ttr(command: Add | Pop | Touch) -> None:
     if command.TTR is not None:
         if command.ttr is not None:
             raise BadField("ttr and TTR are one field; give it once", field="ttr")
-        command.ttr = command.TTR
+        command.ttr, command.TTR = command.TTR, None  # it may be looked at again
     if command.ttr is not None and 0 < command.ttr < 0.1:
         raise _bad("ttr")
 
 
-def _check_time(command: Add | Update) -> None:
+def _check_due(command: Add | Update) -> None:
     if command.delay is not None and command.at is not None:
         raise BadField("delay and at exclude each other", field="at")
     if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * _MS:
         raise _bad("at")
-
-
-def _check_body(body: bytes, max_body_bytes: int) -> None:
-    if len(body) > max_body_bytes:
-        raise TooLarge(f"body has {len(body)} bytes; at most {max_body_bytes} are allowed", field="body")
-    # A digit before an e is rare, and sooner found than a number with an exponent.
-    if b"\\u" in body or (b"0e" in body.translate(_DIGITS) and _ENDLESS.search(body)):
-        try:  # a lone surrogate or 1e999: well formed, but no reader could decode the answer that hands it out
-            orjson.loads(body)
-        except orjson.JSONDecodeError:
-            raise BadField("body has a character or a number that cannot be read back", field="body") from None
-    if len(body) > _DEEPEST and body.count(b"[") + body.count(b"{") > _DEEPEST and _depth(body) > _DEEPEST:
-        raise BadField(f"body is nested too deeply; at most {_DEEPEST} levels are allowed", field="body")
-
-
-def _depth(body: bytes) -> int:
-    """How many levels of arrays and objects a body has. Without a loop of Python: a body may be all brackets."""
-    brackets = _STRING.sub(b"", body).translate(_STEPS, _NO_BRACKETS)
-    return max(accumulate(map((-1).__add__, brackets)), default=0)

@@ -67,17 +67,21 @@ def begun(part: bytes) -> bool:
     return len(part) < LONGEST_HEAD and _BEGUN.fullmatch(part, len(_FIRST)) is not None
 
 
-_STATUS_LINES = {status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n" for status in {200, *STATUS.values()}}
-_SERVER = f"Server: {SERVER_SOFTWARE}\r\n"
+_BEGINNINGS = {
+    status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+    for status in {200, *STATUS.values()}
+}
+_END = f"\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
+_LAST_END = f"\r\nServer: {SERVER_SOFTWARE}\r\nConnection: close\r\n\r\n"
 
 
 def written(reply: Reply, request_id: str, *, last: bool) -> bytes:
     """An answer with its head, as aiohttp writes it. `last`: the connection is closed behind it."""
-    given = f"X-Request-Id: {request_id}\r\n" if request_id else ""
-    again = "" if reply.retry_after is None else f"Retry-After: {reply.retry_after}\r\n"
-    close = "Connection: close\r\n" if last else ""
-    head = (
-        f"{_STATUS_LINES[reply.status]}Content-Type: application/json\r\n{given}{again}"
-        f"Content-Length: {len(reply.body)}\r\nDate: {rfc822_formatted_time()}\r\n{_SERVER}{close}\r\n"
-    )
+    head = _BEGINNINGS[reply.status]
+    if request_id:
+        head += f"X-Request-Id: {request_id}\r\n"
+    if reply.retry_after is not None:
+        head += f"Retry-After: {reply.retry_after}\r\n"
+    end = _LAST_END if last else _END
+    head += f"Content-Length: {len(reply.body)}\r\nDate: {rfc822_formatted_time()}{end}"
     return head.encode() + reply.body

@@ -29,6 +29,7 @@ class Policies:
         self._settings = settings
         self._by_topic = {name: self._policy(topic) for name, topic in settings.topics.items()}
         self._other = self._policy(TopicSettings())
+        self.has_virtual = bool(settings.virtual_topics)
 
     def _policy(self, topic: TopicSettings) -> Policy:
         settings = self._settings

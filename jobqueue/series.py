@@ -50,8 +50,9 @@ class Spread:
 
     def add(self, value: float, *labels: str, n: int = 1) -> None:
         """`n` more have this value."""
-        numbers = self._numbers.get(labels)
-        if numbers is None:
+        try:
+            numbers = self._numbers[labels]
+        except KeyError:
             numbers = self._numbers[labels] = [0.0] * (len(self._bounds) + 1)
         numbers[bisect_left(self._bounds, value)] += n
         numbers[-1] += value * n

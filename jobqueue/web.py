@@ -43,7 +43,8 @@ class Web:
         scrape: Scrape,
     ) -> None:
         self._engine = engine
-        self._settings = settings
+        self._most_body_bytes = settings.max_body_bytes
+        self._redis_timeout_s = settings.redis_timeout_s
         self._readiness = readiness
         self._metrics = metrics
         self._scrape = scrape
@@ -65,7 +66,7 @@ class Web:
 
     def _request_id(self, given: str) -> str:
         """The client's own, where it sent a decent one."""
-        return given if _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
+        return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
     async def answer(self, data: bytes | JobQueueError, given_id: str, send: Send) -> None:
         """Answer a request to /command, whichever way it came: its body, or why nobody looks into it.
@@ -76,7 +77,12 @@ class Web:
         REQUEST.set(request_id)
         reserved: list[Job] = []
         try:
-            reply = await self._reply(data, reserved)
+            if isinstance(data, bytes):
+                reply = await command.handle(
+                    self._engine, data, self._most_body_bytes, reserved, self._metrics, self._redis_timeout_s
+                )
+            else:
+                reply = command.refuse(data, self._metrics)
             if reply.status >= 500:
                 log.warning("request.failed", status=reply.status)
             if reserved:
@@ -90,14 +96,6 @@ class Web:
         except asyncio.CancelledError:
             self._engine.give_back(reserved)
             raise
-
-    async def _reply(self, data: bytes | JobQueueError, reserved: list[Job]) -> Reply:
-        if isinstance(data, JobQueueError):
-            return command.refuse(data, self._metrics)
-        settings = self._settings
-        return await command.handle(
-            self._engine, data, settings.max_body_bytes, reserved, self._metrics, settings.redis_timeout_s
-        )
 
     async def _command(self, request: web.Request) -> web.StreamResponse:
         """The way of a request that is not plain."""

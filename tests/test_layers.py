@@ -50,6 +50,7 @@ LAYERS = {
             "cores",
             "ports",
             "fields",
+            "bodies",
             "params",
             "policies",
             "series",

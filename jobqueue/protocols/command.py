@@ -5,9 +5,8 @@ Reads the request into commands and renders their answers; what goes wrong in be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import orjson
+from msgspec import Struct
 
 from buckets import Job
 from jobqueue import params
@@ -16,10 +15,10 @@ from jobqueue.commands import answer
 from jobqueue.engine import Engine
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest
 from jobqueue.metrics import UNREADABLE, Metrics
+from jobqueue.params import Pop
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(Struct, gc=False):
     """What goes back: the HTTP status, the JSON, and when to ask again (s) where that helps."""
 
     status: int
@@ -39,9 +38,10 @@ def _read(data: bytes, max_body_bytes: int) -> tuple[list[params.Command | BadRe
     if begin != b"[":
         return [params.parse(data, max_body_bytes)], False
     commands = params.parse_many(data, max_body_bytes)
-    for place, command in enumerate(commands[:-1]):
-        if isinstance(command, params.Pop) and command.wait:
-            commands[place] = BadField("wait is allowed in the last command of an array only", field="wait")
+    if Pop in map(type, commands[:-1]):
+        for place, command in enumerate(commands[:-1]):
+            if isinstance(command, Pop) and command.wait:
+                commands[place] = BadField("wait is allowed in the last command of an array only", field="wait")
     return commands, True
 
 

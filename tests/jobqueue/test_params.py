@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue import fields, params
-from jobqueue.errors import BadJson, BadRequest
+from jobqueue.errors import BadJson, BadRequest, TooMany
 
 
 def add(**fields: Any) -> Any:
@@ -180,3 +182,150 @@ def test_a_body_is_refused_where_workers_could_not_read_it_for_its_levels() -> N
             params.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
         assert (told.value.code, told.value.field) == ("BAD_FIELD", "body")
         assert told.value.message == "body is nested too deeply; at most 500 levels are allowed"
+
+
+_NAMES = st.one_of(
+    st.sampled_from(
+        ["a", "order-new:7", "", "a b", "a\n", "\na", "a\nb", "é", "a\u2028", "\ud7ff", "a" * 255, "a" * 256]
+    ),
+    st.text(st.sampled_from("aZ09._-:/@#+=*?\n "), max_size=5),
+)
+
+
+@given(st.lists(_NAMES, min_size=1, max_size=9))
+def test_names_are_the_same_together_as_one_by_one_and_as_the_description_has_them(names: list[str]) -> None:
+    described = [bool(re.search(fields._NAME, name)) for name in names]
+    assert [bool(fields.is_name(name)) for name in names] == described
+    assert fields.are_names(names) == all(described)
+
+
+def _needed(kind: Any) -> dict[str, Any]:
+    return {each.name: 1 if each.name == "body" else "x" for each in fields.fields_of(kind) if each.required}
+
+
+def test_every_name_of_a_job_or_a_topic_is_looked_at() -> None:
+    _, schemas = msgspec.json.schema_components([*params.BY_NAME.values()])
+    for command, kind in params.BY_NAME.items():
+        for field, schema in schemas[kind.__name__]["properties"].items():
+            if fields._NAME in json.dumps(schema).replace("\\\\", "\\"):
+                value = ["a b"] if field == "topics" else "a b"
+                told = refusal(**{"command": command, **_needed(kind), field: value})
+                assert (told.field, told.message) == (field, f"{field} {fields.must_be(field)}")
+
+
+_TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(
+    [{}, {}, {"delay": 1}, {"at": 5}, {"at": 5, "delay": 1}, {"at": 1e11}, {"ttr": 1}, {"TTR": 0.05}]
+)
+_MORE_TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(
+    [{}, {}, {"TTR": 2}, {"TTR": 2, "ttr": 1}, {"delay": -1}, {"x": 1}]
+)
+_BODIES = st.sampled_from(
+    [
+        "1",
+        "1",
+        '"0e999"',
+        "1e9999",
+        "1E+0400",
+        '"\\u0041"',
+        "[" * 501 + "]" * 501,
+        f'"{"x" * 600}"',
+        '"x"' + " " * 2000,
+    ]
+)
+
+
+@st.composite
+def _written(draw: st.DrawFn) -> str:
+    """A member of an array, often sound."""
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["finish", "finish", "delete", "get", "pop", "x"]))
+        return json.dumps({"command": kind, "id": draw(_NAMES)})
+    named = {"topic": draw(_NAMES), "id": draw(_NAMES)} if draw(st.booleans()) else {"topic": "t"}
+    told = json.dumps({"command": "add", **named, **draw(_TIMES), **draw(_MORE_TIMES)})
+    return f'{told[:-1]},"body":{draw(_BODIES)}}}'
+
+
+def read_by_itself(data: str, max_body_bytes: int = 1000) -> Any:
+    try:
+        return params.parse(data.encode(), max_body_bytes)
+    except BadRequest as error:
+        return error
+
+
+def seen(read: Any) -> Any:
+    """What can be compared of a command or a refusal."""
+    if isinstance(read, BadRequest):
+        return type(read), read.message, read.field, read.job_id
+    return type(read), [
+        bytes(each) if isinstance(each, msgspec.Raw) else each for each in msgspec.structs.astuple(read)
+    ]
+
+
+@given(st.lists(_written(), min_size=1, max_size=12), st.booleans())
+def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: list[str], alike: bool) -> None:
+    members = members * (5 if alike else 1)
+    together = params.parse_many(f"[{','.join(members)}]".encode(), 1000)
+    assert [seen(each) for each in together] == [seen(read_by_itself(each)) for each in members]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"command":"add","topic":"t","body":1,"ttr":1,"TTR":1}',
+        '{"command":"add","topic":"t","body":1,"at":1,"delay":1}',
+        '{"command":"add","topic":"t","body":1,"at":99999999999}',
+        '{"command":"add","topic":"t","body":1,"ttr":0.05}',
+        '{"command":"add","topic":"t t","id":"a","body":1}',
+        '{"command":"add","topic":"t","id":"a\\nb","body":1}',
+        '{"command":"add","topic":"t","body":1e9999}',
+        f'{{"command":"add","topic":"t","body":"{"x" * 1999}"}}',
+        f'{{"command":"add","topic":"t","body":{"[" * 501}{"]" * 501}}}',
+        f'{{"command":"add","topic":"t","id":"{"x" * 256}","body":1}}',
+    ],
+)
+def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(bad: str) -> None:
+    good = '{"command":"add","topic":"t","id":"g","TTR":5,"body":1}'
+    read = params.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
+    assert [isinstance(each, BadRequest) for each in read] == [False, False, False, True, False, False]
+    assert seen(read[3]) == seen(read_by_itself(bad, 2000))
+    assert {each.ttr for each in read if isinstance(each, params.Add)} == {5}
+
+
+@pytest.mark.parametrize("key", ['"command"', '"\\u0063ommand"'])
+def test_more_commands_than_are_allowed_are_refused_however_they_are_written(key: str) -> None:
+    def read(number: int) -> list[Any]:
+        one = f'{{{key}:"stats"}}'
+        return params.parse_many(f"[{','.join([one] * number)}]".encode(), 1000)
+
+    assert [type(each) for each in read(params.MOST)] == [params.Stats] * params.MOST
+    with pytest.raises(TooMany, match="the request has 1001 commands; 1 to 1000 are allowed"):
+        read(params.MOST + 1)
+
+
+def test_bodies_may_say_command_as_often_as_they_like() -> None:
+    body = json.dumps([{"command": "x"}] * (params.MOST + 1))
+    read = params.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
+    assert [type(each).__name__ for each in read] == ["Add", "UnknownCommand"]
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ('"id":"a b","topic":"t t","body":1', "id"),
+        ('"topic":"t t","id":"a b","body":1', "topic"),
+        ('"id":"a b","delay":-1,"topic":"t","body":1', "id"),
+        ('"delay":-1,"id":"a b","topic":"t","body":1', "delay"),
+        ('"id":"a b","x":1,"topic":"t","body":1', "id"),
+        ('"x":1,"id":"a b","topic":"t","body":1', "x"),
+        ('"id":"a b","body":1', "id"),  # and no topic
+        ('"id":5,"topic":"t t","body":1', "id"),
+        ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a combination of fields is no fault of one
+    ],
+)
+def test_of_two_faults_the_first_is_told_by_itself_and_in_an_array(members: str, field: str) -> None:
+    command = f'{{"command":"add",{members}}}'
+    told = read_by_itself(command)
+    assert isinstance(told, BadRequest) and told.field == field
+    for number in (1, 9):
+        array = params.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        assert [seen(each) for each in array] == [seen(told)] * number
