@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobqueue import params, shapes
+from jobqueue import reading, shapes
 from jobqueue.entries import Entry, codes, entries
 from jobqueue.errors import STATUS
 
@@ -57,7 +57,7 @@ def _requests() -> Schema:
             "mapping": {entry.name: _ref(entry.kind)["$ref"] for entry in entries()},
         },
     }
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": params.MOST}]}
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": reading.MOST}]}
 
 
 def _carried_out() -> Schema:

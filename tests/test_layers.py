@@ -52,6 +52,8 @@ LAYERS = {
             "fields",
             "bodies",
             "params",
+            "explaining",
+            "reading",
             "policies",
             "series",
             "shared_metrics",

@@ -9,7 +9,7 @@ import orjson
 from msgspec import Struct
 
 from buckets import Job
-from jobqueue import params
+from jobqueue import params, reading
 from jobqueue.answers import Answer, failure
 from jobqueue.commands import answer
 from jobqueue.engine import Engine
@@ -36,8 +36,8 @@ def _read(data: bytes, max_body_bytes: int) -> tuple[list[params.Command | BadRe
     if not begin:
         raise BadJson("the request is empty; it must be a JSON object or an array of them")
     if begin != b"[":
-        return [params.parse(data, max_body_bytes)], False
-    commands = params.parse_many(data, max_body_bytes)
+        return [reading.parse(data, max_body_bytes)], False
+    commands = reading.parse_many(data, max_body_bytes)
     if Pop in map(type, commands[:-1]):
         for place, command in enumerate(commands[:-1]):
             if isinstance(command, Pop) and command.wait:

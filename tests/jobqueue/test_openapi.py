@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from jobqueue import openapi, params
+from jobqueue import openapi, params, reading
 from jobqueue.errors import STATUS, BadRequest
 from jobqueue.shapes import ANSWERS
 
@@ -74,7 +74,7 @@ def test_it_takes_what_the_service_takes(request_: Any, good: bool) -> None:
 def is_read(request: Any) -> bool:
     data = json.dumps(request).encode()
     try:
-        read = params.parse_many(data, 1000) if isinstance(request, list) else [params.parse(data, 1000)]
+        read = reading.parse_many(data, 1000) if isinstance(request, list) else [reading.parse(data, 1000)]
     except BadRequest:
         return False
     return not any(isinstance(each, BadRequest) for each in read)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Meta, Struct
 
-from jobqueue import client_cli, params
+from jobqueue import client_cli, params, reading
 from jobqueue.options import fields_of, parameters
 
 # What the command line has beside the fields.
@@ -50,7 +50,7 @@ def read(name: str, *arguments: str) -> Any:
     """The fields that the service gets for what was typed, read as the service reads them."""
     command = click.Command(name, params=parameters(name, params.BY_NAME[name]), callback=fields_of_kwargs)
     fields = command.main(list(arguments), standalone_mode=False)
-    return params.parse(msgspec.json.encode({"command": name, **fields}), 1000)
+    return reading.parse(msgspec.json.encode({"command": name, **fields}), 1000)
 
 
 def fields_of_kwargs(**given: Any) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobqueue import fields, params
+from jobqueue import fields, params, reading
 from jobqueue.errors import BadJson, BadRequest, TooMany
 
 
 def add(**fields: Any) -> Any:
-    return params.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
+    return reading.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_defaults_are_told_of_fields_that_there_are() -> None:
 @pytest.mark.parametrize("field", ["ttr", "TTR"])
 def test_a_touch_of_nothing_is_not_told_that_zero_is_allowed(field: str) -> None:
     with pytest.raises(BadRequest, match=f"^{field} must be a number of seconds from 0.1 "):
-        params.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
+        reading.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
     with pytest.raises(BadRequest, match=r"^ttr must be 0 \(at most once\) or"):
         add(ttr=-1)
 
@@ -91,7 +91,7 @@ def test_a_refused_command_keeps_its_id_for_the_answer() -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind_are_a_command_or_refused(data: bytes) -> None:
-    for parse in (params.parse, params.parse_many):
+    for parse in (reading.parse, reading.parse_many):
         try:
             parse(data, 1000)
         except BadRequest:
@@ -104,7 +104,7 @@ _JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.in
 @given(st.dictionaries(st.sampled_from([*fields.EXPECTED, "TTR", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
 def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, Any], name: str) -> None:
     try:
-        params.parse(json.dumps({**fields, "command": name}).encode(), 1000)
+        reading.parse(json.dumps({**fields, "command": name}).encode(), 1000)
     except BadRequest as error:
         assert error.message
         assert isinstance(error, BadJson) or error.field is not None
@@ -112,7 +112,7 @@ def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, 
 
 def refusal(**fields: Any) -> BadRequest:
     with pytest.raises(BadRequest) as told:
-        params.parse(json.dumps(fields).encode(), 1000)
+        reading.parse(json.dumps(fields).encode(), 1000)
     return told.value
 
 
@@ -121,7 +121,7 @@ def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
     for topic in ({}, {"topic": None}, {"topic": ""}, {"topic": "t t"}, {"topic": "t*"}, {"topic": "t" * 256}):
         told = refusal(command=command, **topic)
         assert (told.code, told.field) == ("BAD_FIELD", "topic")
-    assert params.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
+    assert reading.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
         {"command": "topics", "pattern": "A-z.0_:/@#+=?*" + "x" * 241},
         {"command": "purge", "topic": "t", "state": None, "cursor": None},
     ):
-        params.parse(json.dumps(command).encode(), 1000)
+        reading.parse(json.dumps(command).encode(), 1000)
 
 
 def in_levels(levels: int, inside: str = "1") -> str:
@@ -176,10 +176,10 @@ def in_levels(levels: int, inside: str = "1") -> str:
 def test_a_body_is_refused_where_workers_could_not_read_it_for_its_levels() -> None:
     brackets = json.dumps('["{' * 1000)  # in a text they are none
     for body in (in_levels(500, brackets), "[" + ",".join(['{"a":[]}'] * 1000) + "]"):
-        params.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
+        reading.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
     for command in ('{"command":"add","topic":"t","body":', '{"command":"update","id":"a","body":'):
         with pytest.raises(BadRequest) as told:
-            params.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
+            reading.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
         assert (told.value.code, told.value.field) == ("BAD_FIELD", "body")
         assert told.value.message == "body is nested too deeply; at most 500 levels are allowed"
 
@@ -247,7 +247,7 @@ def _written(draw: st.DrawFn) -> str:
 
 def read_by_itself(data: str, max_body_bytes: int = 1000) -> Any:
     try:
-        return params.parse(data.encode(), max_body_bytes)
+        return reading.parse(data.encode(), max_body_bytes)
     except BadRequest as error:
         return error
 
@@ -264,7 +264,7 @@ def seen(read: Any) -> Any:
 @given(st.lists(_written(), min_size=1, max_size=12), st.booleans())
 def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: list[str], alike: bool) -> None:
     members = members * (5 if alike else 1)
-    together = params.parse_many(f"[{','.join(members)}]".encode(), 1000)
+    together = reading.parse_many(f"[{','.join(members)}]".encode(), 1000)
     assert [seen(each) for each in together] == [seen(read_by_itself(each)) for each in members]
 
 
@@ -285,7 +285,7 @@ def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: li
 )
 def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(bad: str) -> None:
     good = '{"command":"add","topic":"t","id":"g","TTR":5,"body":1}'
-    read = params.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
+    read = reading.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
     assert [isinstance(each, BadRequest) for each in read] == [False, False, False, True, False, False]
     assert seen(read[3]) == seen(read_by_itself(bad, 2000))
     assert {each.ttr for each in read if isinstance(each, params.Add)} == {5}
@@ -295,16 +295,16 @@ def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(bad: str) 
 def test_more_commands_than_are_allowed_are_refused_however_they_are_written(key: str) -> None:
     def read(number: int) -> list[Any]:
         one = f'{{{key}:"stats"}}'
-        return params.parse_many(f"[{','.join([one] * number)}]".encode(), 1000)
+        return reading.parse_many(f"[{','.join([one] * number)}]".encode(), 1000)
 
-    assert [type(each) for each in read(params.MOST)] == [params.Stats] * params.MOST
+    assert [type(each) for each in read(reading.MOST)] == [params.Stats] * reading.MOST
     with pytest.raises(TooMany, match="the request has 1001 commands; 1 to 1000 are allowed"):
-        read(params.MOST + 1)
+        read(reading.MOST + 1)
 
 
 def test_bodies_may_say_command_as_often_as_they_like() -> None:
-    body = json.dumps([{"command": "x"}] * (params.MOST + 1))
-    read = params.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
+    body = json.dumps([{"command": "x"}] * (reading.MOST + 1))
+    read = reading.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
     assert [type(each).__name__ for each in read] == ["Add", "UnknownCommand"]
 
 
@@ -327,5 +327,5 @@ def test_of_two_faults_the_first_is_told_by_itself_and_in_an_array(members: str,
     told = read_by_itself(command)
     assert isinstance(told, BadRequest) and told.field == field
     for number in (1, 9):
-        array = params.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
         assert [seen(each) for each in array] == [seen(told)] * number
