@@ -6,6 +6,8 @@ its own. They are called in the middle of the work: one that takes long makes th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class Meter:
     """Takes no notice."""
@@ -23,8 +25,8 @@ class Meter:
     def promoted(self, topic: str, late_us: int, jobs: int) -> None:
         """A timer made jobs ready so many us after they were due, by Redis's clock: a delay was over, or a lease."""
 
-    def delivered(self, topic: str, late_us: int) -> None:
-        """A job was handed out for the first time, so many us after it was due."""
+    def delivered(self, topic: str, late_us: Sequence[int]) -> None:
+        """Jobs were handed out for the first time, each so many us after it was due."""
 
     def locked(self, taken: bool) -> None:
         """The lock of a bucket's timer is this process's now, or is not any more."""

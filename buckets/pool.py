@@ -123,10 +123,17 @@ class Pool(Shards):
         """
         ask = _Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, worker)
         popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
-        for job in popped.jobs:
-            if job.deliveries == 1:
-                self.redis.meter.delivered(job.topic, max(job.lease - job.due * 1000, 0))
+        self._tell(popped.jobs)
         return popped
+
+    def _tell(self, jobs: Sequence[Job]) -> None:
+        late_us: dict[str, list[int]] = {}
+        for job in jobs:
+            kind = job.kind
+            if kind.deliveries == 1:
+                late_us.setdefault(kind.topic, []).append(max(kind.lease - job.due * 1000, 0))
+        for topic, each in late_us.items():
+            self.redis.meter.delivered(topic, each)
 
     async def _pop_many(self, ask: _Ask, count: int) -> Popped:
         popped = Popped()

@@ -68,18 +68,19 @@ def _json(raw: bytes | None) -> orjson.Fragment | None:
 
 def handed_out(job: Job) -> Answer:
     """A job as a worker gets it."""
-    reserved = job.state is _RESERVED
+    kind, body = job.kind, job.body
+    reserved = kind.state is _RESERVED
     return {
         "id": job.id,
-        "value": orjson.Fragment(job.body) if job.body else None,
-        "state": "reserved" if reserved else job.state.word,
-        "topic": job.topic,
-        "lease": job.lease,
-        "attempt": job.attempts,
-        "tries": job.tries,
+        "value": orjson.Fragment(body) if body else None,
+        "state": "reserved" if reserved else kind.state.word,
+        "topic": kind.topic,
+        "lease": kind.lease,
+        "attempt": kind.attempts,
+        "tries": kind.tries,
         "due": job.due / 1000,
-        "ttr": job.ttr / 1000 if reserved else 0,
-        "headers": _json(job.optional.get(Tag.HEADERS)) if job.optional else None,
+        "ttr": kind.ttr / 1000 if reserved else 0,
+        "headers": _json(kind.optional.get(Tag.HEADERS)) if kind.optional else None,
     }
 
 

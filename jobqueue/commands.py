@@ -24,7 +24,7 @@ Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
 
 ROOM = 8 << 20  # bytes of jobs that the answers to one request hold; one job always has room
-_FIELDS = 400  # bytes of a job in an answer, beside its body and what it has of optional fields
+_FIELDS = 400  # bytes of a job in an answer, beside its body and headers: its record has them
 
 
 class Handover:
@@ -39,8 +39,7 @@ class Handover:
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Count the bytes of jobs. A million small ones are many, too."""
-        self.room -= sum([_FIELDS + len(job.body) for job in jobs])
-        self.room -= sum([sum(map(len, job.optional.values())) for job in jobs if job.optional])
+        self.room -= sum([_FIELDS + len(job.raw) for job in jobs])
 
     def check(self) -> None:
         """Raises TooLarge when there is no room any more."""

@@ -150,8 +150,8 @@ class Metrics(Meter):
     def promoted(self, topic: str, late_us: int, jobs: int) -> None:
         self._ready.add(late_us / 1e6, self.topic(topic), n=jobs)
 
-    def delivered(self, topic: str, late_us: int) -> None:
-        self._delivered.add(late_us / 1e6, self.topic(topic))
+    def delivered(self, topic: str, late_us: Sequence[int]) -> None:
+        self._delivered.add_all([late / 1e6 for late in late_us], self.topic(topic))
 
     def locked(self, taken: bool) -> None:
         self._held += 1 if taken else -1

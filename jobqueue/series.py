@@ -50,12 +50,22 @@ class Spread:
 
     def add(self, value: float, *labels: str, n: int = 1) -> None:
         """`n` more have this value."""
-        try:
-            numbers = self._numbers[labels]
-        except KeyError:
-            numbers = self._numbers[labels] = [0.0] * (len(self._bounds) + 1)
+        numbers = self._of(labels)
         numbers[bisect_left(self._bounds, value)] += n
         numbers[-1] += value * n
+
+    def add_all(self, values: Sequence[float], *labels: str) -> None:
+        """One more has each of these values."""
+        numbers, bounds = self._of(labels), self._bounds
+        for value in values:
+            numbers[bisect_left(bounds, value)] += 1
+        numbers[-1] += sum(values)
+
+    def _of(self, labels: Labels) -> list[float]:
+        try:
+            return self._numbers[labels]
+        except KeyError:
+            return self._numbers.setdefault(labels, [0.0] * (len(self._bounds) + 1))
 
     def pour(self) -> None:
         for labels, (*numbers, total) in self._numbers.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -44,8 +45,8 @@ class Notes(Meter):
     def promoted(self, topic: str, late_us: int, jobs: int) -> None:
         self.ready.append((topic, late_us, jobs))
 
-    def delivered(self, topic: str, late_us: int) -> None:
-        self.deliveries.append((topic, late_us))
+    def delivered(self, topic: str, late_us: Sequence[int]) -> None:
+        self.deliveries += [(topic, each) for each in late_us]
 
     def locked(self, taken: bool) -> None:
         self.locks.append(taken)

@@ -71,7 +71,7 @@ def test_topics_beyond_the_number_that_is_allowed_are_one() -> None:
     metrics = Metrics(2)
     for number in range(1_000):
         metrics.promoted(f"t{number}", 1_500, 10)
-        metrics.delivered(f"t{number}", 1_500)
+        metrics.delivered(f"t{number}", [1_500])
     told = own(metrics)
     counts = {key[1:]: value for key, value in told.items() if key[0] == "jobqueue_due_to_ready_seconds_count"}
     assert counts == {("t0",): 10, ("t1",): 10, ("other",): 9_980}
@@ -82,10 +82,18 @@ def test_lateness_is_told_in_seconds_and_a_value_on_a_bound_is_within_it() -> No
     metrics = Metrics()
     for late_us in (500, 501, 1_000, 60_000_000, 60_000_001):
         metrics.promoted("t", late_us, 1)
+    metrics.delivered("t", [500, 501, 1_000])
+    metrics.delivered("t", [60_000_000, 60_000_001])
     told = own(metrics)
-    bound = "jobqueue_due_to_ready_seconds_bucket"
-    assert [told[bound, le, "t"] for le in ("0.0005", "0.001", "0.002", "60.0", "+Inf")] == [1, 3, 3, 4, 5]
-    assert told["jobqueue_due_to_ready_seconds_sum", "t"] == pytest.approx(120.002002)
+    for name in ("jobqueue_due_to_ready_seconds", "jobqueue_due_to_delivered_seconds"):
+        assert [told[f"{name}_bucket", le, "t"] for le in ("0.0005", "0.001", "0.002", "60.0", "+Inf")] == [
+            1,
+            3,
+            3,
+            4,
+            5,
+        ]
+        assert told[f"{name}_sum", "t"] == pytest.approx(120.002002)
 
 
 def test_locks_are_counted_as_they_come_and_go() -> None:
