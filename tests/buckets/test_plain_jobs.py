@@ -29,9 +29,9 @@ from tests.waiting import tick_all
 # The function that each script asks first, and the answer with which it sends a job the long way.
 LANES = {
     "add": "local function create(key, id, record)\n",
-    "due": "local function promote(id)\n",
-    "pop": "local function deliver_first(raw, number)\n",
-    "finish": "local function finish_plain(id, lease)\n",
+    "due": "local function plain(front, state, length)\n",
+    "pop": "local function plain(front, state, length)\n",
+    "finish": "local function plain(front, state, length)\n",
 }
 STEPS = 400
 
@@ -378,7 +378,7 @@ async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.Mon
     """A lane that took nobody would be right too; here the long way is an error."""
     broken = {
         name: replace(
-            script, text=script.text.replace("local function long_way()\n", "local function long_way()\nerror()\n")
+            script, text=script.text.replace("local function long_way(...)\n", "local function long_way(...)\nerror()\n")
         )
         for name, script in SCRIPTS.items()
         if name in LANES
