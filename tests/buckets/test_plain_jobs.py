@@ -6,6 +6,7 @@ not know which way a job went.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import random
@@ -24,7 +25,7 @@ from buckets.redis import Redis
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.waiting import tick_all, until
 
 # The function that each script asks first, and the answer with which it sends a job the long way.
 LANES = {
@@ -78,10 +79,11 @@ async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
 class Twins:
     """A pool and its twin that goes the long way; what is done to one is done to the other."""
 
-    def __init__(self, pool: Pool, twin: Pool, clock: HeldClock) -> None:
+    def __init__(self, pool: Pool, twin: Pool, clock: HeldClock, said: dict[str, list[str]]) -> None:
         self.pool = pool
         self.twin = twin
         self.clock = clock
+        self.said = said  # what the scripts told the bells, by channel
         self.clock.now_us += 123
         for each in (pool, twin):
             each._turn = itertools.count()
@@ -94,6 +96,16 @@ class Twins:
     async def check(self) -> None:
         redis = self.pool.redis
         assert await contents(redis, self.pool) == await contents(redis, self.twin)
+        await self.both(self.messages)
+
+    async def messages(self, pool: Pool) -> list[str]:
+        """What the bell was told since it was asked for last."""
+        said = self.said[pool.keys[0].bell]
+        await pool.redis.read("PUBLISH", pool.keys[0].bell, "the end")
+        await until(lambda: "the end" in said)
+        messages = sorted(message.replace(pool.keys[0].tag, "") for message in said)
+        said.clear()
+        return messages
 
 
 async def due_all(pool: Pool) -> list[Any]:
@@ -117,7 +129,15 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     long_way = LongWay(redis_server.url)
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
     twin = await Pool.open(long_way, "long", buckets=3, clock=clock)
-    yield Twins(pool, twin, clock)
+    said: dict[str, list[str]] = {each.keys[0].bell: [] for each in (pool, twin)}
+    connected = asyncio.Event()
+    hearing = asyncio.create_task(
+        redis.listen(list(said), lambda channel, message: said[channel].append(message), connected.set)
+    )
+    await connected.wait()
+    yield Twins(pool, twin, clock, said)
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
     await pool.close()
     await twin.close()
     await long_way.close()
@@ -314,6 +334,42 @@ async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twi
     await twins.check()
 
 
+@pytest.mark.parametrize("ttrs", [(10_000, 1_000), (1_000, 10_000), (4_000, 10_000), (10_000, 4_000)])
+@pytest.mark.parametrize("worn", [(), (0,), (1,)], ids=str)
+async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
+    twins: Twins, ttrs: tuple[int, int], worn: tuple[int, ...]
+) -> None:
+    """Of its bucket, where it is earlier than all that was there; also of jobs that had another delivery before."""
+    await twins.both(lambda pool: pool.add([job(f"{n}", {"ttr_ms": ttr}) for n, ttr in enumerate(ttrs)]))
+    for n in worn:
+        await twins.both(lambda pool: pool.pop(["t"], 2))
+        await twins.both(lambda pool, n=n: pool.finish([(f"{1 - n}", None)]))  # type: ignore[misc]
+        await twins.both(lambda pool, n=n: released(pool, f"{n}"))  # type: ignore[misc]
+        await twins.both(lambda pool, n=n: pool.add([job(f"{1 - n} anew", {"ttr_ms": ttrs[1 - n]})]))  # type: ignore[misc]
+        twins.clock.advance(4)
+        await twins.both(due_all)
+
+    async def alone_in_the_bucket(pool: Pool) -> None:
+        await pool.redis.read("DEL", pool.keys[0].bucket(0))
+        await pool.redis.read("ZADD", pool.keys[0].bucket(0), twins.clock.now_us // 1000 + 2_000, "other")
+
+    await twins.both(alone_in_the_bucket)
+    await twins.both(twins.messages)
+    await twins.both(popped_as_raw)
+    assert await twins.both(twins.messages) == (["due 0", "the end"] if min(ttrs) < 2_000 else ["the end"])
+
+
+@pytest.mark.parametrize(("more_ms", "field"), [(86_400_000, b"m"), (86_400_001, b"h")])
+async def test_what_is_due_more_than_a_day_ahead_is_counted_by_the_hour(
+    twins: Twins, more_ms: int, field: bytes
+) -> None:
+    at = twins.clock.now_us // 1000 + more_ms
+    await twins.both(lambda pool: pool.add([job("a", {"due_ms": at})]))
+    await twins.check()
+    fields = await twins.pool.redis.read("HKEYS", twins.pool.keys[0].due("t"))
+    assert [each[:1] for each in fields] == [field]
+
+
 class Randomly:
     """Steps that nobody thought of."""
 
@@ -348,7 +404,7 @@ class Randomly:
                 await both(lambda pool: pool.unpop(list({each.id: each for each in some}.values())))
             case "release":
                 for each in some:
-                    await both(lambda pool, each=each: released(pool, each))  # type: ignore[misc]
+                    await both(lambda pool, each=each: released(pool, each.id, each.lease))  # type: ignore[misc]
             case "delete":
                 await both(lambda pool: pool.delete([each.id for each in jobs]))
             case "due":
@@ -357,9 +413,9 @@ class Randomly:
                 self.twins.clock.now_us += choose([1, 999, 5_000, 700_000, 3_000_000])
 
 
-async def released(pool: Pool, each: Job) -> Any:
+async def released(pool: Pool, job_id: str, lease: int | None = None) -> Any:
     try:
-        return await pool.release(each.id, each.lease, delay_ms=3)
+        return await pool.release(job_id, lease, delay_ms=3)
     except JobQueueError as error:
         return error
 
@@ -376,10 +432,9 @@ async def test_whatever_is_done_is_the_same_on_both_ways(twins: Twins, seed: int
 
 async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane that took nobody would be right too; here the long way is an error."""
+    begin = "local function long_way(...)\n"
     broken = {
-        name: replace(
-            script, text=script.text.replace("local function long_way(...)\n", "local function long_way(...)\nerror()\n")
-        )
+        name: replace(script, text=script.text.replace(begin, begin + "error()\n"))
         for name, script in SCRIPTS.items()
         if name in LANES
     }
