@@ -61,7 +61,7 @@ end
 -- in plan.lua. Beside it, to be told: how many jobs became ready, by topic and by the time that they were due.
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
-local topic_of, entries, bins, times, head_of, at, bin, mark, new_head  -- of the job before: mostly the same
+local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: mostly the same
 local meet, commit_all
 local sub, read = string.sub, redis.pcall
 local LEAD, since = string.char(1, SHORT), struct.pack('>I6', now_ms)
@@ -70,32 +70,31 @@ for _, id in ipairs(ids) do
   local key = JOB .. id
   local front = read('GETRANGE', key, '0', '127')
   local last, flags, priority, at_bucket = plain(front, delayed, SHORT)
-  local head = last and at_bucket == bucket and sub(front, 1, SHORT)
+  local head = last and at_bucket == bucket and sub(front, 1, last)
   if head and head ~= head_of then
     local ttr, tries, number
     head_of, at, ttr, tries, number = head, struct.unpack('>I6I4HI4', front, 19)
-    number = (number + 1) % 4294967296
-    bin, mark = bin_at(at, flags >= HOURLY), whole(number) .. ':'
-    new_head = LEAD .. string.char(flags - delayed + ready) .. sub(front, 4, 18) .. since .. sub(front, 25, 30)
-      .. struct.pack('>I4', number)
+    if at <= now_ms then
+      topic, number = sub(front, SHORT + 1, last), (number + 1) % 4294967296
+      bins, bin, times = under(due, topic), bin_at(at, flags >= HOURLY), under(promoted, topic)
+      entries, mark = under(under(push, topic), priority % 16), whole(number) .. ':'
+      new_head = LEAD .. string.char(flags - delayed + ready) .. sub(front, 4, 18) .. since .. sub(front, 25, 30)
+        .. struct.pack('>I4', number)
+    end
   end
   if head and at <= now_ms then
-    local topic = sub(front, SHORT + 1, last)
-    if topic ~= topic_of then
-      topic_of, entries, bins, times = topic, under(push, topic), under(due, topic), under(promoted, topic)
-    end
-    local list, n = under(entries, priority % 16), #headers
-    list[#list + 1] = mark .. id
+    local n = #headers
+    entries[#entries + 1] = mark .. id
     moved[topic] = (moved[topic] or 0) + 1
     bins[bin], times[at] = (bins[bin] or 0) - 1, (times[at] or 0) + 1
     headers[n + 1], headers[n + 2] = key, new_head
     out[#out + 1] = id
   else
     if not meet then meet, commit_all = long_way(push, due, headers, out) end
-    local topic, time = meet(id)
-    if topic then
-      local times = under(promoted, topic)
-      times[time] = (times[time] or 0) + 1
+    local its_topic, its_time = meet(id)
+    if its_topic then
+      local its_times = under(promoted, its_topic)
+      its_times[its_time] = (its_times[its_time] or 0) + 1
     end
   end
 end

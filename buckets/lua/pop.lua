@@ -6,7 +6,7 @@
 --   jobs as they are now
 -- fails: never
 -- repeat: no
--- include: time layout index lane turns long_way layout plan record moves optional
+-- include: time layout index lane long_way layout plan record moves optional
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -30,7 +30,7 @@ local function live(mark, id, raw)
 end
 
 -- The part of the record behind its topic, with the fields that this delivery sets; nil when it sets none.
-local function changed_tail(job, raw, lease_ttr)
+local function changed_tail(job, raw, lease_ttr, worker)
   local block
   if lease_ttr ~= (job.own_ttr or job.ttr) and not job.own_ttr then
     block = with_optional(job, TAG_TTR, struct.pack('>I4', job.ttr))
@@ -40,9 +40,9 @@ local function changed_tail(job, raw, lease_ttr)
 end
 
 -- Returns the record as it is now.
-local function deliver(job, raw)
+local function deliver(job, raw, worker)
   local lease_ttr = ttr or job.own_ttr or job.ttr
-  local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr)
+  local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
   local rest = head_of(job, raw) .. (tail or string.sub(raw, job.header + #job.topic + 1))
   local changed = tail or job.header == SHORT
   job.header = math.max(job.header, LONG)
@@ -122,6 +122,8 @@ end
 local delivered, members, first, records = {}, {}, nil, {}
 local looked, found, seen, full, large = 0, 0, {}, false, false
 local entries, n = {}, 0
+-- Who gets the next jobs, the optional block that tells it in a record that has no other field, and up to which job.
+local worker, block, served, next_at = '', '', 0, 1
 local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front  -- of the job before: mostly the same
 local live, deliver, commit_all
 local sub, read = string.sub, redis.pcall
@@ -133,7 +135,12 @@ while list and found < want and looked < MOST and not full do
   if #entries == 0 then
     next_list()
   else
-    if found == served then turn_to(found + 1) end
+    if found == served then
+      local jobs, size = struct.unpack('>HH', workers, next_at)
+      worker = sub(workers, next_at + 4, next_at + 3 + size)
+      block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
+      served, next_at = served + jobs, next_at + 4 + size
+    end
     local entry = entries[n]
     local colon = string.find(entry, ':', 1, true)
     local id = colon and colon < #entry and sub(entry, colon + 1)
@@ -163,7 +170,7 @@ while list and found < want and looked < MOST and not full do
     if valid and not full then
       local record
       if job then
-        record = deliver(job, raw)
+        record = deliver(job, raw, worker)
       else
         delivered[topic] = (delivered[topic] or 0) + 1
         record = front .. sub(raw, topic_end + 1)
