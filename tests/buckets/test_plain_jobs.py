@@ -359,6 +359,23 @@ async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
     assert await twins.both(twins.messages) == (["due 0", "the end"] if min(ttrs) < 2_000 else ["the end"])
 
 
+async def test_each_job_of_a_batch_must_show_its_own_lease(twins: Twins) -> None:
+    """Those of one pop have the same."""
+    await twins.both(lambda pool: pool.add([job(each, {}) for each in "abcd"]))
+    leases = {each.lease for each in (await twins.both(lambda pool: pool.pop(["t"], 4))).jobs}
+    assert len(leases) == 1
+    lease = leases.pop()
+    ends = [("a", lease), ("b", lease - 1), ("c", None), ("d", lease)]
+    answers = await twins.both(lambda pool: pool.finish(ends))
+    assert [each if each == "finished" else each[0] for each in answers] == [
+        "finished",
+        "STALE_LEASE",
+        "finished",
+        "finished",
+    ]
+    await twins.check()
+
+
 @pytest.mark.parametrize(("more_ms", "field"), [(86_400_000, b"m"), (86_400_001, b"h")])
 async def test_what_is_due_more_than_a_day_ahead_is_counted_by_the_hour(
     twins: Twins, more_ms: int, field: bytes
