@@ -64,7 +64,7 @@ local function deliver(job, raw, worker)
 end
 
 plan.records, plan.bucket[bucket] = ...
--- Write what all the jobs come to, the plain ones and the others; returns the numbers of ready jobs left.
+-- Write what all the jobs come to, the plain ones and the others.
 local function commit_all(delivered, first)
   for topic, n in pairs(delivered) do
     count(topic, 'ready', -n)
@@ -74,7 +74,6 @@ local function commit_all(delivered, first)
   if first then plan.first[bucket] = math.min(plan.first[bucket] or first, first) end
   if not plan.first[bucket] then plan.bucket[bucket] = nil end
   commit()
-  return plan.left
 end
 
 return live, deliver, commit_all
@@ -189,7 +188,7 @@ end
 
 local left = {}
 if commit_all then
-  left = commit_all(delivered, first)
+  commit_all(delivered, first)
 elseif first then
   local set = BUCKET .. bucket
   local head = index('ZRANGE', set, '0', '0', 'WITHSCORES')

@@ -213,10 +213,12 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
     **{f"flag {bits}": with_bits(2, bits) for bits in (8, 32, 64, 128)},
     **{f"priority {value}": with_byte(3, value) for value in (9, 10, 0x24)},
     "bucket 1": with_byte(4, 1),
+    "the last number": lambda raw: raw[:30] + bytes([255] * 4) + raw[34:],
     "cut short": lambda raw: raw[:33],
     "cut in its topic": lambda raw: raw[: raw[1]],
     "cut before its block": lambda raw: with_block(raw, b"")[: raw[1] + raw[5]],
     "cut in its block's length": lambda raw: with_block(raw, b"\0")[: raw[1] + raw[5] + 1],
+    "cut in a field": lambda raw: with_block(raw, b"\0\x05\x02\0\x04\0\0")[: raw[1] + raw[5] + 7],
     "never delivered": lambda raw: raw[:36] + bytes(3) + raw[39:] if raw[1] == 47 else raw,
     **{
         f"block {block.hex()}": lambda raw, block=block: with_block(raw, block)  # type: ignore[misc]
@@ -312,6 +314,18 @@ async def test_a_kind_is_told_by_its_topic_list_and_number_too(twins: Twins) -> 
     popped = await twins.both(lambda pool: pool.pop(["t"], 9))
     assert [each.id for each in popped.jobs] == ["c", "a", "b"]
     await twins.check()
+
+
+async def test_jobs_that_differ_in_nothing_but_their_topic_are_counted_by_it(twins: Twins) -> None:
+    await twins.both(lambda pool: pool.add([job("a", {"delay_ms": 5}), job("b", {"delay_ms": 5, "topic": "u"})]))
+    twins.clock.advance(6)
+    await twins.both(due_all)
+    await twins.check()
+    await twins.both(lambda pool: pool.pop(["t", "u"], 2))
+    await twins.check()
+    await twins.both(lambda pool: pool.finish([("a", None), ("b", None)]))
+    await twins.check()
+    await check_books(twins.pool.redis, twins.pool)
 
 
 async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twins: Twins) -> None:
@@ -447,17 +461,19 @@ async def test_whatever_is_done_is_the_same_on_both_ways(twins: Twins, seed: int
     await twins.check()
 
 
-async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane that took nobody would be right too; here the long way is an error."""
+@pytest.fixture
+def no_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a job goes the long way there is an error."""
     begin = "local function long_way(...)\n"
-    broken = {
-        name: replace(script, text=script.text.replace(begin, begin + "error()\n"))
-        for name, script in SCRIPTS.items()
-        if name in LANES
-    }
-    assert all("error()" in script.text for script in broken.values())
-    for name, script in broken.items():
-        monkeypatch.setitem(SCRIPTS, name, script)
+    for name in LANES:
+        text = SCRIPTS[name].text
+        assert begin in text
+        monkeypatch.setitem(SCRIPTS, name, replace(SCRIPTS[name], text=text.replace(begin, begin + "error()\n")))
+
+
+@pytest.mark.usefixtures("no_long_way")
+async def test_plain_jobs_do_take_the_lane(twins: Twins) -> None:
+    """A lane that took nobody would be right too."""
     pool = twins.pool
     lives: list[dict[str, Any]] = [{}, {"retention_ms": 0}, {"backoff_ms": (5,), "headers": b"{}"}, {"delay_ms": 5}]
     lives += [{"delay_ms": 90_000_000, "ttl_ms": 5}, {"tags": b"[]", "priority": 9}, {"due_ms": 5}]
@@ -472,3 +488,13 @@ async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.Mon
     await pool.add([job("x", {}), job("y", {})])
     assert [each.id for each in (await pool.pop(["t"], 9, worker="w")).jobs] == ["x", "y"]
     assert await pool.finish([("x", None), ("y", None)]) == ["finished"] * 2
+
+
+@pytest.mark.usefixtures("no_long_way")
+async def test_a_job_that_was_due_a_day_ahead_takes_the_lane_to_its_end(twins: Twins) -> None:
+    pool = twins.pool
+    await pool.add([job("a", {"delay_ms": 90_000_000})])
+    twins.clock.advance(90_000_001)
+    await tick_all(pool)
+    assert [each.id for each in (await pool.pop(["t"], 9)).jobs] == ["a"]
+    assert await pool.finish([("a", None)]) == ["finished"]

@@ -2,7 +2,7 @@
 -- write. The order of the writes is such that an error between two of them leaves at most an index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
 local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
-  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, left = {}, push_with = 'RPUSH'}
+  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
 
 -- (A third that is nil is not written: Lua would make room for it.)
 local function append(list, first, second, third)
@@ -35,7 +35,6 @@ local function write_counts()
     for field, n in pairs(counts) do
       if n ~= 0 then
         local total = index('HINCRBY', COUNTS .. topic, field, whole(n))
-        if field == 'ready' then plan.left[topic] = total end
         if field == 'ready' and n < 0 and total == 0 then drop_lists(topic) end
       end
     end
