@@ -125,9 +125,9 @@ async def test_an_entry_is_a_decimal_number_and_an_id_and_nothing_else_stands_fo
     redis: Redis, pool: Pool
 ) -> None:
     await add(pool, "a")
-    number, keys = (await get(pool, "a")).number, pool.keys[0]
+    keys = pool.keys[0]
+    number = int((await redis.read("LPOP", keys.ready(4, "t"))).partition(b":")[0])
     await redis.read("SET", keys.job(""), "of another program")
-    await redis.read("DEL", keys.ready(4, "t"))
     await redis.read("RPUSH", keys.ready(4, "t"), f"{number:#x}:a", f" {number}:a", f"{number}.0:a", "5:", ":a", "a")
     assert await popped_ids(pool) == []
     assert await redis.read("GET", keys.job("")) == b"of another program"
