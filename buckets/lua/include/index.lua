@@ -1,6 +1,6 @@
 -- Index keys, whatever another program made of them.
 -- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
-local function whole(number) return number == 1 and '1' or string.format('%d', number) end
+local function whole(number) return string.format('%d', number) end
 
 -- Keep something that cannot be used under its id or its key, for the operator; should the hash for it be something else
 -- itself, that is kept first.
