@@ -5,7 +5,7 @@
 --   some are due now, -1 for an empty bucket; how late (us) how many jobs of a topic became ready
 -- fails: never
 -- repeat: yes
--- include: time layout index plan plain promote long_way layout record moves return
+-- include: time layout index lane long_way layout plan record moves return
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -35,24 +35,97 @@ local function meet(id)
   end
 end
 
-return meet
+plan.push, plan.due, plan.headers, plan.out[bucket] = ...
+-- Write what all the jobs come to, the plain ones and the others.
+local function commit_all(moved)
+  for topic, n in pairs(moved) do
+    count(topic, 'delayed', -n)
+    count(topic, 'ready', n)
+  end
+  commit()
+end
+
+return meet, commit_all
 end  -- of the long way
 
-local ids, out, meet = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page), {}, nil
+local function under(family, key)
+  local found = family[key]
+  if not found then
+    found = {}
+    family[key] = found
+  end
+  return found
+end
+
+-- The lane of the plain jobs (include/lane.lua): delayed ones. What they come to: how many they are by topic; the others as
+-- in plan.lua. Beside it, to be told: how many jobs became ready, by topic and by the time that they were due.
+local moved, push, due, headers, out = {}, {}, {}, {}, {}
+local promoted = {}
+local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: mostly the same
+local meet, commit_all
+local sub, read = string.sub, redis.pcall
+local LEAD, since = string.char(1, SHORT), struct.pack('>I6', now_ms)
+local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
 for _, id in ipairs(ids) do
-  if promote(id) then
+  local key = JOB .. id
+  local front = read('GETRANGE', key, '0', '127')
+  local last, flags, priority, at_bucket = plain(front, delayed, SHORT)
+  local head = last and at_bucket == bucket and sub(front, 1, last)
+  if head and head ~= head_of then
+    local ttr, tries, number
+    head_of, at, ttr, tries, number = head, struct.unpack('>I6I4HI4', front, 19)
+    if at <= now_ms then
+      topic, number = sub(front, SHORT + 1, last), (number + 1) % 4294967296
+      bins, bin, times = under(due, topic), bin_at(at, flags >= HOURLY), under(promoted, topic)
+      entries, mark = under(under(push, topic), priority % 16), whole(number) .. ':'
+      new_head = LEAD .. string.char(flags - delayed + ready) .. sub(front, 4, 18) .. since .. sub(front, 25, 30)
+        .. struct.pack('>I4', number)
+    end
+  end
+  if head and at <= now_ms then
+    local n = #headers
+    entries[#entries + 1] = mark .. id
+    moved[topic] = (moved[topic] or 0) + 1
+    bins[bin], times[at] = (bins[bin] or 0) - 1, (times[at] or 0) + 1
+    headers[n + 1], headers[n + 2] = key, new_head
     out[#out + 1] = id
   else
-    meet = meet or long_way()
-    local topic, at = meet(id)
-    if topic then tally(under(promoted, topic), at, 1) end
+    if not meet then meet, commit_all = long_way(push, due, headers, out) end
+    local its_topic, its_time = meet(id)
+    if its_topic then
+      local its_times = under(promoted, its_topic)
+      its_times[its_time] = (its_times[its_time] or 0) + 1
+    end
   end
 end
-plan.out[bucket] = out
-commit()
+
+if commit_all then
+  commit_all(moved)
+else
+  local rings = {}
+  for topic, by_priority in pairs(push) do
+    for priority, entries in pairs(by_priority) do
+      local length = index('RPUSH', READY .. priority .. ':' .. topic, unpack(entries))
+      if length == #entries then rings[#rings + 1] = 'ready ' .. length .. ' ' .. topic end
+    end
+  end
+  for topic, n in pairs(moved) do
+    n = whole(n)
+    index('HINCRBY', COUNTS .. topic, 'delayed', '-' .. n)
+    index('HINCRBY', COUNTS .. topic, 'ready', n)
+    write_bins(topic, due[topic])
+  end
+  for at = 1, #headers, 2 do redis.call('SETRANGE', headers[at], '0', headers[at + 1]) end
+  if #out > 0 then index('ZREM', BUCKET .. bucket, unpack(out)) end
+  for _, message in ipairs(rings) do redis.call('PUBLISH', BELL, message) end
+end
+
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
-local answer = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1}
+local answer, n = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1}, 2
 for topic, times in pairs(promoted) do
-  for at, jobs in pairs(times) do append(answer, topic, now_us - at * 1000, jobs) end
+  for at, jobs in pairs(times) do
+    answer[n + 1], answer[n + 2], answer[n + 3] = topic, now_us - at * 1000, jobs
+    n = n + 3
+  end
 end
 return answer

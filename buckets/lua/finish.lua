@@ -4,7 +4,7 @@
 -- returns: a list, for each job `finished`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
--- include: time layout index plan plain long_way layout record moves
+-- include: time layout index lane long_way layout plan record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -23,52 +23,67 @@ local function finish(id, lease)
   return 'finished'
 end
 
-return finish
+plan.out, plan.tombs, plan.gone = ...
+-- Write what all the jobs come to, the plain ones and the others.
+local function commit_all(ended)
+  for topic, n in pairs(ended) do
+    count(topic, 'reserved', -n)
+    count(topic, 'finished', n)
+  end
+  commit()
+end
+
+return finish, commit_all
 end  -- of the long way
 
--- What reserved jobs of a kind have in common when they end; nil for those that are not plain.
-local function ending(front)
-  local last, _, _, at_bucket, retention = plain(front, reserved, LONG)
-  if not last then return nil end
-  return {counts = under(plan.counts, string.sub(front, LONG + 1, last)), out = under(plan.out, at_bucket), last = last,
-    lead = string.sub(front, 1, 2) .. string.char(finished), forgotten_at = struct.pack('>I6', now_ms + retention),
-    lasts = retention > 0 and whole(retention)}
-end
-
--- Those of one lease and one time; nil for those that nobody ever had.
-local function ending_of(kind, front)
-  local deliveries, _, newest = struct.unpack('>I3BI7', front, 37)
-  if deliveries == 0 then return nil end
-  kind.lease = newest
-  kind.tomb = kind.lasts
-    and kind.lead .. string.sub(front, 4, 18) .. kind.forgotten_at .. string.sub(front, 25, kind.last)
-  return kind
-end
-
--- End a reserved job; nil when it takes the long way.
-local function finish_plain(id, lease)
-  local key = JOB .. id
-  local kind = kind_of(redis.pcall('GETRANGE', key, '0', '127'), ending, ending_of)
-  if not kind or (lease ~= '' and tonumber(lease) ~= kind.lease) then return nil end
-  tally(kind.counts, 'reserved', -1)
-  tally(kind.counts, 'finished', 1)
-  kind.out[#kind.out + 1] = id
-  if kind.tomb then
-    append(plan.tombs, key, kind.tomb, kind.lasts)
-  else
-    plan.gone[#plan.gone + 1] = key
-  end
-  return 'finished'
-end
-
-local results, finish = {}, nil
+-- The lane of the plain jobs (include/lane.lua): reserved ones that somebody had. What they come to: how many they are by
+-- topic; the others as in plan.lua.
+local ended, out, tombs, gone = {}, {}, {}, {}
+local results, finish, commit_all = {}, nil, nil
+local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts  -- of the job before: mostly the same
+local lease_of, shown  -- and the lease as it came, and as a number
+local sub, read = string.sub, redis.pcall
+local LEAD = string.char(1, LONG, finished)
 for at = 1, #jobs, 2 do
-  local result = finish_plain(jobs[at], jobs[at + 1])
-  if not result then
-    finish = finish or long_way()
-    result = finish(jobs[at], jobs[at + 1])
+  local id, lease = jobs[at], jobs[at + 1]
+  local key = JOB .. id
+  if lease ~= lease_of then lease_of, shown = lease, tonumber(lease) end
+  local front = read('GETRANGE', key, '0', '127')
+  local last, _, _, at_bucket, retention = plain(front, reserved, LONG)
+  local head = last and sub(front, 1, last)
+  if head and (head ~= head_of or retention ~= retention_of) then
+    head_of, retention_of, topic = head, retention, sub(front, LONG + 1, last)
+    deliveries, step, newest = struct.unpack('>I3BI7', front, 37)
+    members, lasts = out[at_bucket] or {}, whole(retention)
+    out[at_bucket] = members
+    tomb = LEAD .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
   end
-  results[#results + 1] = result
+  if head and deliveries > 0 and (lease == '' or shown == newest) then
+    ended[topic] = (ended[topic] or 0) + 1
+    members[#members + 1] = id
+    if retention > 0 then
+      local n = #tombs
+      tombs[n + 1], tombs[n + 2], tombs[n + 3] = key, tomb, lasts
+    else
+      gone[#gone + 1] = key
+    end
+    results[#results + 1] = 'finished'
+  else
+    if not finish then finish, commit_all = long_way(out, tombs, gone) end
+    results[#results + 1] = finish(id, lease)
+  end
 end
-commit()
+
+if commit_all then
+  commit_all(ended)
+  return results
+end
+for topic, n in pairs(ended) do
+  n = whole(n)
+  index('HINCRBY', COUNTS .. topic, 'reserved', '-' .. n)
+  index('HINCRBY', COUNTS .. topic, 'finished', n)
+end
+for at = 1, #tombs, 3 do redis.call('SET', tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
+if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
+for number, members in pairs(out) do index('ZREM', BUCKET .. number, unpack(members)) end
 return results

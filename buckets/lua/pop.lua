@@ -6,7 +6,7 @@
 --   jobs as they are now
 -- fails: never
 -- repeat: no
--- include: time layout index plan plain first_delivery long_way layout record moves optional
+-- include: time layout index lane long_way layout plan record moves optional
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -20,7 +20,9 @@ local topics = {unpack(ARGV, 8)}  -- strings: in the order of trying
 
 -- The ready job that an entry stands for, or nil when the entry is of an earlier life, or the job's ttl is over
 -- (its timer buries it).
-local function live(id, number, raw)
+local function live(mark, id, raw)
+  local number = string.find(mark, '^%d+$') and tonumber(mark)
+  if not number then return nil end
   local job = judge(id, type(raw) == 'string' and parse(id, raw), raw)
   if not job or job.state ~= ready or job.number ~= number then return nil end
   if job.ttl and job.due + job.ttl <= now_ms then return nil end
@@ -28,7 +30,7 @@ local function live(id, number, raw)
 end
 
 -- The part of the record behind its topic, with the fields that this delivery sets; nil when it sets none.
-local function changed_tail(job, raw, lease_ttr)
+local function changed_tail(job, raw, lease_ttr, worker)
   local block
   if lease_ttr ~= (job.own_ttr or job.ttr) and not job.own_ttr then
     block = with_optional(job, TAG_TTR, struct.pack('>I4', job.ttr))
@@ -38,9 +40,9 @@ local function changed_tail(job, raw, lease_ttr)
 end
 
 -- Returns the record as it is now.
-local function deliver(job, raw)
+local function deliver(job, raw, worker)
   local lease_ttr = ttr or job.own_ttr or job.ttr
-  local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr)
+  local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
   local rest = head_of(job, raw) .. (tail or string.sub(raw, job.header + #job.topic + 1))
   local changed = tail or job.header == SHORT
   job.header = math.max(job.header, LONG)
@@ -61,73 +63,25 @@ local function deliver(job, raw)
   return header(job) .. rest
 end
 
-return live, deliver
+plan.records, plan.bucket[bucket] = ...
+-- Write what all the jobs come to, the plain ones and the others.
+local function commit_all(delivered, first)
+  for topic, n in pairs(delivered) do
+    count(topic, 'ready', -n)
+    count(topic, 'reserved', n)
+    count(topic, 'delivered', n)
+  end
+  if first then plan.first[bucket] = math.min(plan.first[bucket] or first, first) end
+  if not plan.first[bucket] then plan.bucket[bucket] = nil end
+  commit()
+end
+
+return live, deliver, commit_all
 end  -- of the long way
 
 local MOST = want + 500  -- entries looked at: 200,000 stale ones in one go would hold Redis for 0.2 s
 local ENOUGH = room - 262144  -- room at which it stops: 8 MiB in one go would hold Redis for 0.1 s
-local looked, found, taken, seen, answer = 0, 0, {}, {}, {0, 0, -1}
-local full, large = false, false
-
-local live, deliver
-
--- What an entry stands for, if it is valid: the id, the record, and either the record to come with its kind, or the job.
-local live, deliver
-local function look(entry)
-  local number, id = string.match(entry, '^(%d+):(.+)$')
-  if not id or seen[id] then return nil end
-  local raw = redis.pcall('GET', JOB .. id)
-  if not raw then return nil end
-  number = tonumber(number)
-  local record, kind = deliver_first(raw, number)
-  if record then return id, raw, record, kind end
-  if not live then live, deliver = long_way() end
-  local job = live(id, number, raw)
-  if job then return id, raw, nil, nil, job end
-end
-
-local function hand_over(id, record, kind)
-  tally(kind.counts, 'ready', -1)
-  tally(kind.counts, 'reserved', 1)
-  tally(kind.counts, 'delivered', 1)
-  append(under(plan.bucket, bucket), kind.score, id)
-  plan.first[bucket] = math.min(plan.first[bucket] or kind.over, kind.over)
-  append(plan.records, JOB .. id, record)
-  return record
-end
-
-local function take(list)
-  local at = 0
-  while found < want and looked < MOST and not full do
-    local entries = index('LRANGE', list, whole(at), whole(at + want - found - 1))
-    if #entries == 0 then break end
-    for _, entry in ipairs(entries) do
-      turn_to(found + 1)
-      local id, raw, record, kind, job = look(entry)
-      if id and found >= always and #raw > room then
-        full = true
-        break
-      end
-      at, looked = at + 1, looked + 1
-      if id then
-        found, room, seen[id] = found + 1, room - #raw, true
-        append(answer, id, kind and hand_over(id, record, kind) or deliver(job, raw))
-        if room <= ENOUGH then
-          full, large = true, true
-          break
-        end
-      end
-    end
-  end
-  taken[list] = at
-end
-
--- Most jobs have the priority 4: one look tells that there are none above, and saves five.
-local function take_topic(topic)
-  local lists = {}
-  for priority = 9, 0, -1 do lists[10 - priority] = READY .. priority .. ':' .. topic end
-  for at = redis.call('EXISTS', unpack(lists, 1, 5)) == 0 and 6 or 1, 10 do take(lists[at]) end
-end
+local answer = {0, 0, -1}
 
 -- Whether pops of a topic find nothing now; a key that holds no time is no pause.
 local function paused(topic)
@@ -139,17 +93,120 @@ local function paused(topic)
   return true
 end
 
-local last
-for _, topic in ipairs(topics) do
-  if found < want and looked < MOST and not full and not paused(topic) then
-    last = topic
-    take_topic(topic)
+-- The ready lists, one after the other: the one that is looked into now (nil at the end), how many of its entries are done
+-- with, its priority, its topic and the place of that; how many entries are done with in those before.
+local list, at, priority, last, place, taken = nil, 0, 0, nil, 0, {}
+local function next_list()
+  if list then taken[list] = at end
+  priority, at = priority - 1, 0
+  while priority < 0 do
+    place = place + 1
+    local topic = topics[place]
+    if not topic then
+      list = nil
+      return
+    end
+    if not paused(topic) then
+      -- Most jobs have the priority 4: one look tells that there are none above, and saves five.
+      local above = redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic,
+        READY .. '6:' .. topic, READY .. '5:' .. topic)
+      last, priority = topic, above == 0 and 4 or 9
+    end
+  end
+  list = READY .. string.char(48 + priority) .. ':' .. last
+end
+
+-- The lane of the plain jobs (include/lane.lua): those that are delivered for the first time, with their own ttr. What
+-- they come to: how many they are by topic; what goes to the bucket, and its first time; records.
+local delivered, members, first, records = {}, {}, nil, {}
+local looked, found, seen, full, large = 0, 0, {}, false, false
+local entries, n = {}, 0
+-- Who gets the next jobs, the optional block that tells it in a record that has no other field, and up to which job.
+local worker, block, served, next_at = '', '', 0, 1
+local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front  -- of the job before: mostly the same
+local live, deliver, commit_all
+local sub, read = string.sub, redis.pcall
+local FIRST = struct.pack(DELIVERY, 1, 1, 0, now_us)
+next_list()
+while list and found < want and looked < MOST and not full do
+  n = n + 1
+  if n > #entries then entries, n = index('LRANGE', list, whole(at), whole(at + want - found - 1)), 1 end
+  if #entries == 0 then
+    next_list()
+  else
+    if found == served then
+      local jobs, size = struct.unpack('>HH', workers, next_at)
+      worker = sub(workers, next_at + 4, next_at + 3 + size)
+      block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
+      served, next_at = served + jobs, next_at + 4 + size
+    end
+    local entry = entries[n]
+    local colon = string.find(entry, ':', 1, true)
+    local id = colon and colon < #entry and sub(entry, colon + 1)
+    local key = id and JOB .. id
+    local raw = id and not seen[id] and read('GET', key)
+    local topic_end, flags, level, job
+    if raw then
+      local mark = sub(entry, 1, colon - 1)
+      topic_end, flags, level = plain(raw, ready, SHORT)
+      local head = topic_end and sub(raw, 1, topic_end)
+      if head and (head ~= head_of or block ~= block_of) then
+        head_of, block_of, topic = head, block, sub(raw, SHORT + 1, topic_end)
+        ttr_now, tries, number = struct.unpack('>I4HI4', raw, 25)
+        mark_of, over = whole(number), from_ms + ttr_now
+        score = whole(over)
+        front = string.char(1, LONG, flags - ready + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
+          .. sub(raw, 6, 18) .. struct.pack('>I6', over) .. sub(raw, 25, SHORT) .. FIRST .. topic .. block
+      end
+      if not head or ttr_now == 0 or ttr or mark ~= mark_of or (block ~= '' and flags % 32 >= OPTIONAL) then
+        if not live then live, deliver, commit_all = long_way(records, members) end
+        topic_end, job = nil, live(mark, id, raw)
+      end
+    end
+    local valid = topic_end or job
+    full = valid and found >= always and #raw > room
+    if not full then at, looked = at + 1, looked + 1 end
+    if valid and not full then
+      local record
+      if job then
+        record = deliver(job, raw, worker)
+      else
+        delivered[topic] = (delivered[topic] or 0) + 1
+        record = front .. sub(raw, topic_end + 1)
+        local m, r = #members, #records
+        members[m + 1], members[m + 2] = score, id
+        records[r + 1], records[r + 2] = key, record
+        first = math.min(first or over, over)
+      end
+      found, room, seen[id] = found + 1, room - #raw, true
+      answer[2 * found + 2], answer[2 * found + 3] = id, record
+      large = room <= ENOUGH
+      full = large
+    end
   end
 end
-commit()
-for list, n in pairs(taken) do
-  if n > 0 then index('LPOP', list, n) end
+
+local left = {}
+if commit_all then
+  commit_all(delivered, first)
+elseif first then
+  local set = BUCKET .. bucket
+  local head = index('ZRANGE', set, '0', '0', 'WITHSCORES')
+  index('ZADD', set, unpack(members))
+  for topic, jobs in pairs(delivered) do
+    local counts, jobs = COUNTS .. topic, whole(jobs)
+    left[topic] = index('HINCRBY', counts, 'ready', '-' .. jobs)
+    if left[topic] == 0 then drop_lists(topic) end
+    index('HINCRBY', counts, 'reserved', jobs)
+    index('HINCRBY', counts, 'delivered', jobs)
+  end
+  redis.call('MSET', unpack(records))
+  if first < (tonumber(head[2]) or math.huge) then redis.call('PUBLISH', BELL, 'due ' .. bucket) end
 end
-answer[1] = plan.left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
+if list then taken[list] = at end
+for list, n in pairs(taken) do
+  if n > 0 then index('LPOP', list, whole(n)) end
+end
+answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
 answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
 return answer

@@ -6,6 +6,7 @@ not know which way a job went.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import random
@@ -24,14 +25,14 @@ from buckets.redis import Redis
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.waiting import tick_all, until
 
 # The function that each script asks first; `nil`, or from add's the place where it was, sends a job the long way.
 LANES = {
     "add": "local function create(run, at, results)\n",
-    "due": "local function promote(id)\n",
-    "pop": "local function deliver_first(raw, number)\n",
-    "finish": "local function finish_plain(id, lease)\n",
+    "due": "local function plain(front, state, length)\n",
+    "pop": "local function plain(front, state, length)\n",
+    "finish": "local function plain(front, state, length)\n",
 }
 STEPS = 400
 
@@ -79,10 +80,11 @@ async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
 class Twins:
     """A pool and its twin that goes the long way; what is done to one is done to the other."""
 
-    def __init__(self, pool: Pool, twin: Pool, clock: HeldClock) -> None:
+    def __init__(self, pool: Pool, twin: Pool, clock: HeldClock, said: dict[str, list[str]]) -> None:
         self.pool = pool
         self.twin = twin
         self.clock = clock
+        self.said = said  # what the scripts told the bells, by channel
         self.clock.now_us += 123
         for each in (pool, twin):
             each._turn = itertools.count()
@@ -95,6 +97,16 @@ class Twins:
     async def check(self) -> None:
         redis = self.pool.redis
         assert await contents(redis, self.pool) == await contents(redis, self.twin)
+        await self.both(self.messages)
+
+    async def messages(self, pool: Pool) -> list[str]:
+        """What the bell was told since it was asked for last."""
+        said = self.said[pool.keys[0].bell]
+        await pool.redis.read("PUBLISH", pool.keys[0].bell, "the end")
+        await until(lambda: "the end" in said)
+        messages = sorted(message.replace(pool.keys[0].tag, "") for message in said)
+        said.clear()
+        return messages
 
 
 async def due_all(pool: Pool) -> list[Any]:
@@ -118,7 +130,15 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     long_way = LongWay(redis_server.url)
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
     twin = await Pool.open(long_way, "long", buckets=3, clock=clock)
-    yield Twins(pool, twin, clock)
+    said: dict[str, list[str]] = {each.keys[0].bell: [] for each in (pool, twin)}
+    connected = asyncio.Event()
+    hearing = asyncio.create_task(
+        redis.listen(list(said), lambda channel, message: said[channel].append(message), connected.set)
+    )
+    await connected.wait()
+    yield Twins(pool, twin, clock, said)
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
     await pool.close()
     await twin.close()
     await long_way.close()
@@ -194,10 +214,12 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
     **{f"flag {bits}": with_bits(2, bits) for bits in (8, 32, 64, 128)},
     **{f"priority {value}": with_byte(3, value) for value in (9, 10, 0x24)},
     "bucket 1": with_byte(4, 1),
+    "the last number": lambda raw: raw[:30] + bytes([255] * 4) + raw[34:],
     "cut short": lambda raw: raw[:33],
     "cut in its topic": lambda raw: raw[: raw[1]],
     "cut before its block": lambda raw: with_block(raw, b"")[: raw[1] + raw[5]],
     "cut in its block's length": lambda raw: with_block(raw, b"\0")[: raw[1] + raw[5] + 1],
+    "cut in a field": lambda raw: with_block(raw, b"\0\x05\x02\0\x04\0\0")[: raw[1] + raw[5] + 7],
     "never delivered": lambda raw: raw[:36] + bytes(3) + raw[39:] if raw[1] == 47 else raw,
     **{
         f"block {block.hex()}": lambda raw, block=block: with_block(raw, block)  # type: ignore[misc]
@@ -233,7 +255,7 @@ async def test_an_odd_record_comes_to_the_same_on_both_ways(twins: Twins, odd: s
 
     for stage in ("delayed", "ready", "reserved"):
         for each in (twins.pool, twins.twin):
-            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[!m]*")), "x")
+            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[^m]*")), "x")
         await twins.both(lambda pool: pool.add([job("even", {"delay_ms": 5}), job("odd", {"delay_ms": 5})]))
         if stage == "delayed":
             await twins.both(spoil)
@@ -295,6 +317,18 @@ async def test_a_kind_is_told_by_its_topic_list_and_number_too(twins: Twins) -> 
     await twins.check()
 
 
+async def test_jobs_that_differ_in_nothing_but_their_topic_are_counted_by_it(twins: Twins) -> None:
+    await twins.both(lambda pool: pool.add([job("a", {"delay_ms": 5}), job("b", {"delay_ms": 5, "topic": "u"})]))
+    twins.clock.advance(6)
+    await twins.both(due_all)
+    await twins.check()
+    await twins.both(lambda pool: pool.pop(["t", "u"], 2))
+    await twins.check()
+    await twins.both(lambda pool: pool.finish([("a", None), ("b", None)]))
+    await twins.check()
+    await check_books(twins.pool.redis, twins.pool)
+
+
 async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twins: Twins) -> None:
     await twins.both(lambda pool: pool.add([job("a", {}), job("b", {})]))
 
@@ -313,6 +347,59 @@ async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twi
     await twins.both(spoil)
     assert (await twins.both(lambda pool: pool.pop(["t"], 9))).jobs == []
     await twins.check()
+
+
+@pytest.mark.parametrize("ttrs", [(10_000, 1_000), (1_000, 10_000), (4_000, 10_000), (10_000, 4_000)])
+@pytest.mark.parametrize("worn", [(), (0,), (1,)], ids=str)
+async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
+    twins: Twins, ttrs: tuple[int, int], worn: tuple[int, ...]
+) -> None:
+    """Of its bucket, where it is earlier than all that was there; also of jobs that had another delivery before."""
+    await twins.both(lambda pool: pool.add([job(f"{n}", {"ttr_ms": ttr}) for n, ttr in enumerate(ttrs)]))
+    for n in worn:
+        await twins.both(lambda pool: pool.pop(["t"], 2))
+        await twins.both(lambda pool, n=n: pool.finish([(f"{1 - n}", None)]))  # type: ignore[misc]
+        await twins.both(lambda pool, n=n: released(pool, f"{n}"))  # type: ignore[misc]
+        await twins.both(lambda pool, n=n: pool.add([job(f"{1 - n} anew", {"ttr_ms": ttrs[1 - n]})]))  # type: ignore[misc]
+        twins.clock.advance(4)
+        await twins.both(due_all)
+
+    async def alone_in_the_bucket(pool: Pool) -> None:
+        await pool.redis.read("DEL", pool.keys[0].bucket(0))
+        await pool.redis.read("ZADD", pool.keys[0].bucket(0), twins.clock.now_us // 1000 + 2_000, "other")
+
+    await twins.both(alone_in_the_bucket)
+    await twins.both(twins.messages)
+    await twins.both(popped_as_raw)
+    assert await twins.both(twins.messages) == (["due 0", "the end"] if min(ttrs) < 2_000 else ["the end"])
+
+
+async def test_each_job_of_a_batch_must_show_its_own_lease(twins: Twins) -> None:
+    """Those of one pop have the same."""
+    await twins.both(lambda pool: pool.add([job(each, {}) for each in "abcd"]))
+    leases = {each.lease for each in (await twins.both(lambda pool: pool.pop(["t"], 4))).jobs}
+    assert len(leases) == 1
+    lease = leases.pop()
+    ends = [("a", lease), ("b", lease - 1), ("c", None), ("d", lease)]
+    answers = await twins.both(lambda pool: pool.finish(ends))
+    assert [each if each == "finished" else each[0] for each in answers] == [
+        "finished",
+        "STALE_LEASE",
+        "finished",
+        "finished",
+    ]
+    await twins.check()
+
+
+@pytest.mark.parametrize(("more_ms", "field"), [(86_400_000, b"m"), (86_400_001, b"h")])
+async def test_what_is_due_more_than_a_day_ahead_is_counted_by_the_hour(
+    twins: Twins, more_ms: int, field: bytes
+) -> None:
+    at = twins.clock.now_us // 1000 + more_ms
+    await twins.both(lambda pool: pool.add([job("a", {"due_ms": at})]))
+    await twins.check()
+    fields = await twins.pool.redis.read("HKEYS", twins.pool.keys[0].due("t"))
+    assert [each[:1] for each in fields] == [field]
 
 
 class Randomly:
@@ -349,7 +436,7 @@ class Randomly:
                 await both(lambda pool: pool.unpop(list({each.id: each for each in some}.values())))
             case "release":
                 for each in some:
-                    await both(lambda pool, each=each: released(pool, each))  # type: ignore[misc]
+                    await both(lambda pool, each=each: released(pool, each.id, each.lease))  # type: ignore[misc]
             case "delete":
                 await both(lambda pool: pool.delete([each.id for each in jobs]))
             case "due":
@@ -358,9 +445,9 @@ class Randomly:
                 self.twins.clock.now_us += choose([1, 999, 5_000, 700_000, 3_000_000])
 
 
-async def released(pool: Pool, each: Job) -> Any:
+async def released(pool: Pool, job_id: str, lease: int | None = None) -> Any:
     try:
-        return await pool.release(each.id, each.lease, delay_ms=3)
+        return await pool.release(job_id, lease, delay_ms=3)
     except JobQueueError as error:
         return error
 
@@ -375,18 +462,19 @@ async def test_whatever_is_done_is_the_same_on_both_ways(twins: Twins, seed: int
     await twins.check()
 
 
-async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane that took nobody would be right too; here the long way is an error."""
-    broken = {
-        name: replace(
-            script, text=script.text.replace("local function long_way()\n", "local function long_way()\nerror()\n")
-        )
-        for name, script in SCRIPTS.items()
-        if name in LANES
-    }
-    assert all("error()" in script.text for script in broken.values())
-    for name, script in broken.items():
-        monkeypatch.setitem(SCRIPTS, name, script)
+@pytest.fixture
+def no_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a job goes the long way there is an error."""
+    begin = "local function long_way(...)\n"
+    for name in LANES:
+        text = SCRIPTS[name].text
+        assert begin in text
+        monkeypatch.setitem(SCRIPTS, name, replace(SCRIPTS[name], text=text.replace(begin, begin + "error()\n")))
+
+
+@pytest.mark.usefixtures("no_long_way")
+async def test_plain_jobs_do_take_the_lane(twins: Twins) -> None:
+    """A lane that took nobody would be right too."""
     pool = twins.pool
     lives: list[dict[str, Any]] = [{}, {"retention_ms": 0}, {"backoff_ms": (5,), "headers": b"{}"}, {"delay_ms": 5}]
     lives += [{"delay_ms": 90_000_000, "ttl_ms": 5}, {"tags": b"[]", "priority": 9}, {"due_ms": 5}]
@@ -401,3 +489,13 @@ async def test_plain_jobs_do_take_the_lane(twins: Twins, monkeypatch: pytest.Mon
     await pool.add([job("x", {}), job("y", {})])
     assert [each.id for each in (await pool.pop(["t"], 9, worker="w")).jobs] == ["x", "y"]
     assert await pool.finish([("x", None), ("y", None)]) == ["finished"] * 2
+
+
+@pytest.mark.usefixtures("no_long_way")
+async def test_a_job_that_was_due_a_day_ahead_takes_the_lane_to_its_end(twins: Twins) -> None:
+    pool = twins.pool
+    await pool.add([job("a", {"delay_ms": 90_000_000})])
+    twins.clock.advance(90_000_001)
+    await tick_all(pool)
+    assert [each.id for each in (await pool.pop(["t"], 9)).jobs] == ["a"]
+    assert await pool.finish([("a", None)]) == ["finished"]

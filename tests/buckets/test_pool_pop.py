@@ -11,7 +11,7 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.errors import NotReserved
-from buckets.job import NewJob, State, Tag
+from buckets.job import NEW_HEADER, NewJob, State, Tag
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
@@ -92,6 +92,13 @@ async def test_a_pop_stops_where_the_bodies_fill_its_room_and_the_rest_stays(red
     assert await state(pool, "c") == "ready"
     assert await popped_ids(pool) == ["c", "d"]
     await check_books(redis, pool)
+
+
+async def test_jobs_may_fill_the_room_to_its_last_byte(pool: Pool) -> None:
+    for job_id in "abc":
+        await add(pool, job_id, body=b"x" * 1000)
+    size = NEW_HEADER + len("t") + 1000
+    assert [job.id for job in await pop(pool, count=9, room=2 * size)] == ["a", "b"]
 
 
 async def test_one_job_is_handed_out_however_little_room_there_is(pool: Pool) -> None:

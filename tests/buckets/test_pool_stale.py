@@ -122,6 +122,18 @@ async def test_a_ready_list_with_strangers_in_it_is_still_popped(redis: Redis, p
     assert await popped_ids(pool) == ["a", "b"]
 
 
+async def test_an_entry_is_a_decimal_number_and_an_id_and_nothing_else_stands_for_a_job(
+    redis: Redis, pool: Pool
+) -> None:
+    await add(pool, "a")
+    keys = pool.keys[0]
+    number = int((await redis.read("LPOP", keys.ready(4, "t"))).partition(b":")[0])
+    await redis.read("SET", keys.job(""), "of another program")
+    await redis.read("RPUSH", keys.ready(4, "t"), f"{number:#x}:a", f" {number}:a", f"{number}.0:a", "5:", ":a", "a")
+    assert await popped_ids(pool) == []
+    assert await redis.read("GET", keys.job("")) == b"of another program"
+
+
 async def test_the_same_entry_twice_is_one_delivery(redis: Redis, pool: Pool) -> None:
     await add(pool, "a")
     number = (await get(pool, "a")).kind.number

@@ -1,4 +1,7 @@
 -- Index keys, whatever another program made of them.
+-- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
+local function whole(number) return string.format('%d', number) end
+
 -- Keep something that cannot be used under its id or its key, for the operator; should the hash for it be something else
 -- itself, that is kept first.
 local function keep_aside(name, raw)
@@ -23,4 +26,21 @@ local function index(command, key, ...)
   redis.call('UNLINK', key)
   redis.call('PUBLISH', BELL, 'aside ' .. key)
   return redis.call(command, key, ...)
+end
+
+-- The ready lists of a topic that has no ready job: what is left in them is stale.
+local function drop_lists(topic)
+  local lists = {}
+  for priority = 0, 9 do lists[priority + 1] = READY .. priority .. ':' .. topic end
+  redis.call('UNLINK', unpack(lists))
+end
+
+-- A pending job in the histogram: minutes above zero, hours below.
+local function bin_at(at, hourly) return hourly and -math.floor(at / 3600000) or math.floor(at / 60000) end
+
+local function write_bins(topic, bins)
+  for bin, n in pairs(bins) do
+    local field = string.format(bin < 0 and 'h%d' or 'm%d', math.abs(bin))
+    if n ~= 0 and index('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then index('HDEL', DUE .. topic, field) end
+  end
 end

@@ -2,10 +2,7 @@
 -- write. The order of the writes is such that an error between two of them leaves at most an index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
 local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
-  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, left = {}, push_with = 'RPUSH'}
-
--- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
-local function whole(number) return string.format('%d', number) end
+  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
 
 -- (A third that is nil is not written: Lua would make room for it.)
 local function append(list, first, second, third)
@@ -28,18 +25,9 @@ local function count(topic, field, n)
   counts[field] = (counts[field] or 0) + n
 end
 
--- A pending job in the histogram: minutes above zero, hours below.
-local function bin_at(at, hourly) return hourly and -math.floor(at / 3600000) or math.floor(at / 60000) end
-
 local function count_due(topic, at, hourly, n)
   local bin, bins = bin_at(at, hourly), under(plan.due, topic)
   bins[bin] = (bins[bin] or 0) + n
-end
-
-local function drop_lists(topic)
-  local lists = {}
-  for priority = 0, 9 do lists[priority + 1] = READY .. priority .. ':' .. topic end
-  redis.call('UNLINK', unpack(lists))
 end
 
 local function write_counts()
@@ -47,19 +35,11 @@ local function write_counts()
     for field, n in pairs(counts) do
       if n ~= 0 then
         local total = index('HINCRBY', COUNTS .. topic, field, whole(n))
-        if field == 'ready' then plan.left[topic] = total end
         if field == 'ready' and n < 0 and total == 0 then drop_lists(topic) end
       end
     end
   end
-  for topic, bins in pairs(plan.due) do
-    for bin, n in pairs(bins) do
-      local field = string.format(bin < 0 and 'h%d' or 'm%d', math.abs(bin))
-      if n ~= 0 and index('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then
-        index('HDEL', DUE .. topic, field)
-      end
-    end
-  end
+  for topic, bins in pairs(plan.due) do write_bins(topic, bins) end
 end
 
 local function write_records()
