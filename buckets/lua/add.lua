@@ -6,7 +6,7 @@
 --   then; for each group of several jobs a list of those; result is created, existing or replaced
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
 -- repeat: yes
--- include: time layout index plan plain create long_way layout record moves
+-- include: time layout index plan create long_way layout record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -133,8 +133,6 @@ local function all_new()
 end
 
 local results = all_new() and create_all() or long_way()()
-for topic in pairs(plan.counts) do
-  if now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 then plan.topics[topic] = now_ms end
-end
+for topic in pairs(plan.counts) do plan.topics[topic] = now_ms - now_ms % 10000 end
 commit()
 return results

@@ -191,7 +191,7 @@ if commit_all then
   commit_all(delivered, first)
 elseif first then
   local set = BUCKET .. bucket
-  local head = index('ZRANGE', set, '0', '0', 'WITHSCORES')
+  local earlier = earlier_than_head(set, first)
   index('ZADD', set, unpack(members))
   for topic, jobs in pairs(delivered) do
     local counts, jobs = COUNTS .. topic, whole(jobs)
@@ -201,7 +201,7 @@ elseif first then
     index('HINCRBY', counts, 'delivered', jobs)
   end
   redis.call('MSET', unpack(records))
-  if first < (tonumber(head[2]) or math.huge) then redis.call('PUBLISH', BELL, 'due ' .. bucket) end
+  if earlier then redis.call('PUBLISH', BELL, 'due ' .. bucket) end
 end
 if list then taken[list] = at end
 for list, n in pairs(taken) do

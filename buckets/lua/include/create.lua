@@ -1,3 +1,7 @@
+-- The lane of the plain jobs in add, those of nearly every call: what like jobs share is made once, without a table of a job.
+-- What is not quite plain goes the long way, which knows everything; both come to the same.
+local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
+
 -- The runs of like jobs in the arguments: how, front, and the places of the first and the last id.
 local PLAIN = {keep = true, reject = true, replace = true}
 local runs, place = {}, 1

@@ -44,3 +44,7 @@ local function write_bins(topic, bins)
     if n ~= 0 and index('HINCRBY', DUE .. topic, field, whole(n)) <= 0 then index('HDEL', DUE .. topic, field) end
   end
 end
+
+-- Whoever runs a bucket's timer sleeps until its first entry; he must hear of an earlier one. (To ask for the first one's
+-- score costs more: Redis writes each with 17 digits.)
+local function earlier_than_head(key, at) return index('ZCOUNT', key, '-inf', whole(at)) == 0 end

@@ -22,5 +22,5 @@ local function retention_in(front, at)
     end
     at = at + 3 + size
   end
-  if at == last + 1 then return retention end
+  if at == last + 1 then return retention, last end
 end

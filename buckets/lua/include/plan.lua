@@ -50,12 +50,6 @@ local function write_records()
   if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
 end
 
--- Whoever runs a bucket's timer sleeps until its first entry; he must hear of an earlier one.
-local function earlier_than_head(number)
-  local head = index('ZRANGE', BUCKET .. number, '0', '0', 'WITHSCORES')
-  return plan.first[number] < (tonumber(head[2]) or math.huge)
-end
-
 local function forget_entries()
   for number, ids in pairs(plan.unbucket) do
     local members = under(plan.out, number)
@@ -71,10 +65,11 @@ end
 -- learns from his pop how many are left.
 local function commit()
   local rings = {}
-  for number in pairs(plan.bucket) do
-    if earlier_than_head(number) then rings[#rings + 1] = 'due ' .. number end
+  for number, members in pairs(plan.bucket) do
+    local key = BUCKET .. whole(number)
+    if earlier_than_head(key, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
+    index('ZADD', key, unpack(members))
   end
-  for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
   for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end
   for topic, members in pairs(plan.bury) do index('ZADD', DEAD .. topic, unpack(members)) end
   for topic, by_priority in pairs(plan.push) do
