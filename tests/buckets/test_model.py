@@ -102,7 +102,8 @@ def told(result: Added | Moved | str | JobQueueError) -> Answer:
 
 def facts(job: Job, names: dict[str, Any]) -> dict[str, Any]:
     texts = {"worker": Tag.WORKER, "reason": Tag.REASON}
-    return {name: job.text(texts[name]) if name in texts else getattr(job, name) for name in names}
+    read = {name: job.text(texts[name]) if name in texts else getattr(job, name, None) for name in names}
+    return read | {"step": job.kind.step}
 
 
 FOR_EVER_MS = 10**12
