@@ -18,6 +18,8 @@ _KIND = attrgetter(
     *("topic", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms", "retention_ms", "headers", "tags"),
     *("if_exists", "most_pending"),
 )
+_MOST_KINDS = 256  # of 4 KB at most that are remembered
+_LONGEST_MS = 1 << 48  # a time has 6 bytes in the record
 
 
 class Added(NamedTuple):
@@ -34,30 +36,65 @@ def may_be_repeated(job: NewJob) -> bool:
     return job.if_exists == "keep" and job.retention_ms > 0
 
 
-def _how(job: NewJob, shards: int, more: bool) -> str:
-    """What to do with a job whose id is there, and with a full topic. Ids are spread evenly over the shards, and so is
-    the bound of a topic. `more`: the next job is of the same group."""
-    most = str(-(-job.most_pending // shards)) if job.most_pending else ""
-    return f"{job.if_exists}{most}{'+' if more else ''}"
+class Shape(NamedTuple):
+    """What jobs of one kind share on their way: what to do where the id is there, and the record up to the body."""
+
+    how: str
+    front: bytes
 
 
-def pack_groups(groups: Iterable[Sequence[NewJob]], shards: int) -> list[Value]:
+class Prepared(NamedTuple):
+    """A job as it travels."""
+
+    shape: Shape
+    id: str
+    when: str
+    body: bytes
+
+
+class Preparing:
+    """Makes jobs ready for the script, each before it is joined with those of others."""
+
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+        self._shapes: dict[Any, Shape] = {}
+
+    def job(self, job: NewJob) -> Prepared:
+        """Raises ValueError, OverflowError or struct.error for a number that has no room in the record."""
+        if not (0 <= job.due_ms < _LONGEST_MS and 0 <= job.delay_ms < _LONGEST_MS):
+            raise ValueError("a time of a new job lies before 1970, or beyond all that a record holds")
+        kind = _KIND(job)
+        shape = self._shapes.get(kind)
+        if shape is None:
+            if len(self._shapes) >= _MOST_KINDS:
+                self._shapes.clear()
+            shape = self._shapes[kind] = Shape(self._how(job), job.front())
+        # ms since the epoch, or from now
+        return Prepared(shape, job.id, str(job.due_ms) if job.due_ms else f"+{job.delay_ms}", job.body)
+
+    def _how(self, job: NewJob) -> str:
+        """Ids are spread evenly over the shards, and so is the bound of a topic."""
+        return job.if_exists + (str(-(-job.most_pending // self._shards)) if job.most_pending else "")
+
+
+def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
     """What the script takes for groups of jobs, in which like jobs that stand together are one run."""
     rest: list[Value] = []
-    kind: Any = None
+    before: Shape | None = None
+    more_before = False
     at = jobs = 0
     for group in groups:
         last = group[-1]
         for job in group:
-            own = (job is last, _KIND(job))
-            if own != kind:
+            shape, job_id, when, body = job
+            more = job is not last  # the next one is of the same group
+            if shape is not before or more is not more_before:
                 if jobs:
                     rest[at] = jobs
-                kind, at, jobs = own, len(rest), 0
-                rest += (0, _how(job, shards, job is not last), job.front())
+                before, more_before, at, jobs = shape, more, len(rest), 0
+                rest += (0, f"{shape.how}+" if more else shape.how, shape.front)
             jobs += 1
-            # ms since the epoch, or from now
-            rest += (job.id, str(job.due_ms) if job.due_ms else f"+{job.delay_ms}", job.body)
+            rest += (job_id, when, body)
     rest[at] = jobs
     return rest
 

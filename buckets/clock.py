@@ -18,7 +18,7 @@ class Clock:
 class HeldClock(Clock):
     """A clock that stands still until it is moved; for tests. Microseconds since the epoch."""
 
-    def __init__(self, now_us: int = 1_800_000_000_000_000) -> None:
+    def __init__(self, now_us: int = 1_800_000_007_654_000) -> None:
         self.now_us = now_us
 
     def now(self) -> str:

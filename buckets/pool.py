@@ -12,12 +12,12 @@ import itertools
 import logging
 import random
 import struct
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from buckets.adding import Added, may_be_repeated, pack_groups, read_results
+from buckets.adding import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.gather import Gather
@@ -78,6 +78,7 @@ class Pool(Shards):
         self._unheard = False  # whether a pop's caller left before its answer came
         # Two pages at a time keep Redis busy; with one a bucket, everyone else would wait behind eight.
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
+        self._preparing = Preparing(shards)
         self._adding = Gather(partial(self._add, repeat=True), OneScript)
         self._adding_once = Gather(partial(self._add, repeat=False), OneScript)
         self._finishing = Gather(self._finish, OneScript)
@@ -85,7 +86,8 @@ class Pool(Shards):
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
-        items = [Item(job.id, (job,), len(job.body)) for job in jobs]
+        prepared = self._preparing.job
+        items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
         adding = self._adding if all(map(may_be_repeated, jobs)) else self._adding_once
         return await adding.hand_in(items)
 
@@ -93,7 +95,12 @@ class Pool(Shards):
         """Keep groups of jobs, one after the other; of each all jobs or none. The ids of a group are the same up to
         their first `@`, and those of two topics differ."""
         items = [
-            Item(group[0].id.partition("@")[0], group, sum(len(job.body) for job in group), len(group))
+            Item(
+                group[0].id.partition("@")[0],
+                [self._preparing.job(job) for job in group],
+                sum(len(job.body) for job in group),
+                len(group),
+            )
             for group in groups
         ]
         results = await self._add(items, repeat=all(may_be_repeated(job) for group in groups for job in group))
@@ -105,14 +112,11 @@ class Pool(Shards):
             items,
             fresh=lambda: {"bucket": next(self._turn)},
             repeat=repeat,
-            pack=self._packed,
+            pack=pack_groups,
             read=read_results,
             now=self.clock.now(),
             buckets=self.buckets,
         )
-
-    def _packed(self, groups: Iterable[Sequence[NewJob]]) -> list[Value]:
-        return pack_groups(groups, len(self.keys))
 
     async def pop(
         self, topics: Sequence[str], count: int = 1, *, ttr_ms: int | None = None, worker: str = "", room: int = 8 << 20

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import orjson
+from msgspec import Raw
 
 from jobqueue.errors import BadField, BadJson, BadRequest, UnknownCommand, UnknownField
 from jobqueue.fields import EXPECTED, is_name, must_be
@@ -19,6 +20,7 @@ from jobqueue.params import BY_NAME
 _LONGEST_NAME = 64  # of an unknown name that is said again
 _MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
 _PATH = re.compile(r"`\$\.(\w+)")
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
 NAMED = {kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()}
 """The fields of each command that are names."""
@@ -39,7 +41,7 @@ def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None
     kind = BY_NAME.get(str(read.get("command")))
     if kind is None:
         return None
-    before = takewhile(lambda name: name != field, read)
+    before = takewhile(lambda name: name[:_LONGEST_NAME] != field, read)
     wrong = (name for name in before if name in NAMED[kind] and isinstance(read[name], str) and not is_name(read[name]))
     return next((bad(name) for name in wrong), None)
 
@@ -105,8 +107,15 @@ def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
 
 
 def _fields_of(data: bytes) -> dict[str, Any]:
+    """The fields of a command; None for what no reader could read: a number beyond all bounds hides no other field."""
     try:
-        read = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        return {name: _value(raw) for name, raw in _FIELDS.decode(data).items()}
+    except (msgspec.DecodeError, RecursionError):
         return {}
-    return read if isinstance(read, dict) else {}
+
+
+def _value(raw: Raw) -> Any:
+    try:
+        return orjson.loads(bytes(raw))
+    except orjson.JSONDecodeError:
+        return None

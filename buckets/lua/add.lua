@@ -133,6 +133,8 @@ local function all_new()
 end
 
 local results = all_new() and create_all() or long_way()()
-for topic in pairs(plan.counts) do plan.topics[topic] = now_ms - now_ms % 10000 end
+for topic in pairs(plan.counts) do
+  if now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 then plan.topics[topic] = now_ms end
+end
 commit()
 return results

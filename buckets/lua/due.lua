@@ -48,15 +48,6 @@ end
 return meet, commit_all
 end  -- of the long way
 
-local function under(family, key)
-  local found = family[key]
-  if not found then
-    found = {}
-    family[key] = found
-  end
-  return found
-end
-
 -- The lane of the plain jobs (include/lane.lua): delayed ones. What they come to: how many they are by topic; the others as
 -- in plan.lua. Beside it, to be told: how many jobs became ready, by topic and by the time that they were due.
 local moved, push, due, headers, out = {}, {}, {}, {}, {}

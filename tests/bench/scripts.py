@@ -23,13 +23,14 @@ from typing import Any
 from redis import Redis as Client
 
 from buckets import NewJob, Pool, Redis
-from buckets.adding import pack_groups
+from buckets.adding import Preparing, pack_groups
 from buckets.job import DEFAULT_RETENTION_MS
 from buckets.scripts import SCRIPTS, Value
 from tests.bench.memory import BODY
 from tests.redis_server import RedisServer, binaries
 
 ROUNDS = 9
+PREPARING = Preparing(1)
 JOBS = {100: 3200, 1: 800}  # in a round, by jobs a call
 AT_ONCE = {100: 1, 1: 50}  # calls in one write: single jobs come from concurrent requests, and these share a write
 HOUR_MS = 3_600_000
@@ -93,7 +94,7 @@ class Scripts(Way):
         calls = []
         for turn, ids in enumerate(parts(self.ids, batch)):
             jobs = [NewJob(each, "work", BODY, delay_ms=HOUR_MS, retention_ms=retention_ms) for each in ids]
-            rest = pack_groups([[job] for job in jobs], 1)
+            rest = pack_groups([[PREPARING.job(job)] for job in jobs])
             calls.append(self.call("add", rest, bucket=turn, buckets=self.pool.buckets))
         return calls
 
@@ -269,7 +270,7 @@ def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
     """Fill in the others."""
     for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
         jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
-        rest = pack_groups([[job] for job in jobs], 1)
+        rest = pack_groups([[PREPARING.job(job)] for job in jobs])
         scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets)], 1)
         plain.send([[("ZADD", plain.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from redis import Redis as Client
 
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
@@ -35,6 +36,7 @@ LANES = {
     "finish": "local function plain(front, state, length)\n",
 }
 STEPS = 400
+WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "PUBLISH"}
 
 
 @functools.cache
@@ -59,6 +61,34 @@ class LongWay(Redis):
         script = closed(name) if name in LANES else SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
         return await self._metered(name, command, script.repeatable, script, orphan)
+
+
+class Written:
+    """The commands that scripts wrote with, in their order, as Redis itself tells them."""
+
+    def __init__(self, url: str) -> None:
+        self._client = Client.from_url(url)
+
+    def __enter__(self) -> Written:
+        self._monitor: Any = self._client.monitor()  # type: ignore[no-untyped-call]
+        self._monitor.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._monitor.__exit__(*exception)
+        self._client.close()
+
+    def names(self) -> list[str]:
+        """Those until now, each where it came first."""
+        self._client.publish("end of", "these")
+        names: dict[str, None] = {}
+        while True:
+            told = self._monitor.next_command()
+            name = told["command"].split()[0].upper()
+            if name == "PUBLISH" and told["client_type"] != "lua":
+                return list(names)
+            if told["client_type"] == "lua" and name in WRITES:
+                names[name] = None
 
 
 async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
@@ -499,3 +529,24 @@ async def test_a_job_that_was_due_a_day_ahead_takes_the_lane_to_its_end(twins: T
     await tick_all(pool)
     assert [each.id for each in (await pool.pop(["t"], 9)).jobs] == ["a"]
     assert await pool.finish([("a", None)]) == ["finished"]
+
+
+async def test_each_lane_writes_in_the_order_that_leaves_at_most_an_index_entry_too_many(
+    redis: Redis, redis_server: RedisServer, clock: HeldClock
+) -> None:
+    """New index entries, counts, records, and only then the removal of old entries; then the bell."""
+    for way in (redis, LongWay(redis_server.url)):
+        await redis.read("FLUSHALL")
+        pool = await Pool.open(way, clock=clock)
+        with Written(redis_server.url) as written:
+            await pool.add([NewJob("a", "t", b"1", delay_ms=1_000), NewJob("b", "t", b"2", delay_ms=1_000)])
+            assert written.names() == ["ZADD", "HINCRBY", "MSET", "PUBLISH"]
+            clock.advance(1_001)
+            await tick_all(pool)
+            assert written.names() == ["RPUSH", "HINCRBY", "HDEL", "SETRANGE", "ZREM", "PUBLISH"]
+            jobs = (await pool.pop(["t"], 2)).jobs
+            assert written.names() == ["ZADD", "HINCRBY", "UNLINK", "MSET", "PUBLISH", "LPOP"]
+            await pool.finish([(job.id, job.lease) for job in jobs])
+            assert written.names() == ["HINCRBY", "SET", "ZREM"]
+        await pool.close()
+        await way.close() if way is not redis else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -197,17 +199,19 @@ async def test_jobs_of_one_batch_have_each_its_own_options(pool: Pool, clock: He
     await check_books(pool.redis, pool)
 
 
-async def test_the_timer_of_a_bucket_hears_of_the_first_job_of_a_batch(redis: Redis) -> None:
-    pool = await Pool.open(redis, "early", buckets=1)
+async def test_the_timer_of_a_bucket_hears_of_the_first_job_of_a_batch(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, "early", buckets=1, clock=clock)
     heard: list[str] = []
     ready = asyncio.Event()
     listening = asyncio.create_task(pool.listen(lambda _, message: heard.append(message), ready.set))
     await ready.wait()
     await add(pool, "second", delay_ms=8_000)
     await pool.add([NewJob("first", "t", b"", delay_ms=5_000), NewJob("third", "t", b"", delay_ms=10_000)])
+    await pool.tell("then")
+    await add(pool, "beside the first", delay_ms=5_000)
     await pool.tell("end")
     await until(lambda: "end" in heard)
-    assert heard == ["due 0", "due 0", "end"]
+    assert heard == ["due 0", "due 0", "then", "end"]
     listening.cancel()
 
 
@@ -221,6 +225,38 @@ async def test_calls_go_round_all_buckets(pool: Pool, clock: HeldClock) -> None:
         (bucket,) = {(await get(pool, job_id)).kind.bucket for job_id in ids}
         seen.append(bucket)
     assert sorted(seen) == sorted([*range(pool.buckets)] * 2)
+
+
+async def test_single_jobs_take_the_buckets_strictly_in_turn(pool: Pool, clock: HeldClock) -> None:
+    seen = []
+    for call in range(2 * pool.buckets):
+        clock.now_us += 7919  # as it is when nobody looks
+        await add(pool, str(call), delay_ms=60_000)
+        seen.append((await get(pool, str(call))).kind.bucket)
+    assert seen == [(seen[0] + call) % pool.buckets for call in range(2 * pool.buckets)]
+
+
+async def test_a_batch_of_large_jobs_is_split_by_its_bytes(redis: Redis, pool: Pool) -> None:
+    """A script that is long holds up everybody."""
+    await redis.read("CONFIG", "RESETSTAT")
+    await pool.add([NewJob(str(number), "t", b"x" * 400_000) for number in range(6)])
+    said = (await redis.read("INFO", "commandstats")).decode()
+    assert re.search(r"cmdstat_evalsha:calls=3,", said)
+
+
+@pytest.mark.parametrize("bad", [{"priority": 300}, {"delay_ms": -1}, {"due_ms": 1 << 48}, {"retention_ms": 1 << 32}])
+async def test_a_job_that_no_record_can_hold_is_refused_and_costs_no_other_its_place(
+    pool: Pool, bad: dict[str, Any]
+) -> None:
+    good = [NewJob(str(number), "t", b"1") for number in range(3)]
+    kept, refused = await asyncio.gather(
+        pool.add(good), pool.add([replace(good[0], id="bad", **bad)]), return_exceptions=True
+    )
+    assert isinstance(kept, list) and all(isinstance(each, Added) for each in kept)
+    assert isinstance(refused, ValueError | OverflowError | struct.error)
+    with pytest.raises((ValueError, OverflowError, struct.error)):
+        await pool.add([*(replace(good[0], id=f"more{number}") for number in range(250)), replace(good[0], **bad)])
+    assert await popped_ids(pool) == ["0", "1", "2"]
 
 
 async def test_who_adds_one_job_and_many_by_turns_fills_no_bucket_more_than_others(

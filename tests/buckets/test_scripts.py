@@ -123,7 +123,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     """No key is written out in a script: each is built from a prefix, and these stand in keys.py alone."""
     # `index` is a call of Redis that others go through; within it the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
-    called = re.findall(r"(?:redis\.p?call|index)\('[A-Z]+', ([^,)]+)", text)
+    called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED) \.\. "
     whole = (
         r"(TOPICS|ASIDE|BELL|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobqueue import fields, params, reading
-from jobqueue.errors import BadJson, BadRequest, TooMany
+from jobqueue.errors import BadJson, BadRequest, TooLarge, TooMany
 
 
 def add(**fields: Any) -> Any:
@@ -317,6 +317,8 @@ def test_bodies_may_say_command_as_often_as_they_like() -> None:
         ('"delay":-1,"id":"a b","topic":"t","body":1', "delay"),
         ('"id":"a b","x":1,"topic":"t","body":1', "id"),
         ('"x":1,"id":"a b","topic":"t","body":1', "x"),
+        (f'"{"x" * 70}":1,"id":"a b","topic":"t","body":1', "x" * 64),
+        ('"topic":"","id":"a","x":1,"body":1e9999', "topic"),
         ('"id":"a b","body":1', "id"),  # and no topic
         ('"id":5,"topic":"t t","body":1', "id"),
         ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a combination of fields is no fault of one
@@ -329,3 +331,25 @@ def test_of_two_faults_the_first_is_told_by_itself_and_in_an_array(members: str,
     for number in (1, 9):
         array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
         assert [seen(each) for each in array] == [seen(told)] * number
+
+
+@pytest.mark.parametrize("members", ['"body":1e999', '"body":1,"delay":1,"at":1', '"body":1e999,"x":2'])
+def test_a_refusal_tells_the_id_that_the_command_named(members: str) -> None:
+    command = f'{{"command":"add","topic":"t","id":"mine",{members}}}'
+    told = read_by_itself(command)
+    assert isinstance(told, BadRequest) and told.job_id == "mine"
+    for number in (1, 9):
+        array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        assert [seen(each) for each in array] == [seen(told)] * number
+        assert [getattr(each, "job_id", None) for each in array] == ["mine"] * number
+
+
+def test_of_two_equal_names_the_last_counts() -> None:
+    """As in most readers of JSON."""
+    assert reading.parse(b'{"command":"finish","id":"a b","id":"ok"}', 1000) == params.Finish(id="ok")
+
+
+def test_a_bound_of_bodies_below_that_of_a_quick_look_holds_for_many_too() -> None:
+    command = f'{{"command":"add","topic":"t","body":"{"x" * 60}"}}'
+    array = reading.parse_many(f"[{','.join([command] * 9)}]".encode(), 61)
+    assert [type(each) for each in array] == [TooLarge] * 9

@@ -1,6 +1,15 @@
--- Index keys, whatever another program made of them.
+-- What every script that writes indexes needs, the plain lanes too.
 -- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
 local function whole(number) return string.format('%d', number) end
+
+local function under(family, key)
+  local found = family[key]
+  if not found then
+    found = {}
+    family[key] = found
+  end
+  return found
+end
 
 -- Keep something that cannot be used under its id or its key, for the operator; should the hash for it be something else
 -- itself, that is kept first.

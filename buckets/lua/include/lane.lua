@@ -2,7 +2,7 @@
 -- a table of the job and with few functions, as each function, and each variable that it shares with the script, is made
 -- anew in every run. Jobs that come together mostly differ in nothing but id and body: what follows from the head of a
 -- record is kept until another comes. Whatever is not quite plain goes the long way, which knows everything; both come to
--- the same. When a job went the long way, that writes for all.
+-- the same. When a job went the long way, that writes for all; what a lane writes itself, it writes in plan.lua's order.
 -- Of a plain job in a state, with a header of a length: where its topic ends, its flags, priority, bucket, retention.
 local before, last_before, flags_before, priority_before, bucket_before, retention_before
 local function plain(front, state, length)

@@ -7,8 +7,8 @@ local OPTIONAL, HOURLY = 16, 32
 local TAG_TTL, TAG_RETENTION, TAG_BACKOFF, TAG_TTR, TAG_WORKER, TAG_REASON = 1, 2, 3, 4, 5, 6
 local DEFAULT_RETENTION = 60000
 
--- The retention that an optional block tells, when nothing else in it has a say in a move; nil for one that has, and for
--- one that is damaged or was not read to its end.
+-- The retention that an optional block tells, and where the block ends, when nothing else in it has a say in a move; nil for
+-- one that has, and for one that is damaged or was not read to its end.
 local function retention_in(front, at)
   if #front <= at then return nil end
   local retention, last = DEFAULT_RETENTION, at + 1 + struct.unpack('>H', front, at)

@@ -11,15 +11,6 @@ local function append(list, first, second, third)
   if third then list[n + 3] = third end
 end
 
-local function under(family, key)
-  local found = family[key]
-  if not found then
-    found = {}
-    family[key] = found
-  end
-  return found
-end
-
 local function count(topic, field, n)
   local counts = under(plan.counts, topic)
   counts[field] = (counts[field] or 0) + n
@@ -65,11 +56,10 @@ end
 -- learns from his pop how many are left.
 local function commit()
   local rings = {}
-  for number, members in pairs(plan.bucket) do
-    local key = BUCKET .. whole(number)
-    if earlier_than_head(key, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
-    index('ZADD', key, unpack(members))
+  for number in pairs(plan.bucket) do
+    if earlier_than_head(BUCKET .. number, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
   end
+  for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
   for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end
   for topic, members in pairs(plan.bury) do index('ZADD', DEAD .. topic, unpack(members)) end
   for topic, by_priority in pairs(plan.push) do

@@ -45,7 +45,11 @@ final class Service
     public function answered(array $commands, Closure $over, Closure $giveUp): array
     {
         $this->held = null;
-        $answers = $this->repeated($commands, $over, $giveUp);
+        try {
+            $answers = $this->repeated($commands, $over, $giveUp);
+        } catch (RefusedException $error) {
+            $answers = $this->held === null ? throw $error : [$error];
+        }
         return $this->held === null ? $answers ?? [] : [$answers[0] ?? null, $this->held];
     }
 
