@@ -7,11 +7,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from buckets.errors import JobQueueError
-from buckets.job import NewJob, State
+from buckets.job import STATE_WORDS, NewJob
 from buckets.scripts import Value
 
 _RESULTS = {word.encode(): word for word in ("created", "existing", "replaced")}
-_STATES = {state.word.encode(): state.word for state in State}
 
 # All of a job but its id, its time and its body. Jobs that come together mostly share it, so it travels once.
 _KIND = attrgetter(
@@ -101,7 +100,7 @@ def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
 
 def _added(entry: Sequence[Any]) -> list[Added]:
     result, state, *times = entry
-    words = _RESULTS[result], _STATES[state]
+    words = _RESULTS[result], STATE_WORDS[state]
     told: list[Added] = []
     for jobs, due in zip(times[::2], times[1::2], strict=True):
         told += [Added(*words, due)] * jobs

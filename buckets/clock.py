@@ -16,7 +16,8 @@ class Clock:
 
 
 class HeldClock(Clock):
-    """A clock that stands still until it is moved; for tests. Microseconds since the epoch."""
+    """A clock that stands still until it is moved; for tests. Microseconds since the epoch; it begins at no round time,
+    which could hide what is rounded."""
 
     def __init__(self, now_us: int = 1_800_000_007_654_000) -> None:
         self.now_us = now_us

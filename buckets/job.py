@@ -56,6 +56,8 @@ class State(enum.IntEnum):
         return self.name.lower()
 
 
+STATE_WORDS = {state.word.encode(): state.word for state in State}
+"""As scripts say them."""
 LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 
 # The arrows of the picture, and the scripts that move a job along each. `None`: there was no job, or a tombstone.

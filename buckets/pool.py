@@ -21,7 +21,7 @@ from buckets.adding import Added, Preparing, may_be_repeated, pack_groups, read_
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.gather import Gather
-from buckets.job import Job, NewJob, State, unpack, unpack_all
+from buckets.job import STATE_WORDS, Job, NewJob, unpack, unpack_all
 from buckets.redis import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Item, OneScript, Shards
@@ -388,8 +388,5 @@ def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
     return b"".join(parts)
 
 
-_WORDS = {state.word.encode(): state.word for state in State}  # what scripts say
-
-
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:
-    return [result if isinstance(result, JobQueueError) else _WORDS[result] for result in results]
+    return [result if isinstance(result, JobQueueError) else STATE_WORDS[result] for result in results]

@@ -29,7 +29,7 @@ NAMED = {kind: [field for field in ("topic", "id") if field in kind.__struct_fie
 def told(error: Exception, data: bytes) -> BadRequest:
     """What is wrong with a command, in our words, and the id that it named."""
     read = _fields_of(data)
-    told = error if isinstance(error, BadRequest) else _translated(error, data)
+    told = error if isinstance(error, BadRequest) else _translated(error, data, read)
     told = _bad_name_before(told.field, read) or told
     job_id = read.get("id")
     told.job_id = job_id if isinstance(job_id, str) and len(job_id) <= 255 else None
@@ -46,21 +46,21 @@ def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None
     return next((bad(name) for name in wrong), None)
 
 
-def _translated(error: Exception, data: bytes) -> BadRequest:
+def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadRequest:
     if isinstance(error, RecursionError):
         return BadJson("the request is nested too deeply")
     if not isinstance(error, msgspec.ValidationError):
         endless = _endless_field(data)
         return bad(endless) if endless else BadJson(f"the request is not JSON: {error}")
-    return _misfit(str(error), data)
+    return _misfit(str(error), read)
 
 
-def _misfit(text: str, data: bytes) -> BadRequest:
+def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
     """Why JSON is not a command; `text` is what msgspec says."""
     if text.startswith("Expected `object`"):
         return BadJson("a command must be a JSON object")
     path = _PATH.search(text)
-    name = _fields_of(data).get("command")
+    name = read.get("command")
     if path and path[1] != "command":
         return bad(path[1], name)
     if not isinstance(name, str):

@@ -16,6 +16,7 @@ local jobs = {unpack(ARGV, 4)}  -- strings: for each run of like jobs: how many,
 -- No id twice. How: keep, reject or replace, then the most pending jobs that the topic may have, if there is a bound, then
 -- `+` when the next job is of the same group: all or none. Front: the record up to the body, without times. When: ms since
 -- the epoch, or `+` and ms from now.
+
 -- A job that lives keeps its life. Where no bucket holds it, it is put back: an add that is repeated after a
 -- crash must not answer `existing` for a job that would never fire.
 local function keep(job)

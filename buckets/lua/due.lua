@@ -38,10 +38,7 @@ end
 plan.push, plan.due, plan.headers, plan.out[bucket] = ...
 -- Write what all the jobs come to, the plain ones and the others.
 local function commit_all(moved)
-  for topic, n in pairs(moved) do
-    count(topic, 'delayed', -n)
-    count(topic, 'ready', n)
-  end
+  count_moves(moved, 'delayed', 'ready')
   commit()
 end
 

@@ -26,10 +26,7 @@ end
 plan.out, plan.tombs, plan.gone = ...
 -- Write what all the jobs come to, the plain ones and the others.
 local function commit_all(ended)
-  for topic, n in pairs(ended) do
-    count(topic, 'reserved', -n)
-    count(topic, 'finished', n)
-  end
+  count_moves(ended, 'reserved', 'finished')
   commit()
 end
 

@@ -66,11 +66,8 @@ end
 plan.records, plan.bucket[bucket] = ...
 -- Write what all the jobs come to, the plain ones and the others.
 local function commit_all(delivered, first)
-  for topic, n in pairs(delivered) do
-    count(topic, 'ready', -n)
-    count(topic, 'reserved', n)
-    count(topic, 'delivered', n)
-  end
+  count_moves(delivered, 'ready', 'reserved')
+  for topic, n in pairs(delivered) do count(topic, 'delivered', n) end
   if first then plan.first[bucket] = math.min(plan.first[bucket] or first, first) end
   if not plan.first[bucket] then plan.bucket[bucket] = nil end
   commit()

@@ -40,6 +40,12 @@ RUNS = [(batch, retention_ms) for batch in JOBS for retention_ms in (DEFAULT_RET
 WAYS = ("Scripts", "Plain", "Fewest")
 NOT_COUNTED = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
 
+
+def packed(jobs: Sequence[NewJob]) -> list[Value]:
+    """What add.lua takes for jobs."""
+    return pack_groups([[PREPARING.job(job)] for job in jobs])
+
+
 RECORD, TOMBSTONE = b"h" * 38 + BODY, b"h" * 51
 
 Command = Sequence[Value]
@@ -94,7 +100,7 @@ class Scripts(Way):
         calls = []
         for turn, ids in enumerate(parts(self.ids, batch)):
             jobs = [NewJob(each, "work", BODY, delay_ms=HOUR_MS, retention_ms=retention_ms) for each in ids]
-            rest = pack_groups([[PREPARING.job(job)] for job in jobs])
+            rest = packed(jobs)
             calls.append(self.call("add", rest, bucket=turn, buckets=self.pool.buckets))
         return calls
 
@@ -270,7 +276,7 @@ def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
     """Fill in the others."""
     for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
         jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
-        rest = pack_groups([[PREPARING.job(job)] for job in jobs])
+        rest = packed(jobs)
         scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets)], 1)
         plain.send([[("ZADD", plain.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
 

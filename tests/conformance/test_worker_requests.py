@@ -142,16 +142,22 @@ async def test_what_was_taken_by_a_pop_whose_answer_was_lost_comes_again(shift: 
             assert [names(request) for request in with_ends(shift)[:2]] == [["finish", "pop"], ["finish"]]
 
 
+async def refused_beside_a_job(shift: Shift) -> dict[str, Any]:
+    """An answer to an end and a pop: the end is refused for now, the pop brings the next job of the topic."""
+    popped = await shift.stage.client.ask("pop", topic=shift.topic, count=1)
+    brought = {**popped, **popped["jobs"][0]}  # as a pop with `count` and one without say it
+    return {"status": 200, "answer": [NOT_NOW, brought]}
+
+
 async def test_an_end_that_is_refused_for_now_heaps_up_no_jobs(shift: Shift) -> None:
     proxy = shift.stage.proxy
     async with shift.worker_through_the_proxy() as worker:
         slow = await shift.add("slow", {"do": "sleep", "seconds": 0.5}, ttr=60)
         await worker.handler("started", slow)
         came = await shift.add("came", {"do": "return"}, ttr=60)
-        popped = await shift.stage.client.ask("pop", topic=shift.topic, count=1)
+        refused = await refused_beside_a_job(shift)
         more = [await shift.add(f"more:{number}", {"do": "return"}, ttr=60) for number in range(3)]
-        brought = {**popped, **popped["jobs"][0]}  # as a pop with `count` and one without say it
-        proxy.faults = [{"status": 200, "answer": [NOT_NOW, brought]}, "page", "page"]
+        proxy.faults = [refused, "page", "page"]
         for job in (slow, came, *more):
             await worker.event("job.finished", job)
         assert most_at_a_time(worker) == 1
@@ -169,9 +175,8 @@ async def test_what_comes_with_an_end_that_is_refused_for_now_and_cannot_go_back
         first = await shift.add("first", {"do": "sleep", "seconds": 0.5}, ttr=60)
         await worker.handler("started", first)
         once = await shift.add("once", {"do": "return"}, ttr=0)
-        popped = await shift.stage.client.ask("pop", topic=shift.topic, count=1)
-        brought = {**popped, **popped["jobs"][0]}  # as a pop with `count` and one without say it
-        proxy.faults = [{"status": 200, "answer": [NOT_NOW, brought]}, "page", "page"]
+        refused = await refused_beside_a_job(shift)
+        proxy.faults = [refused, "page", "page"]
         for job in (first, once):
             await worker.event("job.finished", job)
         assert most_at_a_time(worker) == 1

@@ -1,7 +1,5 @@
 -- The lane of the plain jobs in add, those of nearly every call: what like jobs share is made once, without a table of a job.
 -- What is not quite plain goes the long way, which knows everything; both come to the same.
-local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
-
 -- The runs of like jobs in the arguments: how, front, and the places of the first and the last id.
 local PLAIN = {keep = true, reject = true, replace = true}
 local runs, place = {}, 1
@@ -27,7 +25,7 @@ local function new_kind(front, state, hourly)
   local topic = string.sub(front, SHORT + 1, SHORT + length)
   local number = (NEW_NUMBER + (state == ready and 1 or 0)) % 4294967296
   flags = flags - delayed + state + (hourly and HOURLY or 0)
-  local kind = {word = WORDS[state], hourly = hourly, counts = under(plan.counts, topic), number = number,
+  local kind = {word = WORDS[state], hourly = hourly, counts = under(plan.counts, topic),
     opening = string.sub(front, 1, 2) .. string.char(flags, priority, plan.home, length) .. struct.pack('>I6', now_ms),
     closing = string.sub(front, 25, 30) .. struct.pack('>I4', number) .. string.sub(front, SHORT + 1)}
   if state == ready then

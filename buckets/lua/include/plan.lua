@@ -11,14 +11,16 @@ local function append(list, first, second, third)
   if third then list[n + 3] = third end
 end
 
-local function count(topic, field, n)
-  local counts = under(plan.counts, topic)
-  counts[field] = (counts[field] or 0) + n
-end
+local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
+local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
+local function count_due(topic, at, hourly, n) tally(under(plan.due, topic), bin_at(at, hourly), n) end
 
-local function count_due(topic, at, hourly, n)
-  local bin, bins = bin_at(at, hourly), under(plan.due, topic)
-  bins[bin] = (bins[bin] or 0) + n
+-- So many jobs of each topic went from one state to another.
+local function count_moves(numbers, from, to)
+  for topic, n in pairs(numbers) do
+    count(topic, from, -n)
+    count(topic, to, n)
+  end
 end
 
 local function write_counts()
