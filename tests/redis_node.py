@@ -1,0 +1,206 @@
+"""One server of a set (tests/redis_sentinels.py, tests/redis_cluster.py): a process on a port of 127.0.0.1.
+
+Sets need ports that stay: a killed server comes back on its own. It dies with the process that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hiredis
+
+from tests.redis_server import binary
+
+HOST = "127.0.0.1"
+_PATIENCE_S = 30.0
+_ANSWER_S = 10.0
+# Below those that the kernel gives to connections, which could take a killed server's port before it is back.
+_PORTS = range(12_000, 32_000)
+_PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None)
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody has."""
+    with ExitStack() as held:
+        found: list[int] = []
+        for port in random.sample(_PORTS, len(_PORTS)):
+            probe = held.enter_context(socket.socket())
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            found.append(port)
+            if len(found) == number:
+                break
+        return found
+
+
+async def until(reached: Callable[[], Awaitable[Any]], within_s: float = _PATIENCE_S) -> None:
+    """Wait until it is so; servers that do not answer meanwhile are asked again. Raises TimeoutError."""
+    async with asyncio.timeout(within_s):
+        while True:
+            try:
+                if await reached():
+                    return
+            except (OSError, hiredis.ReplyError):
+                pass
+            await asyncio.sleep(0.02)
+
+
+class Access(NamedTuple):
+    """Who may in: an ACL user, or the default user where `user` is empty; without a password everybody."""
+
+    user: str = ""
+    password: str = ""
+
+    @property
+    def in_url(self) -> str:
+        return f"{self.user}:{self.password}@" if self.password else ""
+
+    def words(self) -> list[str]:
+        """What AUTH takes."""
+        return [word for word in self if word]
+
+    def lines(self) -> list[str]:
+        """For a server's configuration; its replicas come in the same way."""
+        if not self.password:
+            return []
+        lines = [f"requirepass {self.password}", f"masterauth {self.password}"]
+        if self.user:
+            lines += [f"user {self.user} on >{self.password} ~* &* +@all", f"masteruser {self.user}"]
+        return lines
+
+
+EVERYBODY = Access()
+
+
+class RedisNode:
+    """A server, or with `sentinel` a Sentinel. `lines` are of its configuration file, which it may write anew."""
+
+    def __init__(
+        self, folder: Path, port: int, lines: Iterable[str] = (), access: Access = EVERYBODY, sentinel: bool = False
+    ) -> None:
+        self.port = port
+        self.folder = folder
+        self.log = folder / "log"
+        self.address = f"{HOST}:{port}"
+        self.url = f"redis://{access.in_url}{self.address}"
+        self._access = access
+        self._arguments = ["--sentinel"] if sentinel else []
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir()
+        own = (f"port {port}", f"bind {HOST}", f"dir {folder}", f"logfile {self.log}")
+        self._file = folder / "redis.conf"
+        self._file.write_text("\n".join((*own, *access.lines(), *lines, "")))
+
+    def __repr__(self) -> str:
+        return f"<RedisNode {self.port}>"
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None
+
+    async def start(self) -> None:
+        """Start it, for the first time or again, and wait until it takes commands."""
+        self.spawn()
+        await self.up()
+
+    def spawn(self) -> None:
+        """Start it, without waiting for it."""
+        assert self._process is None
+        self._process = subprocess.Popen(
+            [binary(), str(self._file), *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509  # one system call, no lock
+        )
+
+    async def up(self) -> None:
+        """Wait until it takes commands. Raises RuntimeError when it ends instead."""
+        end = time.monotonic() + _PATIENCE_S
+        while not await self._takes_commands():
+            if self._process is None or self._process.poll() is not None or time.monotonic() > end:
+                said = self.log.read_text()[-2000:] if self.log.exists() else ""
+                raise RuntimeError(f"{self} did not start: {said}")
+            await asyncio.sleep(0.005)
+
+    async def _takes_commands(self) -> bool:
+        try:
+            return bool(await self.ask("PING") == "PONG")
+        except (OSError, hiredis.ReplyError):
+            return False
+
+    async def ask(self, *command: str | int, within_s: float = _ANSWER_S) -> Any:
+        """One command on a connection of its own. Raises OSError (a time-out is one), or hiredis.ReplyError."""
+        reader = hiredis.Reader(encoding="utf-8", errors="replace")
+        async with asyncio.timeout(within_s):
+            incoming, outgoing = await asyncio.open_connection(HOST, self.port)
+            try:
+                if self._access.password:
+                    outgoing.write(_packed("AUTH", *self._access.words()))
+                    await _reply(incoming, reader)
+                outgoing.write(_packed(*command))
+                return await _reply(incoming, reader)
+            finally:
+                outgoing.close()
+
+    async def has_all_of(self, master: RedisNode) -> bool:
+        """Whether it is a replica of `master` that has all that this had when asked."""
+        role, offset, *_ = await master.ask("ROLE")
+        own = await self.ask("ROLE")
+        follows = own[0] == "slave" and own[2:4] == [master.port, "connected"]
+        return bool(role == "master" and follows and own[4] >= offset)
+
+    def kill(self) -> None:
+        """kill -9, also of one that is frozen or dead."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_PATIENCE_S)
+            self._process = None
+
+    def freeze(self) -> None:
+        """SIGSTOP: it neither answers nor goes away."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on where it was."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+
+def _packed(*command: str | int) -> bytes:
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # its types take one value only
+    return packed
+
+
+async def _reply(incoming: asyncio.StreamReader, reader: hiredis.Reader) -> Any:
+    reply = reader.gets()
+    while reply is False:
+        data = await incoming.read(1 << 16)
+        if not data:
+            raise ConnectionError("the server hung up")
+        reader.feed(data)
+        reply = reader.gets()
+    if isinstance(reply, hiredis.ReplyError):
+        raise reply
+    return reply
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

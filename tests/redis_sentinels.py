@@ -1,0 +1,167 @@
+"""A master, two replicas and three Sentinels, all real, for tests that let a master fail."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import hiredis
+
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, free_ports, until
+
+NAME = "jq-main"
+_REPLICAS = 2
+_SENTINELS = 3
+_QUORUM = 2
+
+
+class SentinelSet:
+    """`async with`. `options` are lines for the configuration of the three data servers, as `appendonly yes`.
+
+    Nothing is on disk without them: a master that is killed and started before another one took over comes back
+    empty, and empties its replicas. `await failed_over(it)` between the two.
+    """
+
+    def __init__(self, *options: str, access: Access = EVERYBODY, down_after_ms: int = 1000) -> None:
+        self.servers: list[RedisNode] = []
+        self.sentinels: list[RedisNode] = []
+        self._options = options
+        self._access = access
+        self._down_after_ms = down_after_ms
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(sentinel.address for sentinel in self.sentinels)
+        return f"redis+sentinel://{self._access.in_url}{hosts}/{NAME}"
+
+    async def __aenter__(self) -> Self:
+        # Not pytest's own folder: that of a killed test run stays.
+        self._folder = tempfile.TemporaryDirectory(prefix="jq-sentinels-")
+        try:
+            await self._start(Path(self._folder.name))
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        for node in (*self.sentinels, *self.servers):
+            node.kill()
+        self._folder.cleanup()
+
+    async def _start(self, folder: Path) -> None:
+        ports = free_ports(1 + _REPLICAS + _SENTINELS)
+        main, watching = ports[: 1 + _REPLICAS], ports[1 + _REPLICAS :]
+        for port in main:
+            lines = ["save ''", "repl-diskless-sync-delay 0", *self._options]
+            lines += [f"replicaof {HOST} {main[0]}"] if port != main[0] else []
+            self.servers.append(RedisNode(folder / str(port), port, lines, self._access))
+        await asyncio.gather(*(server.start() for server in self.servers))
+        await until(lambda: self._follows(self.servers[0]))
+        for port in watching:
+            self.sentinels.append(
+                RedisNode(folder / str(port), port, self._sentinel(port, main, watching), sentinel=True)
+            )
+        await asyncio.gather(*(self.start_sentinel(sentinel) for sentinel in self.sentinels))
+        await self.settled()
+
+    def _sentinel(self, own: int, servers: list[int], sentinels: list[int]) -> list[str]:
+        """Its configuration, as it would write it itself once it had found the others."""
+        name = f"sentinel %s {NAME}"
+        lines = [f"sentinel myid {_run_id(own)}", f"{name % 'monitor'} {HOST} {servers[0]} {_QUORUM}"]
+        lines += [f"{name % 'down-after-milliseconds'} {self._down_after_ms}", f"{name % 'failover-timeout'} 3000"]
+        lines += [f"{name % 'auth-pass'} {self._access.password}"] if self._access.password else []
+        lines += [f"{name % 'auth-user'} {self._access.user}"] if self._access.user else []
+        lines += [f"{name % 'known-replica'} {HOST} {port}" for port in servers[1:]]
+        others = (port for port in sentinels if port != own)
+        return lines + [f"{name % 'known-sentinel'} {HOST} {port} {_run_id(port)}" for port in others]
+
+    async def start_sentinel(self, sentinel: RedisNode) -> None:
+        """Start it, for the first time or again."""
+        await sentinel.start()
+        # How often it looks at servers and talks to others. By default 10 s and 2 s, and four times the latter until an
+        # old master that is back becomes a replica: tests would wait most of their time.
+        await sentinel.ask("SENTINEL", "DEBUG", "info-period", 500, "publish-period", 500)
+
+    async def master(self) -> RedisNode:
+        """The master, as most of the living Sentinels see it."""
+        asked = [sentinel for sentinel in self.sentinels if sentinel.alive]
+        told = await asyncio.gather(*(_named(sentinel) for sentinel in asked), return_exceptions=True)
+        ports = [port for port in told if isinstance(port, int)]
+        if not ports:
+            raise OSError("no Sentinel answers")
+        return self._server(max(ports, key=ports.count))
+
+    async def replicas(self) -> list[RedisNode]:
+        """The living servers that are not the master."""
+        master = await self.master()
+        return [server for server in self.servers if server.alive and server is not master]
+
+    def _server(self, port: int) -> RedisNode:
+        return next(server for server in self.servers if server.port == port)
+
+    async def failed_over(self, old: RedisNode) -> RedisNode:
+        """Wait until another server than `old` is the master and takes writes; it."""
+
+        async def another() -> bool:
+            new = await self.master()
+            return new is not old and (await new.ask("ROLE"))[0] == "master"
+
+        await until(another)
+        return await self.master()
+
+    async def failover(self) -> RedisNode:
+        """SENTINEL FAILOVER; the new master."""
+        old = await self.master()
+        await until(lambda: self._ordered(old))
+        return await self.failed_over(old)
+
+    async def _ordered(self, old: RedisNode) -> bool:
+        if await self.master() is not old:
+            return True
+        asked = next(sentinel for sentinel in self.sentinels if sentinel.alive)
+        try:
+            return bool(await asked.ask("SENTINEL", "FAILOVER", NAME) == "OK")
+        except hiredis.ReplyError as error:
+            return str(error).startswith("INPROG")
+
+    async def settled(self) -> None:
+        """Wait until all living servers follow one master, have all that it has, and the Sentinels see them do so."""
+        await until(self._is_settled)
+
+    async def _is_settled(self) -> bool:
+        master = await self.master()
+        if not await self._follows(master):
+            return False
+        seen = await asyncio.gather(*(self._sees(each, master) for each in self.sentinels if each.alive))
+        return all(seen)
+
+    async def _follows(self, master: RedisNode) -> bool:
+        """Whether all other living servers are replicas of it that have what it had when asked."""
+        others = [server for server in self.servers if server.alive and server is not master]
+        return all(await asyncio.gather(*(server.has_all_of(master) for server in others)))
+
+    async def _sees(self, sentinel: RedisNode, master: RedisNode) -> bool:
+        if await _named(sentinel) != master.port:
+            return False
+        await sentinel.ask("SENTINEL", "CKQUORUM", NAME)
+        replicas = [_pairs(each) for each in await sentinel.ask("SENTINEL", "REPLICAS", NAME)]
+        good = {
+            int(each["port"]) for each in replicas if each["flags"] == "slave" and each["master-link-status"] == "ok"
+        }
+        return good >= {server.port for server in self.servers if server.alive and server is not master}
+
+
+async def _named(sentinel: RedisNode) -> int:
+    """The port of the master that a Sentinel tells."""
+    return int((await sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME, within_s=1))[1])
+
+
+def _run_id(port: int) -> str:
+    return f"{port:040x}"
+
+
+def _pairs(flat: list[Any]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
