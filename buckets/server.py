@@ -78,6 +78,8 @@ class Server:
         """The connection, waiting for it until then (loop time). Raises Unavailable, Retired."""
         if self.retired:
             raise Retired
+        if self.link and not self.link.lost:
+            return self.link
         return await within(deadline, self.begin())
 
     async def _connect(self, coming: asyncio.Future[Link]) -> None:
