@@ -78,8 +78,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     virtual_topics: dict[TopicName, Annotated[tuple[TopicName, ...], Meta(min_length=1, max_length=32)]] = {}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
-        """The shards of a namespace that is founded now, and the buckets of each: on a Cluster every shard has timers, so
-        two are enough there."""
+        """The shards of a namespace that is founded now, and the buckets of each: on a Cluster every shard has timers,
+        so two are enough there."""
         shards, buckets = (16, 2) if is_cluster else (1, 8)
         return self.shards or shards, self.buckets or buckets
 
