@@ -34,6 +34,8 @@ LAYERS = {
         "tally",
         "fsck",
         "bell",
+        "drift",
+        "roll",
         "lock",
         "nap",
         "aim",
