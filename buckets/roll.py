@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SIGN_S = 0.15
 LIFE_S = 0.45  # after its last signature
-_QUIET_S = LIFE_S - SIGN_S  # who could not sign for so long cannot tell whether others could
+_APART_S = 0.25  # between the last signatures of two that live, at most; when Redis stands still, all are old
 _SILENT_S = 1.0  # the roll: then it is logged, and the locks are looked after without it
 _LEAVE_S = 1.0  # that a stop waits for Redis
 
@@ -65,7 +65,7 @@ class Roll:
         """Sign once; returns after how many seconds to do so again."""
         begun, asked = asyncio.get_running_loop().time(), time.monotonic()
         try:
-            now_us, soonest_ms, living = await self._pool.sign(self.token, int(LIFE_S * 1000), int(_QUIET_S * 1000))
+            now_us, soonest_ms, living = await self._pool.sign(self.token, int(LIFE_S * 1000), int(_APART_S * 1000))
         except NoMeta:
             log.error("namespace.lost", extra={"shard": 0})
             await self._pool.found(0)
@@ -75,7 +75,8 @@ class Roll:
             self._wake_timers()
         self.last_answer = begun
         self._take(sorted(living))
-        return SIGN_S if soonest_ms < 0 else min(SIGN_S, (soonest_ms + 1) / 1000)
+        rest_s = max(begun + SIGN_S - asyncio.get_running_loop().time(), 0.0)
+        return rest_s if soonest_ms < 0 else min(rest_s, (soonest_ms + 1) / 1000)
 
     def _take(self, living: list[bytes]) -> None:
         if living != self.living:

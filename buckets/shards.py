@@ -198,11 +198,12 @@ class Shards:
                 results[place] = result
         return results
 
-    async def sign(self, token: str, life_ms: int, quiet_ms: int) -> tuple[int, int, list[bytes]]:
+    async def sign(self, token: str, life_ms: int, apart_ms: int) -> tuple[int, int, list[bytes]]:
         """Sign the roll of the living instances: Redis's time (us), in how many ms another may be struck off (-1:
-        none), and the tokens of all. Who was quiet for more than `quiet_ms` strikes nobody off. Raises NoMeta."""
+        none soon), and the tokens of all. Who has not signed for `life_ms` is struck off, unless we had not signed
+        either: its last signature is at most `apart_ms` older than ours. Raises NoMeta."""
         now_us, soonest_ms, *living = await self.call(
-            "roll", 0, token=token, life=life_ms, quiet=quiet_ms, now=self.clock.now()
+            "roll", 0, token=token, life=life_ms, apart=apart_ms, now=self.clock.now()
         )
         return now_us, soonest_ms, living
 

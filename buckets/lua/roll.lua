@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Sign the roll of the living instances, and strike off those that have not signed for too long.
 -- arrows: none
--- returns: now (us); the ms until another is struck off, should it not sign again (-1: nobody would be); the tokens of
---   the living, ours among them
+-- returns: now (us); the ms until another is struck off, should it not sign again (-1: nobody would be soon); the tokens
+--   of the living, ours among them
 -- fails: NO_META when the shard's settings are gone
 -- repeat: yes
 -- include: time
@@ -10,7 +10,7 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local token = ARGV[1]  -- string: who signs
 local life = tonumber(ARGV[2])  -- integer: ms after its last signature in which an instance counts as living
-local quiet = tonumber(ARGV[3])  -- integer: ms; who has not signed for longer itself strikes nobody off
+local apart = tonumber(ARGV[3])  -- integer: ms; who signed no longer than that before us is not struck off
 local now = ARGV[4]  -- integer: us since the epoch; empty: Redis's own clock
 local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the roll outlives its last instance, and how often that is renewed
 local signed = redis.pcall('ZRANGE', ROLL, 0, -1, 'WITHSCORES')
@@ -21,19 +21,17 @@ for place = 1, #signed, 2 do at[signed[place]] = tonumber(signed[place + 1]) end
 local own = at[token]
 -- A roll on which we stand was not emptied; the beats of the locks look after the rest.
 if not own and redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
--- Redis stood still, or another one has taken its place: then nobody could sign, and all would count as dead. Nor is it
--- told how soon to look again, as the others need their time to sign.
-local judging = not own or math.abs(now_ms - own) <= quiet
+-- Whether another has been silent since before our own last signature. Else it was Redis that stood still, or another
+-- Redis has taken its place: then nobody could sign, and whoever came first would find all others dead.
+local function silent(ms) return not own or math.abs(own - ms) > apart end
 local living, gone, soonest = {token}, {}, -1
 for other, ms in pairs(at) do
   local left = life - math.abs(now_ms - ms)  -- a signature that lies ahead is that of a clock which went back
-  if other == token then
-    left = nil
-  elseif judging and left < 0 then
+  if left < 0 and other ~= token and silent(ms) then
     gone[#gone + 1] = other
-  else
+  elseif other ~= token then
     living[#living + 1] = other
-    if judging and (soonest < 0 or left < soonest) then soonest = left end
+    if left >= 0 and (soonest < 0 or left < soonest) then soonest = left end
   end
 end
 if foreign then redis.call('DEL', ROLL) end

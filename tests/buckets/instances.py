@@ -11,7 +11,7 @@ from buckets.lock import Locks
 from buckets.pool import Pool
 from buckets.roll import LIFE_S, Roll
 
-QUIET_MS = 300
+APART_MS = 250
 
 
 class Instance:
@@ -52,7 +52,7 @@ async def ended(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 async def sign(pool: Pool, token: str) -> list[str]:
     """Another instance signs the roll; who lives, as it reads there."""
-    return sorted(each.decode() for each in (await pool.sign(token, int(LIFE_S * 1000), QUIET_MS))[2])
+    return sorted(each.decode() for each in (await pool.sign(token, int(LIFE_S * 1000), APART_MS))[2])
 
 
 async def take(pool: Pool, token: str, living: Sequence[str] = (), shard: int = 0) -> list[bool]:

@@ -35,7 +35,7 @@ async def test_who_has_not_signed_for_450_ms_is_struck_off(redis: Redis, pool: P
 
 async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock: HeldClock) -> None:
     async def soonest() -> int:
-        return (await pool.sign("a", 450, 300))[1]
+        return (await pool.sign("a", 450, 250))[1]
 
     assert await soonest() == -1
     await sign(pool, "b")
@@ -52,13 +52,13 @@ async def test_one_that_may_be_dead_is_looked_after_in_the_moment_in_which_it_wo
     roll = Roll(pool, Bell(pool))
     await roll.tick()
     await sign(pool, "other")
-    assert await roll.tick() == 0.15
+    assert 0.051 < await roll.tick() <= 0.15
     clock.advance(200)
     await roll.tick()
     clock.advance(200)
-    assert await roll.tick() == 0.051
+    assert await roll.tick() <= 0.051
     clock.advance(51)
-    assert await roll.tick() == 0.15
+    assert await roll.tick() > 0.051
     assert roll.living == [roll.token.encode()]
 
 
@@ -67,9 +67,19 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     await sign(pool, "a")
     await sign(pool, "b")
     clock.advance(5_000)
-    assert (await pool.sign("a", 450, 300))[1:] == (-1, [b"a", b"b"])
+    assert (await pool.sign("a", 450, 250))[1:] == (-1, [b"a", b"b"])
     clock.advance(150)
     assert await sign(pool, "a") == ["a"]  # b had time enough
+
+
+async def test_the_dead_are_struck_off_though_all_are_slow(pool: Pool, clock: HeldClock) -> None:
+    """Redis is far away, or the machine busy: nobody signs as often as it should."""
+    await sign(pool, "dead")
+    await sign(pool, "alive")
+    clock.advance(600)
+    assert await sign(pool, "alive") == ["alive", "dead"]
+    clock.advance(600)
+    assert await sign(pool, "alive") == ["alive"]
 
 
 async def test_who_is_new_strikes_off_those_who_are_long_gone(pool: Pool, clock: HeldClock) -> None:
