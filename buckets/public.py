@@ -11,6 +11,7 @@ from buckets.lock import Locks
 from buckets.meter import Meter
 from buckets.pool import Moved, Pool, Popped
 from buckets.redis import Redis
+from buckets.roll import Roll
 from buckets.sweep import Sweep
 from buckets.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
@@ -35,6 +36,7 @@ __all__ = [
     "Popped",
     "Purged",
     "Redis",
+    "Roll",
     "State",
     "Stats",
     "Sweep",

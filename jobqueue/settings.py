@@ -56,6 +56,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
+    clock_limit_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 1.0
     allow_eviction: bool = False
     data: str = "jobqueue-data"
     redis_server: str = ""

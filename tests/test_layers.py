@@ -39,6 +39,8 @@ LAYERS = {
         "tally",
         "fsck",
         "bell",
+        "drift",
+        "roll",
         "lock",
         "nap",
         "aim",
