@@ -97,6 +97,10 @@ class Redis:
         self.trouble = ""
         """Why the last try to connect failed; for an operator."""
 
+    def is_away(self, key: str) -> bool:
+        """Whether the server of a key cannot be asked now."""
+        return False
+
     async def call(
         self,
         name: str,
