@@ -20,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from buckets.errors import JobQueueError
-from buckets.pool import Pool, Popped
+from buckets.pool import Pool
+from buckets.search import Popped
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,9 @@ class Bell:
         kind, _, rest = message.partition(" ")
         if kind == "ready":
             number, _, topic = rest.partition(" ")
-            self.ring(topic, int(number))
+            jobs = int(number)
+            self._pool.whereabouts.heard(shard, topic)
+            self.ring(topic, jobs)
         elif kind == "due" and (shard, int(rest)) in self._alarms:
             self._alarms[shard, int(rest)].set()
         elif kind == "free":
@@ -166,14 +169,16 @@ class Bell:
             gone = False
         finally:
             self._unpark(waiter, topics)
-            found_elsewhere = bool(popped.jobs) and self._in_many_places(topics)
+            found_elsewhere = bool(popped.jobs) and self._may_be_more(topics)
             if gone or waiter.rung.is_set() or popped.left or found_elsewhere:
                 self._pass_on(popped, topics)
         return popped
 
-    def _in_many_places(self, topics: Sequence[str]) -> bool:
-        """Whether a pop may have been woken for a job in one place and have found one in another."""
-        return len(topics) > 1 or len(self._pool.keys) > 1
+    def _may_be_more(self, topics: Sequence[str]) -> bool:
+        """Whether a pop that found jobs may have been woken for others, in another topic or another shard."""
+        if len(self._pool.keys) == 1:
+            return len(topics) > 1
+        return any(map(self._pool.whereabouts.expected, topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
         """See that someone else looks for what this one was woken for, or left. Those who are woken already count:

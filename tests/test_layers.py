@@ -25,6 +25,8 @@ LAYERS = {
         "shards",
         "gather",
         "adding",
+        "whereabouts",
+        "search",
         "pool",
         "topics",
         "walk",

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from buckets.bell import Bell
 from buckets.job import Job
-from buckets.pool import Pool, Popped
+from buckets.pool import Pool
+from buckets.search import Popped
 from buckets.topics import Topics
 from tests.waiting import PATIENCE_S, until
 
