@@ -75,6 +75,8 @@ class Bell:
             except Exception:
                 log.exception("bell.failed")
             self.connected.clear()
+            for shard in range(len(self._pool.keys)):
+                self._pool.whereabouts.lost(shard)
             await asyncio.sleep(_PAUSE_S)
 
     def hear(self, shard: int, message: str) -> None:
@@ -111,6 +113,8 @@ class Bell:
 
     def _look_again(self) -> None:
         self.connected.set()
+        for shard in range(len(self._pool.keys)):
+            self._pool.whereabouts.stands(shard)
         for event in (*self._alarms.values(), *self._free):
             event.set()
         for topic in self._waiters:
