@@ -100,7 +100,7 @@ class Pool(Shards):
         if len(self.keys) > 1:
             for job, result in added:
                 if isinstance(result, Added) and result.state == State.READY.word:
-                    self.whereabouts.heard(shard_of(job.id, len(self.keys)), job.topic)
+                    self.whereabouts.stir_topic(shard_of(job.id, len(self.keys)), job.topic)
 
     def _moved(self, job_id: str, state: str) -> None:
         """The same for a job whose topic is not known."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
@@ -79,19 +78,18 @@ class Search:
         trouble: Unavailable | None = None
         answered = False
         for shard, topics in self.whereabouts.places(self.ask.topics):
-            if not self._wants_more() or loop.time() > deadline:
+            if not self._wants_more():
                 break
-            if self._is_hopeless(shard):
+            if self._is_away(shard) and (trouble or self.is_hopeless(shard)):
                 continue
+            patience = _Patience(self, shard, deadline)
             try:
-                async with _Patience(partial(self._is_hopeless, shard)):
+                async with patience:
                     await self._look(shard, topics)
                 answered = True
             except Unavailable as error:
-                if self._is_hopeless(shard):
-                    self.left_behind = True
-                else:
-                    trouble = error
+                self.left_behind |= patience.is_over
+                trouble = trouble if self.is_hopeless(shard) else error
             except JobQueueError:
                 if self.popped.jobs:
                     return
@@ -102,10 +100,12 @@ class Search:
     def _wants_more(self) -> bool:
         return len(self.popped.jobs) < self.count and (self._room > 0 or not self.popped.jobs)
 
-    def _is_hopeless(self, shard: int) -> bool:
+    def _is_away(self, shard: int) -> bool:
+        return self.shards.redis.is_away(self.shards.keys[shard].meta)
+
+    def is_hopeless(self, shard: int) -> bool:
         """Whether the shard cannot be asked now, and another one can."""
-        is_away, keys = self.shards.redis.is_away, self.shards.keys
-        return is_away(keys[shard].meta) and not all(is_away(each.meta) for each in keys)
+        return self._is_away(shard) and not all(map(self._is_away, range(len(self.shards.keys))))
 
     async def _look(self, shard: int, topics: Sequence[str]) -> None:
         """Take what the shard has."""
@@ -142,19 +142,22 @@ class Search:
 
 
 class _Patience:
-    """Waits as long as there is hope; then the block raises Unavailable."""
+    """Lets a block go on as long as there is hope, and a moment at least; then it raises Unavailable."""
 
-    def __init__(self, is_hopeless: Callable[[], bool]) -> None:
-        self._is_hopeless = is_hopeless
+    def __init__(self, search: Search, shard: int, deadline: float) -> None:
+        self._search = search
+        self._shard = shard
+        self._deadline = deadline
         self._limit = asyncio.timeout(None)
         self._loop = asyncio.get_running_loop()
+        self.is_over = False
 
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
         self._next = self._loop.call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
-        if self._is_hopeless():
+        if self._loop.time() > self._deadline or self._search.is_hopeless(self._shard):
             self._limit.reschedule(self._loop.time())
         else:
             self._next = self._loop.call_later(_LOOK_S, self._look)
@@ -166,6 +169,7 @@ class _Patience:
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
+            self.is_over = True
             raise Unavailable() from None
 
 

@@ -32,10 +32,10 @@ class _Topic:
         self.sweep = 0  # the stamp of the last sweep
         self.sweep_at = 0.0  # and its time, s
 
-    def doubt(self, shard: int, stamp: int) -> None:
-        """A mark stays one, but outlives the answers to what left before."""
-        place = self.marks if shard in self.marks else self.doubts
-        place[shard] = max(place.get(shard, 0), stamp)
+    def mark_doubts(self, last: int) -> None:
+        """Those that were doubted up to that stamp take turns with the marked ones."""
+        for shard in [shard for shard, stamp in self.doubts.items() if stamp <= last]:
+            self.marks.setdefault(shard, self.doubts.pop(shard))
 
 
 class Whereabouts:
@@ -64,11 +64,16 @@ class Whereabouts:
         """Jobs of some topic may be ready in the shard."""
         self._stirs[shard] = self._last_stir = next(self._stamps)
 
+    def stir_topic(self, shard: int, topic: str) -> None:
+        """Jobs of the topic may be ready in the shard, which tells by itself if there is someone to be woken for it."""
+        known = self._topics.get(topic)
+        if known:
+            known.doubts[shard] = next(self._stamps)
+
     def heard(self, shard: int, topic: str) -> None:
         """The shard has ready jobs of the topic."""
         known = self._topics.get(topic)
         if known and self._stands[shard]:
-            known.doubts.pop(shard, None)
             known.marks[shard] = next(self._stamps)
 
     def expected(self, topic: str) -> bool:
@@ -84,7 +89,7 @@ class Whereabouts:
             if is_marked:
                 for topic in some:
                     known = self._known(topic)
-                    for shard in (*known.marks, *known.doubts):
+                    for shard in known.marks | known.doubts:
                         yield shard, (topic,)
             else:
                 together: dict[int, list[str]] = {}
@@ -99,7 +104,7 @@ class Whereabouts:
         if known.stirred < self._last_stir:
             for shard, stir in enumerate(self._stirs):
                 if stir > known.stirred:
-                    known.doubt(shard, stir)
+                    known.doubts[shard] = max(known.doubts.get(shard, 0), stir)
             known.stirred = self._last_stir
         if self._now() - known.sweep_at >= _SWEEP_S:
             self._sweep(known)
@@ -115,8 +120,7 @@ class Whereabouts:
     def _sweep(self, known: _Topic) -> None:
         """Doubt all shards. One that was not asked since the sweep before, as others had enough, has its turn now."""
         if known.marks:
-            for shard in [shard for shard, stamp in known.doubts.items() if stamp <= known.sweep]:
-                known.marks[shard] = known.doubts.pop(shard)
+            known.mark_doubts(known.sweep)
         known.sweep, known.sweep_at = next(self._stamps), self._now()
         for turn in range(len(self._stands)):
             shard = (known.sweep + turn) % len(self._stands)
@@ -137,16 +141,20 @@ class Whereabouts:
         """The pop that left at `stamp` found, or left, no more ready jobs of these topics in the shard."""
         for topic in topics:
             known = self._topics.get(topic)
-            if known and max(self._stirs[shard], known.marks.get(shard, 0), known.doubts.get(shard, 0)) < stamp:
-                known.marks.pop(shard, None)
-                known.doubts.pop(shard, None)
-                if not self._stands[shard]:
-                    known.doubts[shard] = stamp
+            if known is None:
+                continue
+            for place in (known.marks, known.doubts):
+                if place.get(shard, stamp) < stamp:
+                    del place[shard]
+            if self._stirs[shard] > stamp or not self._stands[shard]:
+                known.doubts.setdefault(shard, stamp)
 
     def left(self, shard: int, topic: str, jobs: int, stamp: int) -> None:
         """The pop that left at `stamp` found jobs of the topic in the shard, and left so many ready ones."""
         known = self._topics.get(topic)
         if not jobs:
             self.emptied(shard, (topic,), stamp)
-        elif known and shard in known.doubts and self._stands[shard]:
-            known.marks[shard] = known.doubts.pop(shard)
+        elif known and shard not in known.marks and self._stands[shard]:
+            at = known.doubts.pop(shard, stamp)
+            known.mark_doubts(stamp)
+            known.marks[shard] = at  # behind those that were not asked
