@@ -14,6 +14,7 @@ from buckets.errors import Unfit
 from buckets.lock import LEASE_S
 from jobqueue.engine import Engine
 from jobqueue.fitness import redis_at
+from jobqueue.limits import Limits
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
 from jobqueue.ports import url_of
@@ -25,6 +26,7 @@ from jobqueue.tasks import running
 from jobqueue.totals import Totals
 from jobqueue.web import Web
 
+_BACKLOG = 1024  # connections that wait to be accepted; beyond them a client tries again a second later
 _NEW_OBJECTS = 20_000  # before the cycle collector looks at them; some 5 MB
 _REDIS_QUIET_S = 3 * LEASE_S  # without an answer for so long, Redis counts as gone
 
@@ -123,16 +125,19 @@ class Service:
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
+        limits = Limits(settings.client_timeout_s, settings.max_connections)
+        await self._stack.enter_async_context(running("limits", limits.run()))
         runner = Runner(
             site_web.application(),
             site_web,
+            limits,
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
             access_log=None,
             shutdown_timeout=settings.grace_s,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, settings.host, settings.port, reuse_port=self._worker is not None)
+        site = web.TCPSite(runner, settings.host, settings.port, backlog=_BACKLOG, reuse_port=self._worker is not None)
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, bell)
         self.url = url_of(runner.addresses[0])

@@ -74,7 +74,7 @@ LAYERS = {
             "reference",
             "openapi",
         ),
-        *("protocols", "protocols.*", "scrape", "refusals", "plain", "connection", "runner", "web", "app"),
+        *("protocols", "protocols.*", "scrape", "refusals", "plain", "limits", "connection", "runner", "web", "app"),
         *("lifetime", "orders", "worker", "crew", "supervisor"),
         *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
         *("callbacks", "callbacks.callback", "callbacks.signature", "callbacks.addresses", "callbacks.verdicts"),
