@@ -14,7 +14,7 @@ from buckets.errors import Unfit
 from buckets.lock import LEASE_S
 from jobqueue.engine import Engine
 from jobqueue.fitness import redis_at
-from jobqueue.limits import Limits
+from jobqueue.limits import Limits, most_connections
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
 from jobqueue.ports import url_of
@@ -125,7 +125,7 @@ class Service:
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
-        limits = Limits(settings.client_timeout_s, settings.max_connections)
+        limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
         await self._stack.enter_async_context(running("limits", limits.run()))
         runner = Runner(
             site_web.application(),

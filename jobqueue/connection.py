@@ -49,7 +49,18 @@ class Connection(Refusing):
     """One connection of a client."""
 
     __slots__ = (
-        *("_answerer", "_half_read", "_held", "_kept", "_late_since", "_lent", "_limits", "_needed", "_ours"),
+        *(
+            "_answerer",
+            "_charged",
+            "_half_read",
+            "_held",
+            "_kept",
+            "_late_since",
+            "_lent",
+            "_limits",
+            "_needed",
+            "_ours",
+        ),
         *("_surplus", "_task", "_unread_since", "_wire"),
     )
 
@@ -57,6 +68,7 @@ class Connection(Refusing):
         super().__init__(server, **options)
         self._answerer = answerer
         self._limits = limits
+        self._charged = 0  # bytes of a request that is not complete
         self._surplus = False  # whether it is one too many
         self._wire: asyncio.Transport | None = None  # until the connection is lost; aiohttp forgets it when it closes
         self._late_since = 0.0  # loop time from when on we wait for a request; 0: we do not
@@ -88,8 +100,10 @@ class Connection(Refusing):
             taken = self._take(data)
             if taken < len(data):
                 self._kept += data[taken:]
+                self._charge(len(self._kept))
         else:
             self._kept += data
+            self._charge(len(self._kept))
             if self._task is None:
                 self._go_on()
             elif len(self._kept) > MOST_AHEAD and self.transport is not None:
@@ -126,11 +140,21 @@ class Connection(Refusing):
     def _lend(self, received: bytes | bytearray) -> int:
         before = self._request_count
         super().data_received(bytes(received))
-        self._half_read = self._request_count == before and self._idle()
+        self._half_read = self._request_count == before and not self._messages and not self._request_in_progress
         if self._request_count != before:
             self._late_since = 0.0
             self._close |= self._surplus
+            self._charge(0)
+        elif not (self._ours or self._half_read or self._close or self._force_close):
+            self._charge(self._charged + len(received))
         return len(received)
+
+    def _charge(self, size: int) -> None:
+        """Keep account of what is kept of a request; one that is too much for all together is refused."""
+        has_room = self._limits.charge(size - self._charged)
+        self._charged = size
+        if not has_room and size > MOST_AHEAD and self._task is None:
+            self._refuse(NoRoom("this process has as many large requests on their way as it may have"))
 
     def _turn_away(self, received: bytes | bytearray) -> int:
         """There are too many connections already."""
@@ -139,9 +163,13 @@ class Connection(Refusing):
 
     def _refuse(self, error: JobQueueError) -> None:
         """Answer before there is a request, and close the connection."""
+        self._kept.clear()
+        self._charge(0)
         self.close()
-        with suppress(ConnectionError):
-            self._write(refusal(error), "")
+        request = self._current_request
+        if request is None or request.writer.output_size == 0:
+            with suppress(ConnectionError):
+                self._write(refusal(error), "")
         self.force_close()
 
     def _hand_over(self, received: bytes | bytearray) -> int:
@@ -163,6 +191,7 @@ class Connection(Refusing):
         if len(self._kept) >= self._needed:
             taken = self._take(self._kept)
             del self._kept[:taken]
+            self._charge(len(self._kept))
         if self._task is None or len(self._kept) <= MOST_AHEAD:
             self._read_again()
 
@@ -184,6 +213,7 @@ class Connection(Refusing):
         # A closed transport may have much to write before it tells that the connection is lost.
         if self._close or self._force_close or self.transport is None or self.transport.is_closing():
             self._kept.clear()
+            self._charge(0)
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
@@ -208,6 +238,7 @@ class Connection(Refusing):
         self._limits.leave(self)
         self._wire = None
         self._kept.clear()
+        self._charge(0)
         if self._task is not None:
             self._task.cancel()
 
@@ -218,6 +249,8 @@ class Connection(Refusing):
             return
         self._unread_since = (self._unread_since or now) if wire.get_write_buffer_size() else 0.0
         self._late_since = (self._late_since or now) if self._is_late() else 0.0
+        if not self._ours and self._charged and self._idle():
+            self._charge(0)
         if self._unread_since and now - self._unread_since >= timeout_s:
             wire.abort()
         elif self._late_since and now - self._late_since >= timeout_s:
@@ -235,8 +268,7 @@ class Connection(Refusing):
         return request is not None and not request.content.is_eof()
 
     def _give_up(self) -> None:
-        request = self._current_request
-        if self._kept or self._half_read or (request is not None and request.writer.output_size == 0):
+        if self._kept or self._half_read or self._current_request is not None:
             self._refuse(TooSlow(f"the request was not complete within {self._limits.timeout_s:g} s"))
         else:
             self.force_close()

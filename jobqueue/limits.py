@@ -7,6 +7,7 @@ take its answer. One visit after the other goes round all connections, so that a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Protocol
 
 import structlog
@@ -17,6 +18,7 @@ _ROUND = 10  # visits of a connection in the time that it has
 _SLOTS = 10  # parts of the connections, visited one after the other: ten thousand at once would hold up all others
 _SHORTEST_S = 0.01  # between two visits
 _SPARE = 64  # connections beyond the limit that may still ask for the service's health
+_ROOM = 256 << 20  # bytes of requests that are not complete, of all clients together
 _OTHER_FILES = 192  # file descriptors for all else: those, Redis, logs, the files of the metrics
 
 
@@ -28,14 +30,15 @@ class Client(Protocol):
 
 
 class Limits:
-    """The connections of one process. `most` is less where the process may not open so many files."""
+    """The connections of one process: at most `most`, and a few more that may ask for its health."""
 
     def __init__(self, timeout_s: float, most: int) -> None:
         self.timeout_s = timeout_s
-        self._most = min(most, _files() - _OTHER_FILES)
+        self._most = most
         self._slots: list[dict[Client, None]] = [{} for _ in range(_SLOTS)]
         self._places: dict[Client, int] = {}
         self._turn = 0
+        self._unfinished = 0
 
     @property
     def connections(self) -> int:
@@ -61,6 +64,11 @@ class Limits:
         if place is not None:
             del self._slots[place][client]
 
+    def charge(self, size: int) -> bool:
+        """So many bytes more (or less) are kept of requests that are not complete; whether there is room for them."""
+        self._unfinished += size
+        return self._unfinished <= _ROOM
+
     async def run(self) -> None:
         """Visit all connections for ever."""
         while True:
@@ -78,16 +86,17 @@ class Limits:
                 log.exception("client.failed")
 
 
-def _files() -> int:
-    """How many files this process may open; as many as it may choose to."""
+def most_connections(wanted: int) -> int:
+    """As many as are wanted, or as this process can have; from now on it may open as many files as it may choose to."""
     try:
         import resource  # noqa: PLC0415 - not there on Windows
     except ImportError:
-        return 8192  # what its C library allows at most
+        return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):  # macOS has a hard limit that nobody may take
-            return soft
-    return hard if hard != resource.RLIM_INFINITY else 1 << 20
+    with contextlib.suppress(OSError, ValueError):  # macOS has a hard limit that nobody may take
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    most = wanted if soft == resource.RLIM_INFINITY else max(min(wanted, soft - _OTHER_FILES), 1)
+    if most < wanted:
+        log.warning("connections.limited", most=most, open_files=soft)
+    return most

@@ -32,6 +32,7 @@ class Desk:
         self.most_bytes = 4 << 20
         self.begun: list[bytes] = []
         self.given: list[str] = []
+        self.others: list[bytes] = []  # that aiohttp's handlers had
         self.gone: list[bytes] = []
         self.unsent: list[bytes] = []
         self.let = asyncio.Event()
@@ -59,7 +60,9 @@ class Desk:
     async def by_aiohttp(self, request: web.Request) -> web.Response:
         """What is not plain."""
         await self.door.wait()
-        return web.Response(body=b"by aiohttp: " + await request.read())
+        body = await request.read()
+        self.others.append(body)
+        return web.Response(body=(b"by aiohttp: " + body) * self.times)
 
 
 class Place:
