@@ -13,6 +13,7 @@ from buckets import Bell, Locks, Pool, Roll, Sweep, Timer, Topics, Walk
 from buckets.errors import Unfit
 from jobqueue.engine import Engine
 from jobqueue.fitness import redis_at
+from jobqueue.limits import Limits, most_connections
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
 from jobqueue.ports import url_of
@@ -24,6 +25,7 @@ from jobqueue.tasks import running, running_all
 from jobqueue.totals import Totals
 from jobqueue.web import Web
 
+_BACKLOG = 1024  # connections that wait to be accepted; beyond them a client tries again a second later
 _NEW_OBJECTS = 20_000  # before the cycle collector looks at them; some 5 MB
 _REDIS_QUIET_S = 3.0  # without an answer for so long, Redis counts as gone
 
@@ -124,16 +126,19 @@ class Service:
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
+        limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
+        await self._stack.enter_async_context(running("limits", limits.run()))
         runner = Runner(
             site_web.application(),
             site_web,
+            limits,
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
             access_log=None,
             shutdown_timeout=settings.grace_s,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, settings.host, settings.port, reuse_port=self._worker is not None)
+        site = web.TCPSite(runner, settings.host, settings.port, backlog=_BACKLOG, reuse_port=self._worker is not None)
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, bell)
         self.url = url_of(runner.addresses[0])
