@@ -153,11 +153,18 @@ async def test_a_key_of_another_program_in_its_place_stops_nobody(redis: Redis, 
     assert await sign(pool, "a") == ["a"]
 
 
-async def test_a_roll_on_an_emptied_redis_founds_the_namespace(redis: Redis, pool: Pool) -> None:
-    roll = Roll(pool, Bell(pool))
+async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shards_looked_at(
+    redis: Redis, clock: HeldClock
+) -> None:
+    pool = await Pool.open(redis, shards=3, clock=clock)
+    bell = Bell(pool)
+    roll = Roll(pool, bell)
     await roll.tick()
+    for shard in range(3):
+        bell.free(shard).clear()
     await redis.read("FLUSHALL")
     assert await roll.tick() == 0.0
+    assert all(bell.free(shard).is_set() for shard in range(3))
     assert await redis.read("EXISTS", pool.keys[0].meta)
     await roll.tick()
     assert await redis.read("ZCARD", pool.keys[0].roll) == 1
