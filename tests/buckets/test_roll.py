@@ -72,6 +72,23 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     assert await sign(pool, "a") == ["a"]  # b had time enough
 
 
+async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
+    """As after a failover: who finds the new master first is not alone for that."""
+    roll = Roll(pool, Bell(pool))
+    await roll.tick()
+    await sign(pool, "other")
+    await roll.tick()
+    roll.last_answer -= 3
+    clock.advance(3_000)
+    for _ in range(3):
+        await roll.tick()
+        assert len(roll.living) == 2
+        clock.advance(150)
+    roll._spare_until -= 1
+    await roll.tick()
+    assert len(roll.living) == 1
+
+
 async def test_the_dead_are_struck_off_though_all_are_slow(pool: Pool, clock: HeldClock) -> None:
     """Redis is far away, or the machine busy: nobody signs as often as it should."""
     await sign(pool, "dead")
