@@ -28,6 +28,8 @@ SIGN_S = 0.15
 LIFE_S = 0.45  # after its last signature
 _APART_S = 0.25  # between the last signatures of two that live, at most; when Redis stands still, all are old
 _SILENT_S = 1.0  # the roll: then it is logged, and the locks are looked after without it
+_SPARE_S = 1.0  # after that, when it answers again: the others have to find it, too
+_SPARED_S = 60.0  # in the place of LIFE_S meanwhile
 _LEAVE_S = 1.0  # that a stop waits for Redis
 
 
@@ -40,6 +42,7 @@ class Roll:
         self._drift = Drift(pool.redis.meter, clock_limit_s)
         self._look = asyncio.Event()
         self._told = False  # that the roll does not answer
+        self._spare_until = 0.0  # the loop's time until which nobody is struck off
         self.token = secrets.token_hex(8)
         self.living: list[bytes] = []
         """Their tokens, in order, with our own; empty until Redis has answered once."""
@@ -63,9 +66,12 @@ class Roll:
 
     async def tick(self) -> float:
         """Sign once; returns after how many seconds to do so again."""
-        begun, asked = asyncio.get_running_loop().time(), time.monotonic()
+        loop = asyncio.get_running_loop()
+        begun, asked = loop.time(), time.monotonic()
+        lost = bool(self.living) and self.is_silent()
+        life_s = _SPARED_S if lost or begun < self._spare_until else LIFE_S
         try:
-            now_us, soonest_ms, living = await self._pool.sign(self.token, int(LIFE_S * 1000), int(_APART_S * 1000))
+            now_us, soonest_ms, living = await self._pool.sign(self.token, int(life_s * 1000), int(_APART_S * 1000))
         except NoMeta:
             log.error("namespace.lost", extra={"shard": 0})
             await self._pool.found(0)
@@ -73,9 +79,11 @@ class Roll:
             return 0.0
         if self._drift.compare(asked, time.monotonic(), now_us / 1e6):
             self._wake_timers()
+        if lost:
+            self._spare_until = loop.time() + _SPARE_S
         self.last_answer = begun
         self._take(sorted(living))
-        rest_s = max(begun + SIGN_S - asyncio.get_running_loop().time(), 0.0)
+        rest_s = max(begun + SIGN_S - loop.time(), 0.0)
         return rest_s if soonest_ms < 0 else min(rest_s, (soonest_ms + 1) / 1000)
 
     def _take(self, living: list[bytes]) -> None:

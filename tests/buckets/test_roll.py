@@ -72,6 +72,23 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     assert await sign(pool, "a") == ["a"]  # b had time enough
 
 
+async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
+    """As after a failover: who finds the new master first is not alone for that."""
+    roll = Roll(pool, Bell(pool))
+    await roll.tick()
+    await sign(pool, "other")
+    await roll.tick()
+    roll.last_answer -= 3
+    clock.advance(3_000)
+    for _ in range(3):
+        await roll.tick()
+        assert len(roll.living) == 2
+        clock.advance(150)
+    roll._spare_until -= 1
+    await roll.tick()
+    assert len(roll.living) == 1
+
+
 async def test_the_dead_are_struck_off_though_all_are_slow(pool: Pool, clock: HeldClock) -> None:
     """Redis is far away, or the machine busy: nobody signs as often as it should."""
     await sign(pool, "dead")
@@ -153,11 +170,18 @@ async def test_a_key_of_another_program_in_its_place_stops_nobody(redis: Redis, 
     assert await sign(pool, "a") == ["a"]
 
 
-async def test_a_roll_on_an_emptied_redis_founds_the_namespace(redis: Redis, pool: Pool) -> None:
-    roll = Roll(pool, Bell(pool))
+async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shards_looked_at(
+    redis: Redis, clock: HeldClock
+) -> None:
+    pool = await Pool.open(redis, shards=3, clock=clock)
+    bell = Bell(pool)
+    roll = Roll(pool, bell)
     await roll.tick()
+    for shard in range(3):
+        bell.free(shard).clear()
     await redis.read("FLUSHALL")
     assert await roll.tick() == 0.0
+    assert all(bell.free(shard).is_set() for shard in range(3))
     assert await redis.read("EXISTS", pool.keys[0].meta)
     await roll.tick()
     assert await redis.read("ZCARD", pool.keys[0].roll) == 1
