@@ -146,7 +146,7 @@ class Whereabouts:
             for place in (known.marks, known.doubts):
                 if place.get(shard, stamp) < stamp:
                     del place[shard]
-            if self._stirs[shard] > stamp or not self._stands[shard]:
+            if not self._stands[shard]:
                 known.doubts.setdefault(shard, stamp)
 
     def left(self, shard: int, topic: str, jobs: int, stamp: int) -> None:

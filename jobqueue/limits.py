@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from typing import Protocol
 
 import structlog
@@ -37,13 +38,9 @@ class Limits:
         self._most = most
         self._slots: list[dict[Client, None]] = [{} for _ in range(_SLOTS)]
         self._places: dict[Client, int] = {}
+        self._joined = itertools.count()
         self._turn = 0
         self._unfinished = 0
-
-    @property
-    def connections(self) -> int:
-        """How many there are."""
-        return len(self._places)
 
     @property
     def is_full(self) -> bool:
@@ -54,7 +51,7 @@ class Limits:
         """A connection is there; whether it may stay."""
         if len(self._places) >= self._most + _SPARE:
             return False
-        place = self._places[client] = len(self._places) % _SLOTS
+        place = self._places[client] = next(self._joined) % _SLOTS
         self._slots[place][client] = None
         return True
 

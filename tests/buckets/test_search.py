@@ -205,6 +205,13 @@ async def test_jobs_that_are_left_keep_the_mark(redis: Redis, many: Pool, ringin
     assert found == ids
 
 
+async def test_jobs_that_had_no_room_keep_the_mark(many: Pool, ringing: Bell) -> None:
+    await many.add([NewJob(id_in(5, n), "t", b"x" * 1000) for n in range(2)])
+    await all_heard(ringing, many)
+    assert len(await pop(many, count=2, room=1_500)) == 1
+    assert len(await pop(many, count=2, room=1_500)) == 1
+
+
 async def test_the_order_of_topics_holds_over_the_shards(many: Pool, ringing: Bell) -> None:
     await pop(many, "t", "u")
     for shard in range(SHARDS):
@@ -274,7 +281,8 @@ class Torn(Redis):
         super().__init__(url, timeout_s=1.0)
         self.away: set[str] = set()
         self.seen_away: set[str] = set()  # those of which it is known
-        self.asked: asyncio.Event = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.waited_out = 0  # how often somebody waited to the end
 
     def is_away(self, key: str | bytes) -> bool:
         return key in self.seen_away
@@ -286,6 +294,7 @@ class Torn(Redis):
                 async with asyncio.timeout(self.timeout_s):
                     await asyncio.Event().wait()
             except TimeoutError:
+                self.waited_out += 1
                 raise Unavailable() from None
         return await super().call(name, *rest, **arguments)
 
@@ -337,6 +346,13 @@ async def test_a_pop_goes_on_behind_a_shard_that_did_not_answer(torn: Pool) -> N
     for _ in range(8):
         found |= set(await popped_ids(torn))
     assert found == {id_in(shard, 0, 4) for shard in (0, 1, 3)}
+
+
+async def test_several_shards_that_do_not_answer_are_waited_for_once(torn: Pool) -> None:
+    redis = tear(torn, 0, 1, 2, known=False)
+    await add(torn, id_in(3, 0, 4))
+    assert await popped_ids(torn, count=10) == [id_in(3, 0, 4)]
+    assert redis.waited_out == 1
 
 
 @pytest.mark.parametrize("known", [True, False])
