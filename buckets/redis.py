@@ -120,6 +120,14 @@ class Redis:
         """Run a plain command that changes nothing (or that may be repeated)."""
         return await self._metered(str(command[0]).lower(), command, True, None, None)
 
+    async def link_to(self, key: str) -> Link:
+        """The connection that a call on this key goes over now; another one once it is lost, or the key is served
+        elsewhere. For who must know that two things were asked of one server. Raises Unavailable."""
+        link = self._link
+        if link is None or link.lost:
+            return await self._connected(asyncio.get_running_loop().time() + self.timeout_s)
+        return link
+
     async def _metered(
         self, name: str, command: Sequence[Value], repeat: bool, script: Script | None, orphan: Orphan | None
     ) -> Any:
