@@ -22,6 +22,7 @@ FAMILIES = {
     "ASIDE": "x",  # hash: id -> a record that could not be read
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: the token of the process that runs the timer of bucket n
+    "FENCE": "fence",  # string: empty, gone after a second; written so that there was a write
     "BELL": "bell",  # a channel, not a key
 }
 

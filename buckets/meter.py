@@ -30,3 +30,9 @@ class Meter:
 
     def locked(self, taken: bool) -> None:
         """The lock of a bucket's timer is this process's now, or is not any more."""
+
+    def fenced(self, seconds: float) -> None:
+        """It took so long to learn how durable some changes are, with WAIT or what is like it."""
+
+    def secured(self, asked: str, reached: str, changes: int) -> None:
+        """So many changes were to be this durable, and reached that."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from buckets.adding import Added
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
+from buckets.durable import Durable, Want
 from buckets.fsck import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
@@ -22,6 +23,7 @@ __all__ = [
     "Bounds",
     "Cause",
     "Clock",
+    "Durable",
     "Fsck",
     "HeldClock",
     "Job",
@@ -43,4 +45,5 @@ __all__ = [
     "Topic",
     "Topics",
     "Walk",
+    "Want",
 ]

@@ -26,6 +26,8 @@ LAYERS = {
         "gather",
         "adding",
         "pool",
+        "fence",
+        "durable",
         "topics",
         "walk",
         "pages",
