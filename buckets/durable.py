@@ -81,9 +81,10 @@ class Durable:
                     with contextlib.suppress(Unanswered):
                         reached = await self._reached(link, shard, done - {LOCAL})
                         return [
-                            each
-                            if _failed(now) or want.durability not in reached
-                            else Told(each.result, want.durability)
+                            Told(
+                                each.result,
+                                want.durability if want.durability in reached and not _failed(now) else LOCAL,
+                            )
                             for want, each, now in zip(wants, told, results, strict=True)
                         ]
         return told
@@ -115,10 +116,9 @@ def _failed(result: Any) -> bool:
 
 
 def _kept(before: Any, now: Any) -> Any:
-    """What to tell of a change that was made once more: it may have found what it did itself before."""
+    """What to tell of a change that was made once more: mostly it found what it had done itself."""
     if _failed(before):
         return now
     if isinstance(now, list):
         return [_kept(*each) for each in zip(before, now, strict=True)]
-    found = isinstance(now, Added) and now.result == "existing"
-    return before if found or _failed(now) else now
+    return now if isinstance(now, Added) and now.result != "existing" else before

@@ -14,7 +14,7 @@ import pytest
 from buckets.adding import Added
 from buckets.durable import Durable, Told, Want
 from buckets.errors import NotFound, Unavailable
-from buckets.fence import FSYNCED, LOCAL, REPLICATED
+from buckets.fence import FSYNCED, LOCAL, REPLICATED, Fence
 from buckets.job import NewJob
 from buckets.meter import Meter
 from buckets.pool import Pool
@@ -119,11 +119,13 @@ async def test_a_change_that_a_replica_has_is_replicated(serve: Serve, program: 
 
 
 @pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
-async def test_a_change_that_wrote_nothing_is_told_by_what_the_replicas_have(serve: Serve, program: str) -> None:
+async def test_a_change_that_wrote_nothing_is_told_by_what_the_replicas_have(
+    serve: Serve, operator: Callable[[RedisServer], Redis], program: str
+) -> None:
     """A repeated add writes nothing; what it found may be in the memory of one server only."""
     durable, servers = await serve(2, program=program, timeout_s=0.1)
     servers[1].freeze()
-    await add(durable.pool, "a")
+    await add(await Pool.open(operator(servers[0])), "a")
     assert await add_durably(durable, "a") == LOCAL
     servers[1].thaw()
     await until(lambda: is_replicated(durable, "a"))
@@ -196,6 +198,22 @@ async def test_all_who_come_while_a_fence_is_under_way_share_the_next(
     assert await asyncio.gather(first, *others) == [REPLICATED] * 201
     # 200 scripts behind a WAIT may be answered in a few parts.
     assert await calls(watcher, "wait") == durable.pool.redis.meter.fences < 12  # type: ignore[attr-defined]
+
+
+async def test_one_fence_is_under_way_at_a_time(serve: Serve, operator: Callable[[RedisServer], Redis]) -> None:
+    durable, servers = await serve(2)
+    (shard,) = durable.pool.keys
+    fence = Fence(await durable.pool.redis.link_to(shard.meta), 1, 5_000, durable.pool.redis.meter)
+    servers[1].freeze()
+    waiting = [asyncio.create_task(fence.reached(shard, {REPLICATED}))]
+    watcher = operator(servers[0])
+    await until(blocked(watcher))
+    for _ in range(50):
+        waiting.append(asyncio.create_task(fence.reached(shard, {REPLICATED})))
+        await asyncio.sleep(0)
+    servers[1].thaw()
+    assert await asyncio.gather(*waiting) == [{REPLICATED}] * 51
+    assert await calls(watcher, "wait") == 2
 
 
 async def test_others_are_not_held_up_by_a_wait(
@@ -415,6 +433,41 @@ async def test_where_an_answer_may_come_before_the_fsync_it_is_local(
     durable, _ = await serve(1, *options, program=program, timeout_s=0.3)
     assert [await add_durably(durable, f"{n}", FSYNCED) for n in range(3)] == [LOCAL] * 3
     assert await state(durable.pool, "2") == "ready"
+
+
+@pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
+async def test_a_server_that_takes_no_fence_any_more_tells_nothing(
+    serve: Serve, operator: Callable[[RedisServer], Redis], program: str
+) -> None:
+    durable, servers = await serve(1, *SAFE, program=program)
+
+    async def demoted(jobs: Sequence[NewJob]) -> Sequence[Any]:
+        results = await durable.pool.add(jobs)
+        await operator(servers[0]).read("REPLICAOF", "127.0.0.1", "1")
+        return results
+
+    ((result, durability),) = await durable.change(adds("a", durability=FSYNCED), demoted, repeat=False)
+    assert (result.result, durability) == ("created", LOCAL)
+
+
+async def test_a_change_that_fails_when_it_is_made_again_keeps_its_answer_and_is_local(
+    serve: Serve, operator: Callable[[RedisServer], Redis]
+) -> None:
+    """It was done; the failover that took the connection away forgot it, and more."""
+    durable, servers = await serve(2)
+    await add(durable.pool, "b")
+    lose, turns = losing(durable, operator(servers[0]), 1), 0
+
+    async def work(ids: Sequence[str]) -> Sequence[Any]:
+        nonlocal turns
+        turns += 1
+        results = await durable.pool.delete([each for each in ids if each != "b" or turns == 1])
+        await lose([])
+        return results if turns == 1 else [NotFound(), *results]
+
+    await add(durable.pool, "c")
+    told = await durable.change([Want(each, REPLICATED, each) for each in ("b", "c")], work)
+    assert told == [Told("ready", LOCAL), Told("ready", REPLICATED)]
 
 
 async def test_where_config_is_hidden_nobody_knows_of_an_fsync(serve: Serve) -> None:
