@@ -81,10 +81,9 @@ class Durable:
                     with contextlib.suppress(Unanswered):
                         reached = await self._reached(link, shard, done - {LOCAL})
                         return [
-                            Told(
-                                each.result,
-                                want.durability if want.durability in reached and not _failed(now) else LOCAL,
-                            )
+                            each._replace(durability=want.durability)
+                            if want.durability in reached and not _failed(now)
+                            else each
                             for want, each, now in zip(wants, told, results, strict=True)
                         ]
         return told
