@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from buckets.adding import Added
 from buckets.errors import JobQueueError, Unanswered, Unavailable
-from buckets.fence import LOCAL, Fence
+from buckets.fence import LOCAL, Durability, Fence
 from buckets.keys import Keys, shard_of
 from buckets.link import Link
 from buckets.pool import Pool
@@ -30,7 +30,7 @@ class Want(NamedTuple):
 
     id: str
     """Of its job."""
-    durability: str
+    durability: Durability
     item: Any
     """What the work takes for it."""
 
@@ -39,7 +39,7 @@ class Told(NamedTuple):
     """What became of a change, and what it reached."""
 
     result: Any
-    durability: str
+    durability: Durability
 
 
 class Durable:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence, Set
-from typing import Any
+from typing import Any, Final, Literal
 
 from buckets.errors import Unanswered
 from buckets.keys import Keys
@@ -20,7 +20,10 @@ from buckets.link import ErrorReply, Link
 from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Value
 
-LOCAL, REPLICATED, FSYNCED = "local", "replicated", "fsynced"
+Durability = Literal["local", "replicated", "fsynced"]
+LOCAL: Final = "local"  # in the memory of the Redis that took it, and in its file as that Redis is set up
+REPLICATED: Final = "replicated"
+FSYNCED: Final = "fsynced"
 _SCRIPT = SCRIPTS["fence"].text
 # Only with these settings every answer of Redis comes after an fsync. WAITAOF alone does not tell: with `everysec`,
 # Redis 7.4 and Valkey up to 9.1 let it say yes before the fsync (redis/redis#13793; seen with strace).
