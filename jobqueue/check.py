@@ -141,7 +141,7 @@ async def _judged(redis: Redis, chosen: Settings) -> Findings:
     words = f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}"
     yield Finding("ok", "redis", words)
     try:
-        for warning in await judge(redis, allow_eviction=chosen.allow_eviction):
+        for warning in await judge(redis, chosen):
             yield Finding("warn", "redis", warning)
     except Unfit as error:
         yield Finding("bad", "redis", error.message)

@@ -50,7 +50,7 @@ async def _judge(url: str, settings: Settings) -> None:
     """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
     redis = redis_at(url, settings.redis_timeout_s)
     try:
-        warnings = await judge(redis, allow_eviction=settings.allow_eviction)
+        warnings = await judge(redis, settings)
     except Unavailable as error:
         where = without_secret(settings.redis)
         raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
