@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -55,18 +54,26 @@ class Durable:
     async def change(self, wants: Sequence[Want], work: Work, *, repeat: bool = True) -> list[Told]:
         """Make changes, those of each shard for themselves, and tell what each reached. `repeat`: whether `work` may be
         done again when its connection was lost before that was known; else it is `local` then."""
+        tries = _TRIES if repeat else 1
+        if len(self.pool.keys) == 1:
+            told = await self._in_shard(self.pool.keys[0], wants, work, tries)
+        else:
+            told = await self._in_shards(wants, work, tries)
+        self._count(wants, told)
+        return told
+
+    async def _in_shards(self, wants: Sequence[Want], work: Work, tries: int) -> list[Told]:
         places: dict[int, list[int]] = {}
         for place, want in enumerate(wants):
             places.setdefault(shard_of(want.id, len(self.pool.keys)), []).append(place)
         parts = [
-            self._in_shard(self.pool.keys[shard], [wants[place] for place in own], work, _TRIES if repeat else 1)
+            self._in_shard(self.pool.keys[shard], [wants[place] for place in own], work, tries)
             for shard, own in places.items()
         ]
         told: list[Any] = [None] * len(wants)
         for own, some in zip(places.values(), await asyncio.gather(*parts), strict=True):
             for place, each in zip(own, some, strict=True):
                 told[place] = each
-        self._count(wants, told)
         return told
 
     async def _in_shard(self, shard: Keys, wants: Sequence[Want], work: Work, tries: int) -> list[Told]:
@@ -104,9 +111,12 @@ class Durable:
 
     def _count(self, wants: Sequence[Want], told: Sequence[Told]) -> None:
         """Tell the meter what was asked for beyond `local`, and what was reached."""
-        done = [(want, each) for want, each in zip(wants, told, strict=True) if not _failed(each.result)]
-        pairs = Counter((want.durability, each.durability) for want, each in done if want.durability != LOCAL)
-        for (asked, reached), changes in pairs.items():
+        numbers: dict[tuple[str, str], int] = {}
+        for want, each in zip(wants, told, strict=True):
+            if want.durability != LOCAL and not _failed(each.result):
+                pair = want.durability, each.durability
+                numbers[pair] = numbers.get(pair, 0) + 1
+        for (asked, reached), changes in numbers.items():
             self.pool.redis.meter.secured(asked, reached, changes)
 
 
