@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from buckets.errors import Unavailable, Unfit
+from buckets.fence import FSYNCED
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.fitness import judge, redis_at, without_secret
 from jobqueue.settings import Settings
@@ -30,7 +31,8 @@ async def service_redis(settings: Settings) -> AsyncIterator[str]:
 
 async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
     """Start the Redis that comes along; its URL."""
-    embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None)
+    appendfsync = "always" if settings.durability == FSYNCED else "everysec"
+    embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync)
     url = await embedded.start()
     stack.push_async_callback(_stop, embedded, settings.grace_s)
     await stack.enter_async_context(running("embedded", embedded.watch()))

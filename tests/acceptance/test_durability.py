@@ -120,3 +120,11 @@ async def test_a_service_that_cannot_keep_its_promise_does_not_start(own_server:
     config.write_text('durability = "fsynced"\n')
     service = ServiceProcess("--config", str(config), "--redis", own_server.url, log=tmp_path / "log")
     assert "this Redis keeps no append-only file. Set `appendonly yes`" in await service.refusal()
+
+
+async def test_a_redis_of_our_own_syncs_before_it_answers_where_that_is_promised(tmp_path: Path) -> None:
+    config = tmp_path / "jobqueue.toml"
+    config.write_text('durability = "fsynced"\n')
+    flags = ("--config", str(config), "--data", str(tmp_path / "data"))
+    async with ServiceProcess(*flags, log=tmp_path / "log") as service, Client(service.url) as client:
+        assert said([await client.ask("add", topic="t", id="a", body=1)]) == ["fsynced"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,17 @@ async def serve() -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
         async def serve(
-            servers: int, *options: str, program: str | None = None, timeout_s: float = 5.0, shards: int = 1
+            servers: int,
+            *options: str,
+            program: str | None = None,
+            timeout_s: float = 5.0,
+            redis_timeout_s: float = 5.0,
+            shards: int = 1,
         ) -> tuple[Durable, list[RedisServer]]:
             started = stack.enter_context(chain(servers, *options, program=program))
             place = Path(f"{started[0].socket}.place")  # where a test may lead us to another server
             lead(place, started[0])
-            redis = Redis(f"unix://{place}", meter=Notes())
+            redis = Redis(f"unix://{place}", redis_timeout_s, Notes())
             stack.push_async_callback(redis.close)
             pool = await Pool.open(redis, shards=shards)
             stack.push_async_callback(pool.close)
@@ -361,36 +366,70 @@ async def test_what_a_failover_forgot_is_made_again_on_the_new_master(
     assert await state(durable.pool, "a") == "ready"
 
 
+async def produced(
+    durable: Durable, durability: Durability
+) -> tuple[list[str], Callable[[], Coroutine[Any, Any, None]]]:
+    """Adds from many sides, none made twice: a list that fills with those which said so, and how to stop them."""
+    kept: list[str] = []
+    stopped = False
+
+    async def produce(name: str) -> None:
+        number = 0
+        while not stopped:
+            number += 1
+            job_id = f"{name}-{number}"
+            ((result, reached),) = await durable.change(
+                adds(job_id, durability=durability), durable.pool.add, repeat=False
+            )
+            assert isinstance(result, Added | Unavailable)
+            if reached == durability:
+                kept.append(job_id)
+
+    producers = [asyncio.create_task(produce(f"{n}")) for n in range(16)]
+
+    async def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        await asyncio.gather(*producers)
+
+    return kept, stop
+
+
 async def test_all_that_was_called_replicated_is_there_after_failovers_under_load(
     serve: Serve, operator: Callable[[RedisServer], Redis]
 ) -> None:
     durable, servers = await serve(3, timeout_s=0.2)
-    replicated: list[str] = []
-    stop = False
-
-    async def produce(name: str) -> None:
-        number = 0
-        while not stop:
-            number += 1
-            job_id = f"{name}-{number}"
-            ((result, durability),) = await durable.change(adds(job_id), durable.pool.add, repeat=False)
-            if not isinstance(result, Unavailable):
-                assert isinstance(result, Added)
-            if durability == REPLICATED:
-                replicated.append(job_id)
-
-    producers = [asyncio.create_task(produce(f"{n}")) for n in range(16)]
-    await until(lambda: len(replicated) > 300)
+    kept, stop = await produced(durable, REPLICATED)
+    await until(lambda: len(kept) > 300)
     old, new, _ = servers
     old.kill()
     await operator(new).read("REPLICAOF", "NO", "ONE")
     lead(place_of(servers), new)
-    then = len(replicated)
-    await until(lambda: len(replicated) > then + 300)
-    stop = True
-    await asyncio.gather(*producers)
-    states = await asyncio.gather(*(state(durable.pool, job_id) for job_id in replicated))
-    assert set(states) == {"ready"}
+    then = len(kept)
+    await until(lambda: len(kept) > then + 300)
+    await stop()
+    assert set(await asyncio.gather(*(state(durable.pool, job_id) for job_id in kept))) == {"ready"}
+
+
+async def test_a_wait_leaves_redis_time_to_answer_others(serve: Serve) -> None:
+    """A connection on which nothing is answered for the time-out of Redis counts as lost."""
+    durable, servers = await serve(2, timeout_s=60, redis_timeout_s=0.4)
+    servers[1].freeze()
+    link = await durable.pool.redis.link_to("any")
+    assert await add_durably(durable, "a") == LOCAL
+    assert await durable.pool.redis.link_to("any") is link
+
+
+async def test_a_redis_that_falls_silent_behind_a_change_leaves_it_local(serve: Serve) -> None:
+    durable, servers = await serve(2, redis_timeout_s=0.4)
+
+    async def then_silence(jobs: Sequence[NewJob]) -> Sequence[Any]:
+        results = await durable.pool.add(jobs)
+        servers[0].freeze()
+        return results
+
+    ((result, durability),) = await durable.change(adds("a"), then_silence)
+    assert (result.result, durability) == ("created", LOCAL)
 
 
 async def test_a_redis_that_is_away_is_told_in_the_place_of_each_change(serve: Serve) -> None:
@@ -406,14 +445,16 @@ SAFE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
-async def test_a_change_is_fsynced_where_redis_syncs_before_it_answers(serve: Serve, program: str) -> None:
+async def test_all_that_was_called_fsynced_is_there_after_a_kill_under_load(serve: Serve, program: str) -> None:
     durable, servers = await serve(1, *SAFE, program=program)
-    wants = [Want(f"{n}", FSYNCED, NewJob(f"{n}", "t", b"1", delay_ms=60_000)) for n in range(100)]
-    told = [each for want in wants for each in await durable.change([want], durable.pool.add)]
+    kept, stop = await produced(durable, FSYNCED)
+    await until(lambda: len(kept) > 200)
     servers[0].kill()
-    assert [each.durability for each in told] == [FSYNCED] * 100
     servers[0].start()
-    assert [await state(durable.pool, want.id) for want in wants] == ["delayed"] * 100
+    then = len(kept)
+    await until(lambda: len(kept) > then + 100)
+    await stop()
+    assert set(await asyncio.gather(*(state(durable.pool, job_id) for job_id in kept))) == {"ready"}
 
 
 @pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
