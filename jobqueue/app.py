@@ -122,6 +122,7 @@ class Service:
     def _durable(self, redis: Redis, pool: Pool) -> Durable:
         """What durable changes go through: the same shards over a connection of its own, made when it is first used."""
         own = Pool(redis, self._settings.namespace, len(pool.keys), pool.buckets)
+        own.whereabouts = pool.whereabouts  # what is added there is ready here
         self._stack.push_async_callback(redis.close)
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
