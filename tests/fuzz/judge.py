@@ -13,8 +13,8 @@ from jobqueue.errors import STATUS
 from tests.fuzz.requests import Lease, Request, damaged, framed, written
 from tests.fuzz.wire import PATIENCE_S, Response, Wire
 
-# Every key but the locks and the fence, which end by themselves, with a digest of its value and its end. The tests' Redis
-# keeps small collections packed and does not compress, so that equal values have equal dumps.
+# Every key but the locks and the fence, which end by themselves, with a digest of its value and its end. The tests'
+# Redis keeps small collections packed and does not compress, so that equal values have equal dumps.
 _STATE = """#!lua flags=no-writes
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
