@@ -50,7 +50,7 @@ def secure(tmp_path: Path, authority: trustme.CA) -> Iterator[str]:
         f"{tmp_path}/key.pem",
     ]
     options += ["--tls-ca-cert-file", f"{tmp_path}/ca.pem", "--tls-auth-clients", "no"]
-    options += ["--user", *"queue on >secret ~* &* +@all".split()]
+    options += ["--user", *["queue", "on", ">secret", "~*", "&*", "+@all"]]
     with RedisServer(tmp_path, *options, server=server):
         yield f"localhost:{port}"
 
