@@ -9,7 +9,6 @@ another server if need be; what may have been done only where that does no harm.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -149,8 +148,11 @@ class Redis:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             server = self._servers.of(key) or await self._servers.find(key, deadline)
-            with contextlib.suppress(Retired):
+            try:
                 return await server.connected(deadline)
+            except Retired:
+                if self._servers.of(key) is server:
+                    raise Unavailable(f"nothing is asked of {server.name} any more") from None
 
     async def _metered(
         self,
@@ -192,8 +194,8 @@ class Redis:
                 try:
                     link = await server.connected(deadline)
                 except Retired:
-                    if only:
-                        raise Unavailable(f"{server.name} is no master any more") from None
+                    if only or self._servers.of(key) is server:
+                        raise Unavailable(f"nothing is asked of {server.name} any more") from None
                     instead = None
                     continue
             if link.room:

@@ -133,7 +133,7 @@ class Service:
             async with asyncio.timeout(self._settings.redis_timeout_s):
                 await bell.connected.wait()
         except TimeoutError:
-            raise Unfit("Redis takes no subscription; an ACL user needs +subscribe and its channels") from None
+            raise Unfit("Redis takes no subscription; an ACL user needs +ssubscribe and its channels") from None
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings

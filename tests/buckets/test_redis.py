@@ -368,6 +368,17 @@ async def test_a_silent_redis_is_listened_to_again_when_it_speaks(own_server: Re
     await redis.close()
 
 
+async def test_calls_that_wait_when_the_way_is_closed_are_unavailable(tmp_path: Path) -> None:
+    """They must not look for a server for ever."""
+    redis = Redis(f"unix://{tmp_path}/none.sock")
+    calls = [asyncio.create_task(redis.read("PING")), asyncio.create_task(redis.link_to("a"))]
+    await until(lambda: bool(redis.trouble))
+    await redis.close()
+    async with asyncio.timeout(PATIENCE_S):
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(answer, Unavailable) for answer in answers] == [True, True]
+
+
 async def test_no_redis_at_all_is_unavailable(tmp_path: Path) -> None:
     redis = Redis(f"unix://{tmp_path}/none.sock", timeout_s=0.1)
     with pytest.raises(Unavailable):
