@@ -1,0 +1,73 @@
+"""`python -m tests.chaos`: runs the scenarios, prints a table, and ends with 1 when anything was found."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from tests.chaos.run import Outcome, run
+from tests.chaos.scenario import Scenario
+from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.table import HEAD, row
+
+FOLDER = Path(".chaos")
+_SHOWN = 10
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    names = [scenario.name for scenario in SCENARIOS]
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names, help=", ".join(names))
+    parser.add_argument("--short", action="store_true", help="each briefly, two at a time, without marks of lateness")
+    parser.add_argument("--seconds", type=float, help="the time under attack, instead of each scenario's own")
+    parser.add_argument("--seed", type=int, help="what repeats the choices of a run; a random one by default")
+    return parser.parse_args(given)
+
+
+async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: int) -> list[Outcome]:
+    """Run them one after the other; in the short form two at a time, but for those that are better alone."""
+    turns = asyncio.Semaphore(2 if wanted.short else 1)
+    width = max(len(scenario.name) for scenario in scenarios)
+    print(f"seed {seed}\n{'scenario':{width}}  {HEAD}", flush=True)
+
+    async def one(scenario: Scenario) -> Outcome:
+        async with turns:
+            seconds = wanted.seconds or (scenario.short_s if wanted.short else scenario.seconds)
+            outcome = await run(scenario, seconds, seed, FOLDER / f"{scenario.name}-{seed}", wanted.short)
+        print(f"{scenario.name:{width}}  {row(outcome)}", flush=True)
+        return outcome
+
+    together = [scenario for scenario in scenarios if not scenario.alone]
+    outcomes = list(await asyncio.gather(*(one(scenario) for scenario in together)))
+    return outcomes + [await one(scenario) for scenario in scenarios if scenario.alone]
+
+
+def explain(outcome: Outcome) -> None:
+    """What was found, and what repeats it."""
+    findings = outcome.report.findings
+    print(f"\n{outcome.scenario.name}, seed {outcome.seed}: {len(findings)} findings; history in {outcome.folder}")
+    for finding in findings[:_SHOWN]:
+        print(f"  {finding}")
+
+
+def main() -> int:
+    wanted = arguments()
+    seed = random.randrange(1_000_000) if wanted.seed is None else wanted.seed
+    scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted.only]
+    failures = [outcome for outcome in uvloop.run(run_all(scenarios, wanted, seed)) if not outcome.passed]
+    for outcome in failures:
+        explain(outcome)
+    if not failures:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The load: producers and consumers over HTTP, on one or more services.
+
+Jobs of 20 topics with delays of 0 to 3 s and a TTR of 2 s. Some are deleted. Of those that are handed out most are
+finished, others touched first, released, buried, or forgotten as by a handler that died. All of it by the seed, but for
+what the races decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tests.chaos.history import History
+from tests.chaos.participant import Fields, Participant
+from tests.chaos.wire import Wire
+
+TOPICS = [f"topic-{number}" for number in range(20)]
+TTR_S = 2.0
+LONGEST_DELAY_S = 3.0
+RETENTION_S = 3600.0
+"""Longer than any run: what ended is remembered until the last look."""
+_DELETED = 0.04  # of the jobs
+_LIMITED = 0.1  # of the jobs have three tries, the others no limit
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much load: `rate` jobs a second from `producers`; the classes of durability are asked for in turn."""
+
+    rate: float = 150.0
+    producers: int = 3
+    consumers: int = 4
+    durabilities: tuple[str, ...] = ("local",)
+
+
+class Producer(Participant):
+    """Adds jobs until it is told to stop, and deletes some."""
+
+    def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
+        super().__init__(name, history, wire, chance)
+        self._work = work
+        self._pause_s = work.producers / work.rate  # a job
+        self._to_delete: list[tuple[float, str]] = []  # the loop's time, and the id
+        self.ids: list[str] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        clock = asyncio.get_running_loop().time
+        while not stop.is_set():
+            jobs = [self._job() for _ in range(self.chance.choice((1, 1, 1, 5)))]
+            next_at = clock() + len(jobs) * self._pause_s
+            for job, answer in zip(jobs, await self.insist(*jobs), strict=True):
+                if answer["success"] and self.chance.random() < _DELETED:
+                    self._to_delete.append((clock() + self.chance.uniform(0, LONGEST_DELAY_S), job["id"]))
+            await self._delete_some(clock())
+            await asyncio.sleep(max(0.0, next_at - clock()))
+        await self._delete_some(float("inf"))
+
+    def _job(self) -> Fields:
+        number = len(self.ids)
+        self.ids.append(f"{self.name}:{number}")
+        delay = 0 if self.chance.random() < 0.2 else round(self.chance.uniform(0, LONGEST_DELAY_S), 3)
+        tries = 3 if self.chance.random() < _LIMITED else 0
+        job = {"command": "add", "topic": self.chance.choice(TOPICS), "id": self.ids[-1], "delay": delay}
+        durability = self._work.durabilities[number % len(self._work.durabilities)]
+        return job | {"ttr": TTR_S, "tries": tries, "retention": RETENTION_S, "body": number, "durability": durability}
+
+    async def _delete_some(self, until: float) -> None:
+        todo = [job for at, job in self._to_delete if at <= until]
+        self._to_delete = [(at, job) for at, job in self._to_delete if at > until]
+        durability = self._work.durabilities[0]
+        if todo:
+            await self.insist(*({"command": "delete", "id": job, "durability": durability} for job in todo))
+
+
+class Consumer(Participant):
+    """Pops until it is told to stop, and does with each job what chance says."""
+
+    def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
+        super().__init__(name, history, wire, chance)
+        self._work = work
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            topics = self.chance.sample(TOPICS, len(TOPICS))
+            pop = {"command": "pop", "topics": topics, "count": self.chance.choice((1, 5)), "wait": 0.5}
+            (answer,) = await self.ask(pop)
+            for job in answer.get("jobs", ()):
+                await self._handle(job)
+            if not answer["success"]:
+                await asyncio.sleep(self.chance.uniform(0, 0.1))
+
+    async def _handle(self, job: Fields) -> None:
+        chance = self.chance
+        lease = {"id": job["id"], "lease": job["lease"]}
+        lot = chance.random()
+        if lot < 0.03:
+            return  # the handler died
+        if lot < 0.08:
+            back = {"command": "release", "delay": round(chance.uniform(0, 1), 3), "attempt": chance.random() < 0.5}
+            await self.insist(lease | back, for_s=TTR_S)
+            return
+        if lot < 0.09:
+            await self.insist(lease | {"command": "bury"}, for_s=TTR_S)
+            return
+        if lot < 0.14:
+            await self.insist(lease | {"command": "touch", "ttr": TTR_S}, for_s=TTR_S)
+        if lot < 0.11:
+            await asyncio.sleep(0.2)
+        durability = self._work.durabilities[job["value"] % len(self._work.durabilities)]
+        await self.insist(lease | {"command": "finish", "durability": durability}, for_s=10)
+
+
+class Load:
+    """Producers and consumers of one process, each on a connection of its own."""
+
+    def __init__(self, history: History, urls: list[str], seed: int, work: Work, name: str = "") -> None:
+        self._wires = [Wire(urls, first) for first in range(work.producers + work.consumers)]
+        makers, takers = self._wires[: work.producers], self._wires[work.producers :]
+
+        def chance(who: str) -> random.Random:
+            return random.Random(f"{seed} {who}")
+
+        self.producers = [
+            Producer(who := f"{name}p{number}", history, wire, chance(who), work) for number, wire in enumerate(makers)
+        ]
+        self.consumers = [
+            Consumer(who := f"{name}c{number}", history, wire, chance(who), work) for number, wire in enumerate(takers)
+        ]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all jobs that there was a try to add."""
+        return [job for producer in self.producers for job in producer.ids]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Callable[[], Awaitable[object]]]:
+        """Load while the block runs. Gives what ends the producers, and is done when they have ended."""
+        enough, stop = asyncio.Event(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for consumer in self.consumers:
+                group.create_task(consumer.run(stop))
+            makers = [group.create_task(producer.run(enough)) for producer in self.producers]
+
+            async def end_adds() -> None:
+                enough.set()
+                await asyncio.wait(makers)
+
+            try:
+                yield end_adds
+            finally:
+                enough.set()
+                stop.set()
+        for wire in self._wires:
+            wire.give_up()

@@ -1,0 +1,56 @@
+"""The nemeses: the contract of one, and the table of all. Each breaks one thing, in a file of its own.
+
+A nemesis notes each of its faults in the history (`stage.history.fault`), from just before it breaks something until
+all is as before, and says there what the fault may forget. It is made anew for each run, with `every_s` and the
+options that the scenario gives.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.stage import Stage
+
+NEMESES = {
+    "kill-instance": "kill_instance:KillInstance",
+    "stop-instance": "stop_instance:StopInstance",
+    "pause-holder": "pause_holder:PauseHolder",
+    "pause-worker": "pause_worker:PauseWorker",
+    "kill-worker": "kill_worker:KillWorker",
+    "kill-redis": "kill_redis:KillRedis",
+    "freeze-redis": "freeze_redis:FreezeRedis",
+    "sleep-redis": "sleep_redis:SleepRedis",
+    "flush-scripts": "flush_scripts:FlushScripts",
+    "fill-memory": "fill_memory:FillMemory",
+    "wrong-clock": "wrong_clock:WrongClock",
+    "vanish": "vanish:Vanish",
+}
+"""The class of each nemesis, by its name in scenarios and histories."""
+
+
+class Nemesis(ABC):
+    """`every_s`: the pause before each strike, in seconds."""
+
+    def __init__(self, every_s: float) -> None:
+        self.every_s = every_s
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """What the instances need in their environment for it; `folder` is the run's."""
+        return {}
+
+    @abstractmethod
+    async def strike(self, stage: Stage) -> None:
+        """One fault, from its beginning until all is as before."""
+
+    async def heal(self, stage: Stage) -> None:  # noqa: B027 - most leave nothing behind
+        """Undo what a strike that was cancelled left broken."""
+
+
+def make(name: str, **options: Any) -> Nemesis:
+    """The nemesis of that name."""
+    module, _, cls = NEMESES[name].partition(":")
+    nemesis: Nemesis = getattr(importlib.import_module(f"{__name__}.{module}"), cls)(**options)
+    return nemesis
