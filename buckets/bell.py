@@ -1,13 +1,13 @@
 """The bell: what Redis tells a process, and the pops that wait for it.
 
-One subscription a process. The scripts say: `ready n topic` (a list of the topic was empty and got n jobs),
-`due n` (bucket n got an entry earlier than all others), `free` (an instance gave up its timers' locks),
-`aside id` (a record that could not be read was set aside). A process says: `leave worker` (the waiting pops of this
-worker end now; the name is the rest of the line).
+A subscription a shard, all those of a server on one connection. The scripts say: `ready n topic` (a list of the topic
+was empty and got n jobs), `due n` (bucket n got an entry earlier than all others), `free` (an instance gave up its
+timers' locks), `aside id` (a record that could not be read was set aside). A process says: `leave worker` (the waiting
+pops of this worker end now; the name is the rest of the line).
 
 A waiting pop is parked here, not on a Redis connection. A ring wakes as many pops as there are jobs, first come
 first served; who pops and learns that more are left wakes the next. Pub/sub may lose a message: so a pop looks once
-more after it is parked and once at the end of its wait, and all look again after a reconnect.
+more after it is parked and once at the end of its wait, and one of each topic looks again after a reconnect.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from buckets.errors import JobQueueError
@@ -50,8 +51,9 @@ class Bell:
         self._closed = False
         self.parked = 0
         """How many pops wait."""
+        self._standing: set[int] = set()  # shards whose subscription stands
         self.connected = asyncio.Event()
-        """Set while the subscription stands."""
+        """Set while all subscriptions stand."""
 
     def alarm(self, shard: int, bucket: int) -> asyncio.Event:
         """Set when a bucket has something earlier than all that its timer knows of."""
@@ -62,17 +64,23 @@ class Bell:
         return self._free[shard]
 
     async def run(self) -> None:
-        """Hear the bells for ever; a lost subscription is taken up again."""
+        """Hear the bells of all shards for ever; a lost subscription is taken up again."""
+        async with asyncio.TaskGroup() as group:
+            for shard in range(len(self._free)):
+                group.create_task(self._listen(shard))
+
+    async def _listen(self, shard: int) -> None:
         told = False
         while True:
             try:
-                await self._pool.listen(self.hear, self._look_again)
+                await self._pool.listen(shard, partial(self.hear, shard), partial(self._look_again, shard))
             except JobQueueError as error:
-                if self.connected.is_set() or not told:
-                    log.warning("bell.lost", extra={"error": str(error)})
+                if shard in self._standing or not told:
+                    log.warning("bell.lost", extra={"shard": shard, "error": str(error)})
                     told = True
             except Exception:
-                log.exception("bell.failed")
+                log.exception("bell.failed", extra={"shard": shard})
+            self._standing.discard(shard)
             self.connected.clear()
             await asyncio.sleep(_PAUSE_S)
 
@@ -106,10 +114,15 @@ class Bell:
                 waiter.rung.set()
                 jobs -= 1
 
-    def _look_again(self) -> None:
-        self.connected.set()
-        for event in (*self._alarms.values(), *self._free):
-            event.set()
+    def _look_again(self, shard: int) -> None:
+        """The subscription stands: what was said before it is not known."""
+        self._standing.add(shard)
+        if len(self._standing) == len(self._free):
+            self.connected.set()
+        self._free[shard].set()
+        for (of, _), alarm in self._alarms.items():
+            if of == shard:
+                alarm.set()
         for topic in self._waiters:
             self.ring(topic, 1)
 

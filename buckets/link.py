@@ -21,6 +21,7 @@ from buckets.scripts import Value
 
 _MOST_UNSENT = 1 << 20  # bytes that Redis has not taken yet; then those who ask wait
 _NOTHING = object()
+LOST = "the subscription is lost: "
 
 Orphan = Callable[[Any], None]
 
@@ -92,6 +93,8 @@ class Link(Wire):
         self._size = 0  # bytes of it
         self._waiting: deque[tuple[float, asyncio.Future[Any], Orphan | None]] = deque()
         self._room: asyncio.Future[None] | None = None  # while Redis takes nothing in
+        self._leaving = False
+        self._ended: Callable[[], None] | None = None
         self._watching = self._loop.call_later(timeout_s / 10, self._watch)
 
     def ask(self, command: Sequence[Value], orphan: Orphan | None = None) -> asyncio.Future[Any]:
@@ -109,6 +112,23 @@ class Link(Wire):
         if self._size > _MOST_UNSENT:
             self._write()  # the transport tells whether there is room for more
         return future
+
+    def told_of_end(self, ended: Callable[[], None]) -> None:
+        """Call this when the link is lost, or now if it is."""
+        self._ended = ended
+        if self.lost:
+            ended()
+
+    @property
+    def silent_s(self) -> float:
+        """For how long somebody has waited for an answer."""
+        return self._loop.time() - self._waiting[0][0] if self._waiting else 0.0
+
+    def leave(self) -> None:
+        """Hang up when all that was asked is answered; who calls this asks no more."""
+        self._leaving = True
+        if not self._waiting:
+            self.lose()
 
     @property
     def room(self) -> asyncio.Future[None] | None:
@@ -139,10 +159,12 @@ class Link(Wire):
             future.set_result(reply)
         elif orphan:
             self._loop.call_soon(orphan, reply)  # what fails there does not end the connection
+        if self._leaving and not self._waiting:
+            self.lose()
 
     def _watch(self) -> None:
         """Redis that says nothing for the whole time-out is as good as gone, whatever the socket says."""
-        if self._waiting and self._loop.time() - self._waiting[0][0] > self._timeout_s:
+        if self.silent_s > self._timeout_s:
             self.lose()
             return
         self._watching = self._loop.call_later(self._timeout_s / 10, self._watch)
@@ -155,59 +177,91 @@ class Link(Wire):
                 future.set_exception(Unanswered())
                 future.exception()  # seen, should nobody wait for it any more
         self._waiting.clear()
+        if self._ended:
+            self._ended()
 
 
-class Ear(Wire):
-    """A subscription: hears channels until the connection is lost."""
+class _Hearing:
+    """One channel that is heard."""
 
-    def __init__(self, connection: Any, heard: Callable[[str, str], None]) -> None:
-        super().__init__(connection)
-        self._heard = heard
-        self._subscribed = 0
-        self._begun: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._last = self._loop.time()  # when Redis said something
+    def __init__(self, heard: Callable[[str], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.heard = heard
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
 
-    async def subscribe(self, channels: Sequence[str], timeout_s: float) -> None:
-        """Raises Unavailable or TimeoutError when Redis does not let us hear them."""
-        self._subscribed = -len(channels)
-        self._transport.write(_packed(("SUBSCRIBE", *channels)))
-        async with asyncio.timeout(timeout_s):
-            await self._begun
-
-    async def ended(self, timeout_s: float) -> None:
-        """Wait until Redis hangs up, or does not answer a ping within `timeout_s`; then raises Unavailable, or what
-        `heard` raised."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await asyncio.shield(self._ended)
-            quiet = self._loop.time() - self._last
-            if quiet > 2 * timeout_s:
-                raise Unavailable("the subscription is silent")
-            if quiet > timeout_s / 2:
-                self._transport.write(_packed(("PING",)))
-
-    def _take(self, reply: Any) -> None:
-        self._last = self._loop.time()
-        if isinstance(reply, ErrorReply):
-            self._fail(Unavailable(f"the subscription is lost: {reply}"))
-        elif reply[0] == b"subscribe":
-            self._subscribed += 1
-            if not self._subscribed and not self._begun.done():
-                self._begun.set_result(None)
-        elif reply[0] == b"message":
-            try:
-                self._heard(reply[1].decode(), reply[2].decode("utf-8", "replace"))
-            except Exception as error:
-                self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        for future in (self._begun, self._ended):
+    def fail(self, error: Exception) -> None:
+        for future in (self.begun, self.ended):
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # seen: one of them may have nobody who waits
-        self.lose()
+
+
+class Ear(Wire):
+    """A connection that hears sharded channels (SSUBSCRIBE), each until it or the connection is lost.
+
+    One that says nothing for `timeout_s` is asked whether it is there, and is lost when it does not answer.
+    """
+
+    def __init__(self, connection: Any, timeout_s: float) -> None:
+        super().__init__(connection)
+        self._timeout_s = timeout_s
+        self._channels: dict[str, _Hearing] = {}
+        self._last = self._loop.time()  # when Redis said something
+        self._watching = self._loop.call_later(timeout_s, self._watch)
+
+    async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
+        """Hear a channel, which nobody here hears yet; `connected` is called when that begins. Raises Unavailable or
+        TimeoutError at its end, or what `heard` raised. The last channel's end is the connection's."""
+        hearing = self._channels[channel] = _Hearing(heard)
+        try:
+            if self.lost:
+                raise Unavailable("the subscription is lost")
+            self._transport.write(_packed(("SSUBSCRIBE", channel)))
+            async with asyncio.timeout(self._timeout_s):
+                await hearing.begun
+            connected()
+            await hearing.ended
+        finally:
+            del self._channels[channel]
+            if not self._channels:
+                self.lose()
+            elif not hearing.ended.done():
+                self._transport.write(_packed(("SUNSUBSCRIBE", channel)))
+
+    def _watch(self) -> None:
+        quiet = self._loop.time() - self._last
+        if quiet > 2 * self._timeout_s:
+            self.lose()
+            return
+        if quiet > self._timeout_s / 2:
+            self._transport.write(_packed(("PING",)))
+        self._watching = self._loop.call_later(self._timeout_s, self._watch)
+
+    def _take(self, reply: Any) -> None:
+        self._last = self._loop.time()
+        if isinstance(reply, ErrorReply):  # that of the first channel that waits: they are answered in order
+            error = Unavailable(f"{LOST}{reply}")
+            waiting = [hearing for hearing in self._channels.values() if not hearing.begun.done()]
+            for hearing in waiting[:1]:
+                hearing.fail(error)
+        elif reply[0] != b"pong":
+            heard = self._channels.get(reply[1].decode())
+            if heard:
+                self._act(heard, *reply)
+
+    def _act(self, hearing: _Hearing, kind: bytes, channel: bytes, said: Any) -> None:
+        if kind == b"smessage":
+            try:
+                hearing.heard(said.decode("utf-8", "replace"))
+            except Exception as error:
+                hearing.fail(error)
+        elif kind == b"ssubscribe" and not hearing.begun.done():
+            hearing.begun.set_result(None)
+        elif kind == b"sunsubscribe":  # unasked: its slot went to another server
+            hearing.fail(Unavailable(f"{LOST}the shard has another server now"))
 
     def _end(self) -> None:
-        self._fail(Unavailable("the subscription is lost"))
+        self._watching.cancel()
+        for hearing in self._channels.values():
+            hearing.fail(Unavailable("the subscription is lost"))

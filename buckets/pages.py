@@ -32,13 +32,14 @@ class Pages:
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         """Keys that fit a pattern. One that is there all the time is met, perhaps twice."""
-        cursor = b"0"
-        while True:
-            read = self._redis.read("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
-            cursor, keys = await self.step(read)
-            yield keys
-            if cursor == b"0":
-                return
+        for server in await self._redis.servers():
+            cursor = b"0"
+            while True:
+                read = server.read("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+                cursor, keys = await self.step(read)
+                yield keys
+                if cursor == b"0":
+                    break
 
     async def members(self, key: bytes) -> AsyncIterator[list[bytes]]:
         """The members of a sorted set."""

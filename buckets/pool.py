@@ -368,7 +368,8 @@ class Pool(Shards):
             await gather.close()
         if self._unheard:
             with contextlib.suppress(JobQueueError):
-                await self.redis.read("PING")  # answered behind what was asked before
+                for server in await self.redis.servers():
+                    await server.read("PING")  # answered behind what was asked before
         while self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
 

@@ -1,37 +1,37 @@
 """The way to Redis: one small interface, so that its transport can be replaced.
 
-`Redis.call` runs a script, `Redis.read` a plain command, `Redis.listen` hears channels. All callers share one
-connection (buckets/link.py). A lost one is taken up again by itself; a call waits for it, up to its deadline.
+`Redis.call` runs a script, `Redis.read` a plain command, `Redis.listen` hears a channel. All callers share one
+connection to a server (buckets/server.py, buckets/link.py). A lost one is taken up again by itself; a call waits for
+it, up to its deadline. All trouble of Redis is dealt with here: what it refused without doing it is asked again, of
+another server if need be; what may have been done only where that does no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-from redis.asyncio import ConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-
+from buckets.cluster import Cluster
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
-from buckets.link import Ear, ErrorReply, Link, Orphan, Wire, hang_up
+from buckets.link import LOST, ErrorReply, Orphan
 from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Script, Value
+from buckets.sentinels import Sentinels
+from buckets.server import Retired, Server, within
+from buckets.standalone import Standalone
+from buckets.url import Kind, Url, read_url
 
-log = logging.getLogger(__name__)
+# Redis refused without doing anything, and will do it soon: it loads its data, fails over, moves a slot, or is being
+# asked too early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
+_PASSING = (
+    *("LOADING", "BUSY", "NOREPLICAS", "READONLY", "MASTERDOWN"),
+    *("CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
+)
+_PAUSE_S = 0.05
 
-# Redis refused without doing anything, and will do it soon: it loads its data, fails over, or is being asked too
-# early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
-_PASSING = ("LOADING", "BUSY", "NOREPLICAS", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
-_LOADED = ("add", "finish", "pop")  # scripts that Redis knows from the beginning of a connection
-_LONGEST_PAUSE = 0.5  # s between two tries to connect
-
-T = TypeVar("T")
-W = TypeVar("W", bound=Wire)
+Key = str | bytes
 
 
 def _judge(error: ErrorReply) -> JobQueueError:
@@ -51,13 +51,32 @@ def judge_all(replies: list[Any]) -> list[Any]:
     return [_judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
 
 
-async def _within(deadline: float, waited: asyncio.Future[T]) -> T:
-    """Wait for it until then (loop time), without ending it. Raises Unavailable."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            return await asyncio.shield(waited)
-    except TimeoutError:
-        raise Unavailable() from None
+class Servers(Protocol):
+    """The servers behind a URL."""
+
+    def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None: ...
+
+    @property
+    def trouble(self) -> str:
+        """Why the last try to connect failed; for an operator."""
+
+    def of(self, key: Key | None) -> Server | None:
+        """The server of a key, as far as is known; of None any."""
+
+    async def find(self, key: Key | None, deadline: float) -> Server:
+        """As `of`, waiting until it is known. Raises Unavailable at the deadline (loop time)."""
+
+    async def all(self, deadline: float) -> list[Server]:
+        """The servers that have keys. Raises Unavailable."""
+
+    def refused(self, server: Server, error: str) -> bool:
+        """Learn from an error reply of a server; whether to ask again without a pause."""
+
+    async def close(self) -> None:
+        """Hang up."""
+
+
+_KINDS: dict[Kind, type[Servers]] = {"standalone": Standalone, "sentinel": Sentinels, "cluster": Cluster}
 
 
 async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
@@ -71,31 +90,28 @@ async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
 
 
 class Redis:
-    """A standalone Redis at a URL: `redis://`, `rediss://` or `unix://`.
+    """The Redis at a URL (buckets/url.py).
 
     `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` is told of what goes on.
     A URL that is none raises ValueError or TypeError, whose words may hold its password.
     """
 
-    def __init__(self, url: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
+    def __init__(self, address: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
         self.timeout_s = timeout_s
         self.meter = meter or Meter()
-        self._pool: Any = ConnectionPool.from_url(
-            url,
-            protocol=2,
-            socket_timeout=None,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            client_name="jobqueue",
-        )
-        # What a URL may say, and we build on being otherwise.
-        self._pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None)
-        # What the URL says too much is told here, not at the first call.
-        self._pool.make_connection()  # type: ignore[no-untyped-call]
-        self._link: Link | None = None
-        self._connecting: asyncio.Task[Link] | None = None
-        self.trouble = ""
+        told = read_url(address, timeout_s)
+        self.is_cluster = told.kind == "cluster"
+        self._servers: Servers = _KINDS[told.kind](told, timeout_s, self.meter)
+
+    @property
+    def trouble(self) -> str:
         """Why the last try to connect failed; for an operator."""
+        return self._servers.trouble
+
+    def is_away(self, key: Key) -> bool:
+        """Whether the server of a key cannot be asked now, or has been silent for a quarter of a second."""
+        server = self._servers.of(key)
+        return server is None or server.is_away
 
     async def call(
         self,
@@ -114,18 +130,31 @@ class Redis:
         script = SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
         repeat = script.repeatable if repeat is None else repeat
-        return await self._metered(name, command, repeat, script, orphan)
+        return await self._metered(name, str(arguments["meta"]), command, repeat, script, orphan)
 
     async def read(self, *command: Value) -> Any:
-        """Run a plain command that changes nothing (or that may be repeated)."""
-        return await self._metered(str(command[0]).lower(), command, True, None, None)
+        """Run a plain command that changes nothing (or that may be repeated), where its first argument is: its key.
+        One without arguments runs on any server."""
+        return await self._metered(str(command[0]).lower(), _key_of(command), command, True, None, None)
+
+    async def servers(self) -> list[One]:
+        """The masters, one by one. Raises Unavailable."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        return [One(self, server) for server in await self._servers.all(deadline)]
 
     async def _metered(
-        self, name: str, command: Sequence[Value], repeat: bool, script: Script | None, orphan: Orphan | None
+        self,
+        name: str,
+        key: Key | None,
+        command: Sequence[Value],
+        repeat: bool,
+        script: Script | None,
+        orphan: Orphan | None,
+        only: Server | None = None,
     ) -> Any:
         begun = time.perf_counter()
         try:
-            reply = await self._ask(command, repeat, script, orphan)
+            reply = await self._ask(key, command, repeat, script, orphan, only)
             if isinstance(reply, ErrorReply):
                 raise _judge(reply)
         except JobQueueError as error:
@@ -135,14 +164,28 @@ class Redis:
         self.meter.called(name, time.perf_counter() - begun, None)
         return reply
 
-    async def _ask(self, command: Sequence[Value], repeat: bool, script: Script | None, orphan: Orphan | None) -> Any:
+    async def _ask(
+        self,
+        key: Key | None,
+        command: Sequence[Value],
+        repeat: bool,
+        script: Script | None,
+        orphan: Orphan | None,
+        only: Server | None,
+    ) -> Any:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
-            link = self._link
+            server = only or self._servers.of(key) or await self._servers.find(key, deadline)
+            link = server.link
             if link is None or link.lost:
-                link = await self._connected(deadline)
+                try:
+                    link = await server.connected(deadline)
+                except Retired:
+                    if only:
+                        raise Unavailable(f"{server.name} is no master any more") from None
+                    continue
             if link.room:
-                await _within(deadline, link.room)
+                await within(deadline, link.room)
                 continue
             try:
                 reply = await _answer_to(link.ask(command, orphan), orphan)
@@ -155,79 +198,47 @@ class Redis:
                 return reply
             if script and str(reply).startswith("NOSCRIPT"):
                 command = ("EVAL", script.text, *command[2:])
-            elif isinstance(_judge(reply), Unavailable):
-                await self._pause(deadline, _judge(reply))
-            else:
+            elif not isinstance(_judge(reply), Unavailable):
                 return reply
+            elif not self._servers.refused(server, str(reply)):
+                await self._pause(deadline, _judge(reply))
 
     async def _pause(self, deadline: float, error: JobQueueError | None = None) -> None:
-        if asyncio.get_running_loop().time() + 0.05 > deadline:
+        if asyncio.get_running_loop().time() + _PAUSE_S > deadline:
             raise error or Unavailable()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(_PAUSE_S)
 
-    async def _connected(self, deadline: float) -> Link:
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(self._connect())
-        return await _within(deadline, self._connecting)
-
-    async def _connect(self) -> Link:
-        """Try until there is a connection."""
-        pause = 0.02
-        while True:
-            try:
-                self._link = await self._linked()
-            except (RedisError, OSError, Unanswered) as error:
-                self.trouble = str(error)
-                if pause == 0.02:
-                    log.warning("redis.lost", extra={"error": str(error)})
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-                continue
-            if pause > 0.02:
-                log.info("redis.found")
-            return self._link
-
-    async def _linked(self) -> Link:
-        link = await self._open(lambda connection: Link(connection, self.timeout_s, self.meter))
-        try:  # a script that Redis does not know yet would be told again, behind what was asked after it
-            await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in _LOADED))
-        except BaseException:
-            link.lose()
-            raise
-        return link
-
-    async def _open(self, wire: Callable[[Any], W]) -> W:
-        """A new connection. Raises RedisError or OSError (a time-out is one)."""
-        connection = self._pool.make_connection()
+    async def listen(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
+        """Hear a channel of the shard of that key as long as its server has it: `heard` gets each message, `connected`
+        is called when the subscription begins. Raises Unavailable at its end; what was said then and until the next one
+        is lost. A channel is heard once at a time."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        server = self._servers.of(channel) or await self._servers.find(channel, deadline)
         try:
-            async with asyncio.timeout(self.timeout_s):  # the handshake too
-                await connection.connect()
-            return wire(connection)
-        except BaseException:
-            hang_up(connection)
+            await server.hear(channel, heard, connected)
+        except Unavailable as error:
+            self._servers.refused(server, error.message.removeprefix(LOST))
             raise
-
-    async def listen(
-        self, channels: Sequence[str], heard: Callable[[str, str], None], connected: Callable[[], None]
-    ) -> None:
-        """Hear channels as long as the connection lasts: `heard(channel, message)` for each message, `connected()` when
-        the subscription begins. Raises Unavailable at its end; what was said then and until the next one is lost."""
-        ear: Ear | None = None
-        try:
-            ear = await self._open(lambda connection: Ear(connection, heard))
-            await ear.subscribe(channels, self.timeout_s)
-            connected()
-            await ear.ended(self.timeout_s)
-        except (RedisError, OSError) as error:
-            raise Unavailable(f"the subscription is lost: {error}") from None
-        finally:
-            if ear:
-                ear.lose()
 
     async def close(self) -> None:
-        if self._connecting:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
-        if self._link:
-            self._link.lose()
+        await self._servers.close()
         await asyncio.sleep(0)  # sockets are closed a turn later
+
+
+class One:
+    """One of several servers, for what is asked of each: INFO, CONFIG, SCAN."""
+
+    def __init__(self, redis: Redis, server: Server) -> None:
+        self._redis = redis
+        self._server = server
+        self.name = server.name
+
+    async def read(self, *command: Value) -> Any:
+        """As `Redis.read`, here."""
+        name = str(command[0]).lower()
+        return await self._redis._metered(name, None, command, True, None, None, self._server)
+
+
+def _key_of(command: Sequence[Value]) -> Key | None:
+    key = command[1] if len(command) > 1 else None
+    return str(key) if isinstance(key, int) else key

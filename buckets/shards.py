@@ -209,9 +209,8 @@ class Shards:
 
     async def tell(self, message: str) -> None:
         """Say a thing to the bells of all processes, once: each hears all shards. Who is not connected misses it."""
-        await self.redis.read("PUBLISH", self.keys[0].bell, message)
+        await self.redis.read("SPUBLISH", self.keys[0].bell, message)
 
-    async def listen(self, heard: Callable[[int, str], None], connected: Callable[[], None]) -> None:
-        """Hear the bells of all shards, as (shard, message), until the connection is lost: then raises Unavailable."""
-        shards = {keys.bell: shard for shard, keys in enumerate(self.keys)}
-        await self.redis.listen(list(shards), lambda channel, message: heard(shards[channel], message), connected)
+    async def listen(self, shard: int, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
+        """Hear the bell of a shard until the subscription is lost: then raises Unavailable."""
+        await self.redis.listen(self.keys[shard].bell, heard, connected)

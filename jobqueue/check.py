@@ -162,7 +162,9 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
     subject = f"namespace {chosen.namespace}"
     meta = await _meta(redis, chosen.namespace)
     if not meta:
-        yield Finding("ok", subject, f"not founded yet; serve will, with {chosen.buckets} buckets")
+        own_shards, own_buckets = chosen.numbers(redis.is_cluster)
+        words = f"not founded yet; serve will, with shards: {own_shards}, buckets: {own_buckets}"
+        yield Finding("ok", subject, words)
         return
     numbers = [meta.get(name, "") for name in ("shards", "buckets")]
     if (meta.get("format"), meta.get("hash")) != (str(FORMAT), HASH) or not all(map(str.isdigit, numbers)):
@@ -170,10 +172,9 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         return
     shards, buckets = map(int, numbers)
     yield Finding("ok", subject, f"format {FORMAT}, shards: {shards}, buckets: {buckets}")
-    if buckets != chosen.buckets:
-        yield Finding(
-            "warn", subject, f"the setting buckets = {chosen.buckets} has no effect: it was founded otherwise"
-        )
+    for name, own, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
+        if own not in (0, found):
+            yield Finding("warn", subject, f"the setting {name} = {own} has no effect: it was founded otherwise")
     aside = [Keys(chosen.namespace, shard).aside for shard in range(shards)]
     count = sum([int(await redis.read("HLEN", key)) for key in aside])
     if count:

@@ -54,7 +54,7 @@ async def _check(chosen: Settings, repair: bool) -> Report:
             check = await Fsck.open(
                 redis,
                 chosen.namespace,
-                buckets=chosen.buckets,
+                buckets=chosen.numbers(redis.is_cluster)[1],
                 repair=repair,
                 progress=lambda what, number: status.update(f"looking at {what} {number or ''}"),
             )

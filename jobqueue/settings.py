@@ -60,7 +60,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     data: str = "jobqueue-data"
     redis_server: str = ""
     namespace: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$")] = "jq"
-    buckets: Annotated[int, Meta(ge=1, le=64)] = 8
+    shards: Annotated[int, Meta(ge=0, le=255)] = 0
+    buckets: Annotated[int, Meta(ge=0, le=64)] = 0
     grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
     max_request_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     max_body_bytes: Annotated[int, Meta(ge=1)] = 256 << 10
@@ -75,6 +76,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[TopicName, TopicSettings] = {}
     virtual_topics: dict[TopicName, Annotated[tuple[TopicName, ...], Meta(min_length=1, max_length=32)]] = {}
+
+    def numbers(self, is_cluster: bool) -> tuple[int, int]:
+        """The shards of a namespace that is founded now, and the buckets of each: on a Cluster every shard has timers,
+        so two are enough there."""
+        shards, buckets = (16, 2) if is_cluster else (1, 8)
+        return self.shards or shards, self.buckets or buckets
 
     def unlike(self, others: Settings) -> list[str]:
         """The names of the settings in which these differ from others."""

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,6 +156,8 @@ class RedisNode:
                 return await _reply(incoming, reader)
             finally:
                 outgoing.close()
+                with suppress(OSError):
+                    await outgoing.wait_closed()  # else its end would come after that of the event loop
 
     async def has_all_of(self, master: RedisNode) -> bool:
         """Whether it is a replica of `master` that has all that this had when asked."""

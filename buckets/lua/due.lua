@@ -105,7 +105,7 @@ else
   end
   for at = 1, #headers, 2 do redis.call('SETRANGE', headers[at], '0', headers[at + 1]) end
   if #out > 0 then index('ZREM', BUCKET .. bucket, unpack(out)) end
-  for _, message in ipairs(rings) do redis.call('PUBLISH', BELL, message) end
+  for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end
 
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')

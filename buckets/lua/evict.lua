@@ -24,5 +24,5 @@ if kind == 'none' or is_right(kind) then return 0 end
 local dump = redis.call('DUMP', suspect)
 redis.call('UNLINK', suspect)
 keep_aside(suspect, dump)
-redis.call('PUBLISH', BELL, 'aside ' .. suspect)
+redis.call('SPUBLISH', BELL, 'aside ' .. suspect)
 return 1

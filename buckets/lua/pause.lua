@@ -18,5 +18,5 @@ if span then
 else
   redis.call('SET', PAUSED .. topic, '0')
 end
-redis.call('PUBLISH', BELL, 'ready 1 ' .. topic)  -- who waits for the end of an earlier pause must learn of this one's
+redis.call('SPUBLISH', BELL, 'ready 1 ' .. topic)  -- who waits for the end of an earlier pause must learn of this one's
 return ends

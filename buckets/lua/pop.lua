@@ -198,7 +198,7 @@ elseif first then
     index('HINCRBY', counts, 'delivered', jobs)
   end
   redis.call('MSET', unpack(records))
-  if earlier then redis.call('PUBLISH', BELL, 'due ' .. bucket) end
+  if earlier then redis.call('SPUBLISH', BELL, 'due ' .. bucket) end
 end
 if list then taken[list] = at end
 for list, n in pairs(taken) do

@@ -9,5 +9,5 @@ local never = KEYS[2]  -- none: declared, never there
 local topic = ARGV[1]  -- string: which
 local was = redis.call('DEL', PAUSED .. topic)
 local jobs = tonumber(redis.pcall('HGET', COUNTS .. topic, 'ready'))
-if jobs and jobs > 0 then redis.call('PUBLISH', BELL, 'ready ' .. jobs .. ' ' .. topic) end
+if jobs and jobs > 0 then redis.call('SPUBLISH', BELL, 'ready ' .. jobs .. ' ' .. topic) end
 return was

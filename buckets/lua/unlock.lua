@@ -15,5 +15,5 @@ for number = 0, buckets - 1 do
     given = given + 1
   end
 end
-if given > 0 then redis.call('PUBLISH', BELL, 'free') end
+if given > 0 then redis.call('SPUBLISH', BELL, 'free') end
 return given

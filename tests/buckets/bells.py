@@ -54,6 +54,6 @@ async def job_of(parked: Parked) -> Job:
 async def told(bell: Bell, pool: Pool) -> bool:
     """Whether all that was said before has been heard: a message of our own came through."""
     bell.free(0).clear()
-    await pool.redis.read("PUBLISH", pool.keys[0].bell, "free")
+    await pool.redis.read("SPUBLISH", pool.keys[0].bell, "free")
     await until(bell.free(0).is_set)
     return True

@@ -64,7 +64,7 @@ async def test_a_waiting_pop_gets_what_comes_back(
     """What the scripts publish, message by message."""
     heard: list[str] = []
     ready = asyncio.Event()
-    listening = asyncio.create_task(pool.listen(lambda shard, message: heard.append(message), ready.set))
+    listening = asyncio.create_task(pool.listen(0, heard.append, ready.set))
     await ready.wait()
     await way(pool, clock)
     await until(lambda: heard.count("ready 1 elsewhere") == 2)  # when it was added, and when it came back
@@ -299,7 +299,7 @@ async def test_what_another_program_says_on_the_channel_does_no_harm(redis: Redi
     try:
         await bell.connected.wait()
         for nonsense in ("", "ready", "ready many t", "due", "due x", "due 99", "aside", "free bird", "\x00"):
-            await redis.read("PUBLISH", live_pool.keys[0].bell, nonsense)
+            await redis.read("SPUBLISH", live_pool.keys[0].bell, nonsense)
         parked = asyncio.create_task(bell.pop(["t"], 1, 20))
         await until(lambda: bell.parked == 1)
         await live_pool.add([NewJob("a", "t", b"1")])

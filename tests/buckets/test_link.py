@@ -13,6 +13,7 @@ import pytest
 from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.link import ErrorReply
 from buckets.redis import Redis
+from tests.buckets.links import known_link, link_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 
@@ -98,7 +99,7 @@ async def test_an_answer_in_many_pieces_is_one_answer(redis: Redis) -> None:
 async def test_what_a_silent_redis_does_not_take_in_does_not_pile_up_with_us(own_server: RedisServer) -> None:
     redis = Redis(own_server.url)
     await redis.read("PING")
-    link = redis._link
+    link = known_link(redis)
     assert link
     own_server.freeze()
     texts = [f"{n:03}".encode() * 100_000 for n in range(100)]
@@ -151,7 +152,7 @@ async def test_a_word_that_nobody_asked_for_answers_nobody(tmp_path: Path) -> No
             await reader.read()
 
     async with speaking(tmp_path, grumble) as redis:
-        link = await redis._connected(asyncio.get_running_loop().time() + PATIENCE_S)
+        link = await link_of(redis)
         connected.set()
         await until(lambda: link.lost)
         assert await redis.read("PING") == b"PONG"
@@ -159,19 +160,18 @@ async def test_a_word_that_nobody_asked_for_answers_nobody(tmp_path: Path) -> No
 
 async def test_what_is_asked_of_a_lost_connection_is_unanswered(redis: Redis) -> None:
     await redis.read("PING")
-    link = redis._link
+    link = known_link(redis)
     assert link
     link.lose()
     with pytest.raises(Unanswered):
         await link.ask(("PING",))
 
 
-async def test_a_subscription_that_redis_refuses_says_so(redis: Redis) -> None:
-    await redis.read("ACL", "SETUSER", "deaf", "on", ">x", "+@all", "-subscribe", "~*")
-    path = redis._pool.connection_kwargs["path"]
-    deaf = Redis(f"unix://deaf:x@{path}")
+async def test_a_subscription_that_redis_refuses_says_so(redis: Redis, redis_server: RedisServer) -> None:
+    await redis.read("ACL", "SETUSER", "deaf", "on", ">x", "+@all", "-ssubscribe", "~*")
+    deaf = Redis(redis_server.url.replace("unix://", "unix://deaf:x@"))
     with pytest.raises(Unavailable, match="the subscription is lost: NOPERM"):
-        await deaf.listen(["one"], lambda channel, said: None, lambda: None)
+        await deaf.listen("one", lambda said: None, lambda: None)
     await redis.read("ACL", "DELUSER", "deaf")
     await deaf.close()
 
@@ -179,11 +179,11 @@ async def test_a_subscription_that_redis_refuses_says_so(redis: Redis) -> None:
 async def test_an_error_of_who_hears_ends_the_subscription_and_is_raised(redis: Redis) -> None:
     begun = asyncio.Event()
 
-    def fail(channel: str, said: str) -> None:
+    def fail(said: str) -> None:
         raise LookupError(said)
 
-    listening = asyncio.create_task(redis.listen(["one"], fail, begun.set))
+    listening = asyncio.create_task(redis.listen("one", fail, begun.set))
     await begun.wait()
-    await redis.read("PUBLISH", "one", "a")
+    await redis.read("SPUBLISH", "one", "a")
     with pytest.raises(LookupError):
         await listening

@@ -36,7 +36,7 @@ LANES = {
     "finish": "local function plain(front, state, length)\n",
 }
 STEPS = 400
-WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "PUBLISH"}
+WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "SPUBLISH"}
 
 
 @functools.cache
@@ -60,7 +60,7 @@ class LongWay(Redis):
     ) -> Any:
         script = closed(name) if name in LANES else SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
-        return await self._metered(name, command, script.repeatable, script, orphan)
+        return await self._metered(name, None, command, script.repeatable, script, orphan)
 
 
 class Written:
@@ -132,7 +132,7 @@ class Twins:
     async def messages(self, pool: Pool) -> list[str]:
         """What the bell was told since it was asked for last."""
         said = self.said[pool.keys[0].bell]
-        await pool.redis.read("PUBLISH", pool.keys[0].bell, "the end")
+        await pool.redis.read("SPUBLISH", pool.keys[0].bell, "the end")
         await until(lambda: "the end" in said)
         messages = sorted(message.replace(pool.keys[0].tag, "") for message in said)
         said.clear()
@@ -161,11 +161,12 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
     twin = await Pool.open(long_way, "long", buckets=3, clock=clock)
     said: dict[str, list[str]] = {each.keys[0].bell: [] for each in (pool, twin)}
-    connected = asyncio.Event()
-    hearing = asyncio.create_task(
-        redis.listen(list(said), lambda channel, message: said[channel].append(message), connected.set)
+    connected = [asyncio.Event() for _ in said]
+    hearing = asyncio.gather(
+        *(redis.listen(each, said[each].append, begun.set) for each, begun in zip(said, connected, strict=True))
     )
-    await connected.wait()
+    for begun in connected:
+        await begun.wait()
     yield Twins(pool, twin, clock, said)
     hearing.cancel()
     await asyncio.gather(hearing, return_exceptions=True)
@@ -540,12 +541,12 @@ async def test_each_lane_writes_in_the_order_that_leaves_at_most_an_index_entry_
         pool = await Pool.open(way, clock=clock)
         with Written(redis_server.url) as written:
             await pool.add([NewJob("a", "t", b"1", delay_ms=1_000), NewJob("b", "t", b"2", delay_ms=1_000)])
-            assert written.names() == ["ZADD", "HINCRBY", "MSET", "PUBLISH"]
+            assert written.names() == ["ZADD", "HINCRBY", "MSET", "SPUBLISH"]
             clock.advance(1_001)
             await tick_all(pool)
-            assert written.names() == ["RPUSH", "HINCRBY", "HDEL", "SETRANGE", "ZREM", "PUBLISH"]
+            assert written.names() == ["RPUSH", "HINCRBY", "HDEL", "SETRANGE", "ZREM", "SPUBLISH"]
             jobs = (await pool.pop(["t"], 2)).jobs
-            assert written.names() == ["ZADD", "HINCRBY", "UNLINK", "MSET", "PUBLISH", "LPOP"]
+            assert written.names() == ["ZADD", "HINCRBY", "UNLINK", "MSET", "SPUBLISH", "LPOP"]
             await pool.finish([(job.id, job.lease) for job in jobs])
             assert written.names() == ["HINCRBY", "SET", "ZREM"]
         await pool.close()

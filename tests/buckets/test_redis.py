@@ -17,6 +17,7 @@ from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, pop_one, popped_ids, state
+from tests.buckets.links import known_link
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 
@@ -109,11 +110,13 @@ async def test_a_flush_of_the_scripts_under_load_is_not_noticed(
 
 
 def knows_that_it_is_lost(redis: Redis) -> bool:
-    return redis._link is not None and redis._link.lost
+    link = known_link(redis)
+    return link is not None and link.lost
 
 
 def waits_for(redis: Redis, answers: int) -> bool:
-    return redis._link is not None and len(redis._link._waiting) == answers
+    link = known_link(redis)
+    return link is not None and len(link._waiting) == answers
 
 
 async def test_calls_wait_for_a_redis_that_is_started_again(own_server: RedisServer, own: Redis) -> None:
@@ -305,30 +308,33 @@ async def test_calls_wait_while_redis_loads_its_data(own_server: RedisServer, ow
     assert await has_refused(own, "LOADING")
 
 
-async def listen_on(
-    redis: Redis, channels: list[str], heard: Callable[[str, str], None], connected: Callable[[], None]
-) -> None:
+async def listen_on(redis: Redis, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
     """Listen again whenever the subscription is lost."""
     while True:
         with contextlib.suppress(Unavailable):
-            await redis.listen(channels, heard, connected)
+            await redis.listen(channel, heard, connected)
 
 
 async def test_messages_are_heard_and_heard_again_after_the_connection_broke(
     redis: Redis, redis_server: RedisServer
 ) -> None:
     heard: list[tuple[str, str]] = []
-    begun: list[int] = []
-    listening = asyncio.create_task(
-        listen_on(redis, ["one", "two"], lambda *message: heard.append(message), lambda: begun.append(1))
-    )
-    await until(lambda: len(begun) == 1)
-    await redis.read("PUBLISH", "one", "a")
-    await redis.read("PUBLISH", "two", "b")
+    begun: list[str] = []
+
+    def listen(channel: str) -> asyncio.Task[None]:
+        return asyncio.create_task(
+            listen_on(redis, channel, lambda said: heard.append((channel, said)), lambda: begun.append(channel))
+        )
+
+    listening = asyncio.gather(listen("one"), listen("two"))
+    await until(lambda: len(begun) == 2)
+    assert len((await redis.read("CLIENT", "LIST", "TYPE", "pubsub")).splitlines()) == 1
+    await redis.read("SPUBLISH", "one", "a")
+    await redis.read("SPUBLISH", "two", "b")
     await until(lambda: heard == [("one", "a"), ("two", "b")])
     await redis.read("CLIENT", "KILL", "TYPE", "pubsub")
-    await until(lambda: len(begun) == 2)
-    await redis.read("PUBLISH", "one", "c")
+    await until(lambda: len(begun) == 4)
+    await redis.read("SPUBLISH", "one", "c")
     await until(lambda: heard[2:] == [("one", "c")])
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
@@ -338,14 +344,12 @@ async def test_a_silent_redis_is_listened_to_again_when_it_speaks(own_server: Re
     redis = Redis(own_server.url, timeout_s=0.1)
     begun: list[int] = []
     heard: list[str] = []
-    listening = asyncio.create_task(
-        listen_on(redis, ["one"], lambda _, said: heard.append(said), lambda: begun.append(1))
-    )
+    listening = asyncio.create_task(listen_on(redis, "one", heard.append, lambda: begun.append(1)))
     await until(lambda: len(begun) == 1)
     own_server.kill()
     own_server.start()
     await until(lambda: len(begun) == 2)
-    await redis.read("PUBLISH", "one", "a")
+    await redis.read("SPUBLISH", "one", "a")
     await until(lambda: heard == ["a"])
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)

@@ -207,7 +207,7 @@ async def test_a_resume_wakes_as_many_as_there_are_ready_jobs(live_pool: Pool) -
     """Nobody where there is none."""
     heard: list[str] = []
     told = asyncio.Event()
-    listening = asyncio.create_task(live_pool.listen(lambda shard, message: heard.append(message), told.set))
+    listening = asyncio.create_task(live_pool.listen(0, heard.append, told.set))
     await told.wait()
     assert not await Topics(live_pool).resume("t")
     await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])

@@ -33,7 +33,7 @@ local function index(command, key, ...)
   end
   keep_aside(key, redis.call('DUMP', key))
   redis.call('UNLINK', key)
-  redis.call('PUBLISH', BELL, 'aside ' .. key)
+  redis.call('SPUBLISH', BELL, 'aside ' .. key)
   return redis.call(command, key, ...)
 end
 

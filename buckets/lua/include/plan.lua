@@ -74,5 +74,5 @@ local function commit()
   write_counts()
   write_records()
   forget_entries()
-  for _, message in ipairs(rings) do redis.call('PUBLISH', BELL, message) end
+  for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end

@@ -66,7 +66,7 @@ local function set_aside(id)
   if type(raw) ~= 'string' then raw = redis.call('DUMP', JOB .. id) end
   keep_aside(id, raw)
   redis.call('UNLINK', JOB .. id)
-  redis.call('PUBLISH', BELL, 'aside ' .. id)
+  redis.call('SPUBLISH', BELL, 'aside ' .. id)
 end
 
 -- The job of an id and so much of its record as tells it. A page of large bodies would hold Redis for 0.1 s.

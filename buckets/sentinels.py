@@ -1,0 +1,90 @@
+"""A Redis that Sentinels watch: its master is the one that they name, and another one after a failover.
+
+They are asked twice a second who it is, and the answer with the highest epoch counts: one that was cut off from the
+others still names the old master. So a master that hangs, or was cut off, is left behind though its connection stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from typing import Any
+
+from buckets.errors import Unavailable
+from buckets.link import ErrorReply
+from buckets.meter import Meter
+from buckets.server import Server, within
+from buckets.standalone import Standalone
+from buckets.url import Address, Url
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 0.5
+_ANSWER_S = 0.4  # for one that hangs
+
+
+class Sentinels(Standalone):
+    """The master of a name. Made in a running event loop."""
+
+    def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None:
+        super().__init__(url, timeout_s, meter)
+        self._sentinels = [
+            Server(f"sentinel {each}", functools.partial(self._reach_sentinel, each), timeout_s, Meter(), loaded=False)
+            for each in url.addresses
+        ]
+        self._master: Address | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def _reach_sentinel(self, address: Address) -> Any:
+        return self._url.sentinel_connection(address)
+
+    async def _reach(self) -> Any:
+        self._watching = self._watching or asyncio.create_task(self._watch())
+        self._master = await self._named()
+        return self._url.connection(self._master)
+
+    async def _named(self) -> Address:
+        """The master, by those Sentinels that answer. Raises OSError when none knows it."""
+        answers = await asyncio.gather(*map(self._ask, self._sentinels))
+        known = [answer for answer in answers if answer]
+        if not known:
+            raise OSError(f"no Sentinel tells the master {self._url.master}: {self._sentinel_trouble()}")
+        return max(known, key=lambda answer: answer[0])[1]
+
+    def _sentinel_trouble(self) -> str:
+        troubles = [f"{each.name}: {each.trouble}" for each in self._sentinels if each.trouble]
+        return "; ".join(troubles) or "they answer, and do not know it"
+
+    async def _ask(self, sentinel: Server) -> tuple[int, Address] | None:
+        """Its epoch and master; None when it does not say."""
+        with contextlib.suppress(Unavailable):
+            deadline = asyncio.get_running_loop().time() + _ANSWER_S
+            link = await sentinel.connected(deadline)
+            reply = await within(deadline, link.ask(("SENTINEL", "MASTER", self._url.master)))
+            if isinstance(reply, ErrorReply):
+                sentinel.trouble = str(reply)
+                return None
+            told = dict(zip(reply[::2], reply[1::2], strict=False))
+            return int(told[b"config-epoch"]), Address(told[b"ip"].decode(), int(told[b"port"]))
+        return None
+
+    async def _watch(self) -> None:
+        """Leave a server behind that is not the master any more."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            with contextlib.suppress(OSError):
+                master = await self._named()
+                if self._master and master != self._master:
+                    log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})
+                    self._master = master  # told once, also while the way there is not open yet
+                    self._server.leave_behind()
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._watching:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await super().close()
+        await asyncio.gather(*(each.close() for each in self._sentinels))

@@ -1,0 +1,109 @@
+"""The URL of a Redis: what stands behind it, and how a connection to one of its servers is made.
+
+    redis://, rediss:// (TLS), unix://            one server
+    redis+sentinel://h1,h2:26379,h3/name          the master of that name, as the Sentinels at these addresses know it
+    redis+cluster://h1,h2:6379,h3                 a Cluster, found by these of its servers
+
+`rediss+sentinel://` and `rediss+cluster://` are the same over TLS. User, password and parameters (`?ssl_ca_certs=…`)
+are those of redis-py, which makes the connections; Sentinels have their own (`?sentinel_username=…`,
+`?sentinel_password=…`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote
+
+from redis.asyncio import ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+Kind = Literal["standalone", "sentinel", "cluster"]
+
+_URL = re.compile(r"(rediss?)\+(sentinel|cluster)://(?:([^/?#]*)@)?([^/?#@]*)(?:/([^?#]*))?(\?[^#]*)?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?")
+_PORTS = {"sentinel": 26379, "cluster": 6379}
+_FORMS = "it must begin with redis://, rediss:// or unix://, or be redis+sentinel://host,host/name or redis+cluster://host,host"
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Url:
+    """What a URL says. `addresses` are those of the Sentinels, or of some servers of the Cluster."""
+
+    kind: Kind
+    addresses: tuple[Address, ...]
+    master: str
+    """Its name, with Sentinels."""
+    _maker: Any  # redis-py's, untyped
+    _for_sentinels: dict[str, Any]
+
+    def connection(self, address: Address | None = None) -> Any:
+        """A connection of redis-py, not open yet: to an address, or to the one server."""
+        other = {} if address is None else address._asdict()
+        return self._maker.connection_class(**self._maker.connection_kwargs | other)
+
+    def sentinel_connection(self, address: Address) -> Any:
+        """As `connection`, to a Sentinel."""
+        own = {"username": None, "password": None, "db": 0, **self._for_sentinels, **address._asdict()}
+        return self._maker.connection_class(**self._maker.connection_kwargs | own)
+
+
+def read_url(url: str, timeout_s: float) -> Url:
+    """Read a URL. Raises ValueError or TypeError for one that is none; their words may hold its password."""
+    if "+" not in url.partition("://")[0]:
+        return _checked(Url("standalone", (), "", _maker(url, timeout_s), {}))
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise ValueError(_FORMS)
+    tls, kind, user, hosts, path, parameters = found.groups(default="")
+    name = unquote(path.strip("/"))
+    if bool(name) != (kind == "sentinel"):
+        wanted = "the name of its master: redis+sentinel://host,host/name" if kind == "sentinel" else "its last host"
+        raise ValueError(f"a URL of that kind ends with {wanted}")
+    addresses = tuple(_address(host, _PORTS[kind]) for host in hosts.split(","))
+    maker = _maker(f"{tls}://{f'{user}@' if user else ''}{addresses[0]}{parameters}", timeout_s)
+    own = {
+        name: maker.connection_kwargs.pop(f"sentinel_{name}", None) for name in ("username", "password")
+    }  # also those of a Cluster, which has none: redis-py would not know them
+    if kind == "cluster" and maker.connection_kwargs.get("db"):
+        raise ValueError("a Cluster has no database but 0")
+    return _checked(Url("sentinel" if kind == "sentinel" else "cluster", addresses, name, maker, own))
+
+
+def _address(text: str, port: int) -> Address:
+    found = _HOST.fullmatch(text)
+    if found is None or not 0 < int(found[2] or port) < 65536:
+        raise ValueError("each of its hosts is a name or an address, with or without a port: host:6379, [::1]:6379")
+    return Address(found[1].strip("[]"), int(found[2] or port))
+
+
+def _maker(url: str, timeout_s: float) -> Any:
+    pool: Any = ConnectionPool.from_url(
+        url,
+        protocol=2,
+        socket_timeout=None,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        client_name="jobqueue",
+    )
+    # What a URL may say, and we build on being otherwise.
+    pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None)
+    return pool
+
+
+def _checked(url: Url) -> Url:
+    """What the URL says too much is told here, not at the first connection."""
+    url.connection(url.addresses[0] if url.addresses else None)
+    return url

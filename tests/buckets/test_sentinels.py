@@ -1,0 +1,115 @@
+"""buckets.sentinels: the master that Sentinels name, through failovers, without a restart of anything of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from buckets.adding import Added
+from buckets.errors import Unavailable
+from buckets.job import NewJob
+from buckets.pool import Pool
+from buckets.redis import Redis
+from tests.buckets.bells import hearing, job_of, park
+from tests.buckets.jobs import add, finish, pop_one, state
+from tests.redis_node import Access
+from tests.redis_sentinels import SentinelSet
+from tests.waiting import until
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sentinels() -> AsyncIterator[SentinelSet]:
+    async with SentinelSet() as servers:
+        yield servers
+
+
+@pytest.fixture
+async def redis(sentinels: SentinelSet) -> AsyncIterator[Redis]:
+    """A way to the master, which is empty."""
+    await sentinels.settled()
+    redis = Redis(sentinels.url)
+    await redis.read("FLUSHALL")
+    yield redis
+    await redis.close()
+
+
+async def test_a_failover_is_survived_without_a_restart(redis: Redis, sentinels: SentinelSet) -> None:
+    pool = await Pool.open(redis)
+    await add(pool, "before", ttr_ms=60_000)
+    await redis.read("WAIT", "2", "1000")
+    await sentinels.failover()
+    results = await asyncio.gather(*(pool.add([NewJob(f"{n}", "t", b"")]) for n in range(50)))
+    assert all(isinstance(result, Added) for (result,) in results)
+    popped = await pop_one(pool)
+    assert popped.id == "before"
+    assert await finish(pool, popped.id, popped.lease) == "finished"
+
+
+async def test_a_master_that_is_killed_is_replaced_within_the_deadline(redis: Redis, sentinels: SentinelSet) -> None:
+    pool = await Pool.open(redis)
+    old = await sentinels.master()
+    old.kill()
+    assert (await add(pool, "a")).result == "created"
+    assert await sentinels.master() is not old
+    await old.start()
+
+
+async def test_a_master_that_hangs_is_left_behind_and_its_late_word_counts_for_nothing(
+    redis: Redis, sentinels: SentinelSet
+) -> None:
+    pool = await Pool.open(redis)
+    old = await sentinels.master()
+    old.freeze()
+    adding = asyncio.create_task(add(pool, "a"))
+    assert (await adding).result == "created"
+    await sentinels.failed_over(old)
+    old.thaw()
+    await sentinels.settled()
+    assert await state(pool, "a") == "ready"
+
+
+async def test_waiting_pops_are_woken_by_the_new_master(redis: Redis, sentinels: SentinelSet) -> None:
+    pool = await Pool.open(redis)
+    async with hearing(pool) as bell:
+        waiting = await park(bell)
+        await sentinels.failover()
+        await add(pool, "a")
+        assert (await job_of(waiting)).id == "a"
+
+
+async def test_a_master_that_nobody_knows_is_unavailable_and_the_reason_is_told(sentinels: SentinelSet) -> None:
+    redis = Redis(sentinels.url.replace("jq-main", "another"), timeout_s=0.3)
+    with pytest.raises(Unavailable):
+        await redis.read("PING")
+    assert "no Sentinel tells the master another" in redis.trouble
+    assert "No such master" in redis.trouble
+    await redis.close()
+
+
+async def test_one_sentinel_that_answers_is_enough(sentinels: SentinelSet) -> None:
+    for each in sentinels.sentinels[:2]:
+        each.freeze()
+    redis = Redis(sentinels.url)
+    try:
+        assert await redis.read("PING") == b"PONG"
+    finally:
+        for each in sentinels.sentinels[:2]:
+            each.thaw()
+        await redis.close()
+
+
+async def test_a_password_for_the_servers_is_none_for_the_sentinels() -> None:
+    async with SentinelSet(access=Access("worker", "secret")) as servers:
+        redis = Redis(servers.url)
+        pool = await Pool.open(redis)
+        await add(pool, "a")
+        await servers.failover()
+        await until(lambda: _has(pool, "a"))
+        await redis.close()
+
+
+async def _has(pool: Pool, job_id: str) -> bool:
+    return await pool.get(job_id) is not None
