@@ -55,7 +55,7 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         if not asked:
             yield Finding("lost", "nobody ended it, and nobody saw it last", life.id, _lines(added), excused)
     elif last.answer.kind == "fail":
-        says = f"acknowledged as {added.answer and added.answer.durability or 'local'}, and gone"
+        says = f"acknowledged as {(added.answer and added.answer.durability) or 'local'}, and gone"
         yield Finding("lost", says, life.id, _lines(added, last), excused)
     elif last.answer.state in ("delayed", "ready", "reserved"):
         yield Finding("stuck", f"still {last.answer.state} at the end", life.id, _lines(added, last))
@@ -173,5 +173,5 @@ def check_tries(life: Life, trouble: Faults) -> Iterator[Finding]:
         uncounted = any(act.invoke.attempt == 0 for act in life.of(before, "release"))
         least = (before.answer.attempt or 0) + (0 if uncounted else 1)
         if (after.answer.attempt or 0) < least:
-            says, excused = f"attempt {after.answer.attempt} after {before.answer.attempt}", trouble.excuse(before.answer)
-            yield Finding("tries", says, life.id, _lines(before, after), excused)
+            says = f"attempt {after.answer.attempt} after {before.answer.attempt}"
+            yield Finding("tries", says, life.id, _lines(before, after), trouble.excuse(before.answer))

@@ -18,6 +18,8 @@ INVARIANTS = {
     "count": "I9: the books balance, and say what the answers said",
     "refusal": "I11: nothing is refused that there is no reason for",
     "created": "I12: an id is created once",
+    "load": "there was load, and something was broken",
+    "log": "no instance writes a traceback",
 }
 """The words of findings, and what each means."""
 

@@ -61,7 +61,7 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
     events = read(parts)
     report = await asyncio.to_thread(check, events)
     strikes = sum(event.kind == "begin" for event in events)
-    report.found += judge(scenario.promise, report, seconds, strikes)
+    report.found += judge(scenario.promise, report, seconds, strikes, short)
     report.found += _complaints(folder)
     _keep(folder, events, report)
     return Outcome(scenario, seed, report, strikes, folder)

@@ -1,4 +1,4 @@
-"""The scenarios: the table of what is attacked, how, and what is promised. docs/reliability.md tells the same in words."""
+"""The scenarios: the table of what is attacked, how, and what is promised."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ SCENARIOS = [
         promise=Promise(outage_s=4),
         seconds=62,
         short={"kill-redis": {"every_s": 2}},
+    ),
+    Scenario(
+        "power-cut",
+        "20 x power cut, appendfsync everysec: what is lost was acknowledged in the last 2 s, and told as `local`",
+        fsync_everysec,
+        {"cut-power": {"every_s": 2.0, "lost_s": 1.0}},
+        promise=Promise(outage_s=4),
+        seconds=70,
+        short={"cut-power": {"every_s": 1, "lost_s": 1.0}},
     ),
     Scenario(
         "instances-killed",
