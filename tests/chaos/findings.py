@@ -20,6 +20,7 @@ INVARIANTS = {
     "created": "I12: an id is created once",
     "load": "there was load, and something was broken",
     "log": "no instance writes a traceback",
+    "run": "the run itself came to its end",
 }
 """The words of findings, and what each means."""
 

@@ -459,7 +459,7 @@ def test_a_fault_is_found_in_whatever_history_it_is_planted(plant: Any, steps: S
 
 
 def test_every_word_of_a_finding_is_explained() -> None:
-    assert {*_PLANTS.values(), "stuck", "broken", "refusal", "created", "late", "load", "log"} == {*INVARIANTS}
+    assert {*_PLANTS.values(), "stuck", "broken", "refusal", "created", "late", "load", "log", "run"} == {*INVARIANTS}
 
 
 def test_a_history_is_read_in_the_order_of_time_without_a_line_that_was_not_ended(tmp_path: Path) -> None:
