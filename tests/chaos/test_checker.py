@@ -136,6 +136,15 @@ def test_a_job_that_is_early_after_a_release_is_found(fable: Fable) -> None:
     assert found(fable) == ["early"]
 
 
+def test_a_release_that_told_a_wrong_time_is_found_by_its_delay(fable: Fable) -> None:
+    fable.add("a")
+    fable.release("a", fable.pop("a"), delay=1)
+    fable._events[-1].due = fable.redis
+    fable.finish("a", fable.pop("a"))
+    fable.drain()
+    assert found(fable) == ["early"]
+
+
 def test_two_who_have_a_job_at_the_same_time_are_found(fable: Fable) -> None:
     fable.pass_s(TTR_S - 1.1)
     fable.finish("held", fable.pop("held"))
@@ -238,6 +247,25 @@ def test_a_finish_of_an_old_lease_that_was_taken_is_found(fable: Fable) -> None:
     fable.write("ok", "pop", op, id="held", lease=first + 3_000_000, ttr=TTR_S, attempt=2, topic="t", body=1)
     fable.totals["delivered"] += 1
     assert found(fable) == ["revived"]
+
+
+def test_a_finish_of_an_old_lease_that_was_taken_though_another_has_the_job_is_found(fable: Fable) -> None:
+    first = fable.jobs["held"].lease
+    fable.pass_s(TTR_S)
+    fable.pop("held")
+    fable.jobs["held"].lease = first
+    fable.finish("held", first)
+    assert found(fable) == ["stale"]
+
+
+@pytest.mark.parametrize("command", ["touch", "release", "bury"])
+def test_another_word_of_an_old_lease_that_was_taken_is_found(fable: Fable, command: str) -> None:
+    first = fable.jobs["held"].lease
+    fable.pass_s(TTR_S)
+    fable.pop("held")
+    fable.write("ok", command, fable.write("invoke", command, id="held", lease=first), id="held")
+    fable.drain()
+    assert found(fable) == ["stale"]
 
 
 def test_more_attempts_than_tries_are_found(fable: Fable) -> None:
@@ -459,7 +487,9 @@ def test_a_fault_is_found_in_whatever_history_it_is_planted(plant: Any, steps: S
 
 
 def test_every_word_of_a_finding_is_explained() -> None:
-    assert {*_PLANTS.values(), "stuck", "broken", "refusal", "created", "late", "load", "log", "run"} == {*INVARIANTS}
+    assert {*_PLANTS.values(), "stuck", "stale", "broken", "refusal", "created", "late", "load", "log", "run"} == {
+        *INVARIANTS
+    }
 
 
 def test_a_history_is_read_in_the_order_of_time_without_a_line_that_was_not_ended(tmp_path: Path) -> None:
