@@ -93,6 +93,8 @@ class Consumer(Participant):
         super().__init__(name, history, wire, chance)
         self._work = work
         self._late: list[tuple[float, Fields]] = []  # the loop's time, and what is then said of a job
+        self.careful = False
+        """Finish each job at once from now on, so that the queue drains."""
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -108,14 +110,14 @@ class Consumer(Participant):
     async def _handle(self, job: Fields) -> None:
         chance = self.chance
         lease: Fields = {"id": job["id"], "lease": job["lease"]}
-        lot = chance.random()
+        lot = 1.0 if self.careful else chance.random()
         if lot < 0.02:
             return  # the handler died
         if lot < (0.04 if job["attempt"] == 1 else 0.4):
             word = chance.choice(_WORDS)
             self._late.append((asyncio.get_running_loop().time() + chance.uniform(0.5, 1.5) * TTR_S, lease | word))
             return
-        lot = chance.random()
+        lot = 1.0 if self.careful else chance.random()
         if lot < 0.05:
             back = {"command": "release", "delay": round(chance.uniform(0, 1), 3), "attempt": chance.random() < 0.5}
             await self.insist(lease | back, for_s=TTR_S)
@@ -162,7 +164,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-        """Load while the block runs. Gives what ends the producers, and is done when they have ended."""
+        """Load while the block runs. Gives what ends the producers and then makes the consumers careful."""
         enough, stop = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for consumer in self.consumers:
@@ -172,6 +174,8 @@ class Load:
             async def end_adds() -> None:
                 enough.set()
                 await asyncio.wait(makers)
+                for consumer in self.consumers:
+                    consumer.careful = True
 
             try:
                 yield end_adds

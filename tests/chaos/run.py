@@ -73,9 +73,9 @@ async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], second
         await asyncio.sleep(WARM_UP_S)
         await _attack(stage, nemeses, seconds)
         await end_adds()
+        for worker in stage.workers:
+            await worker.stop()
         await drained(stage.urls, stage.history, DRAIN_S)
-    for worker in stage.workers:
-        await worker.stop()
     await survey(stage.urls, stage.servers.url, load.ids, stage.history)
 
 
