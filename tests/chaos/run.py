@@ -25,6 +25,8 @@ from tests.chaos.survey import drained, survey
 
 WARM_UP_S = 1.0
 DRAIN_S = 60.0
+MOST_S = 180.0
+"""A run that takes so much longer than its attack hangs."""
 
 
 @dataclass
@@ -51,7 +53,10 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
     broke: list[Finding] = []
     with History(parts / "load.jsonl") as history:
         try:
-            async with _stage(scenario, nemeses, seed, folder, history) as stage:
+            async with (
+                asyncio.timeout(seconds + MOST_S),
+                _stage(scenario, nemeses, seed, folder, history) as stage,
+            ):
                 await _play(stage, scenario, nemeses, seconds, seed)
         except Exception as error:  # of this run; others go on
             (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
@@ -99,10 +104,7 @@ async def _stage(
                 stack.push_async_callback(_end, instance)
             await asyncio.gather(*(instance.start() for instance in instances))
             urls = [instance.url for instance in instances]
-            workers = [
-                WorkerProcess(f"w{number}.", urls, folder / "parts" / f"worker-{number}.jsonl", seed)
-                for number in range(scenario.workers)
-            ]
+            workers = [WorkerProcess(f"w{number}", urls, folder / "parts", seed) for number in range(scenario.workers)]
             for worker in workers:
                 stack.push_async_callback(worker.kill)
                 await worker.start()
