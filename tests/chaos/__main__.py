@@ -12,6 +12,7 @@ from pathlib import Path
 
 import uvloop
 
+from tests.chaos.programs import PROGRAMS
 from tests.chaos.run import Outcome, run
 from tests.chaos.scenario import Scenario
 from tests.chaos.scenarios import SCENARIOS
@@ -22,7 +23,7 @@ _SHOWN = 10
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    names = [scenario.name for scenario in SCENARIOS]
+    names = [*(scenario.name for scenario in SCENARIOS), *PROGRAMS]
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names, help=", ".join(names))
     parser.add_argument("--short", action="store_true", help="each briefly, two at a time, without marks of lateness")
@@ -34,7 +35,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: int) -> list[Outcome]:
     """Run them one after the other; in the short form two at a time, but for those that are better alone."""
     turns = asyncio.Semaphore(2 if wanted.short else 1)
-    width = max(len(scenario.name) for scenario in scenarios)
+    width = max((len(scenario.name) for scenario in scenarios), default=0)
     print(f"seed {seed}\n{'scenario':{width}}  {HEAD}", flush=True)
 
     async def one(scenario: Scenario) -> Outcome:
@@ -47,6 +48,16 @@ async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: i
     together = [scenario for scenario in scenarios if not scenario.alone]
     outcomes = list(await asyncio.gather(*(one(scenario) for scenario in together)))
     return outcomes + [await one(scenario) for scenario in scenarios if scenario.alone]
+
+
+async def run_programs(wanted: argparse.Namespace) -> list[str]:
+    """Run the programs among what is wanted, one after the other; what those said that found something."""
+    found = []
+    for name in (name for name in PROGRAMS if name in wanted.only):
+        good, said = await PROGRAMS[name].run(wanted.short)
+        print(f"{name} {'passed' if good else 'FOUND'}:", *said.splitlines()[-1:], flush=True)
+        found += [] if good else [f"{name}:\n{said}"]
+    return found
 
 
 def explain(outcome: Outcome) -> None:
@@ -62,11 +73,13 @@ def main() -> int:
     seed = random.randrange(1_000_000) if wanted.seed is None else wanted.seed
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted.only]
     failures = [outcome for outcome in uvloop.run(run_all(scenarios, wanted, seed)) if not outcome.passed]
+    said = uvloop.run(run_programs(wanted))
     for outcome in failures:
         explain(outcome)
+    print(*said, sep="\n\n", end="")
     if not failures:
         shutil.rmtree(FOLDER, ignore_errors=True)
-    return 1 if failures else 0
+    return 1 if failures or said else 0
 
 
 if __name__ == "__main__":

@@ -28,15 +28,15 @@ def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Sums:
-    """What a history lets one say of a total: it is between these two."""
+    """What a history lets one say of a total: it is between these two, or at least the one."""
 
     least: int = 0
-    most: int = 0
+    most: int | None = 0
 
     def add(self, acts: Iterable[Act], trouble: Faults) -> None:
         """One job's acts of a kind."""
         perhaps = [act for act in acts if act.perhaps]
-        self.most += bool(perhaps)
+        self.most = (self.most or 0) + bool(perhaps)
         self.least += any(act.ok and not trouble.excuse(act.answer) for act in perhaps)
 
 
@@ -50,6 +50,7 @@ def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Fa
             sums[topic]["finished"].add(life.acts["finish"], trouble)
             sums[topic]["deleted"].add(life.acts["delete"], trouble)
             delivered = sums[topic]["delivered"]
+            delivered.most = None  # some are delivered to nobody
             delivered.least += sum(not trouble.excuse(each.answer) for each in life.deliveries)
     for topic, event in last.items():
         assert topic is not None
@@ -60,6 +61,6 @@ def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Fa
             yield Finding("count", f"{topic}: {born} were created, {there} live or ended", lines=(event.line,))
         for name, sum_ in sums[topic].items():
             total = totals.get(name, 0)
-            if total < sum_.least or (sum_.most and total > sum_.most):
-                says = f"{topic}: {name} is {total}, the answers say {sum_.least} to {sum_.most or 'more'}"
+            if total < sum_.least or (sum_.most is not None and total > sum_.most):
+                says = f"{topic}: {name} is {total}, the answers say {sum_.least} to {sum_.most}"
                 yield Finding("count", says, lines=(event.line,))

@@ -33,6 +33,7 @@ def check(events: Sequence[Event]) -> Report:
         report.found += check_early(life, trouble)
         report.found += check_revived(life, trouble, clock)
         report.found += check_leases(life, trouble)
+        report.found += check_stale(life, trouble)
         report.found += check_tries(life, trouble)
     report.found += check_answers(events)
     report.found += check_counts(events, known, trouble)
@@ -55,7 +56,7 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         if not asked:
             yield Finding("lost", "nobody ended it, and nobody saw it last", life.id, _lines(added), excused)
     elif last.answer.kind == "fail":
-        says = f"acknowledged as {added.answer and added.answer.durability or 'local'}, and gone"
+        says = f"acknowledged as {(added.answer and added.answer.durability) or 'local'}, and gone"
         yield Finding("lost", says, life.id, _lines(added, last), excused)
     elif last.answer.state in ("delayed", "ready", "reserved"):
         yield Finding("stuck", f"still {last.answer.state} at the end", life.id, _lines(added, last))
@@ -99,7 +100,8 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
     for before, after in pairwise(life.deliveries):
         for release in life.of(before, "release"):
             due = release.answer.due if release.ok and release.answer else None
-            if due is not None and after.lease // 1000 < round(due * 1000):
+            until = release.invoke.at + (release.invoke.delay or 0)  # of the machine's clock
+            if due is not None and (after.lease // 1000 < round(due * 1000) or after.answer.at < until - _ROUNDING_S):
                 says, excused = "delivered before it was released to", trouble.excuse(release.answer)
                 yield Finding("early", says, life.id, _lines(release, after), excused)
 
@@ -123,12 +125,28 @@ def _outran(end: Act, delivery: Delivery, life: Life) -> bool:
     A finish of a job that is finished already is a success too, whatever its lease: so nobody with a lease as new as
     the delivery's may have asked before.
     """
-    if end.invoke.command != "finish" or end.answer is None or delivery.lease <= (end.invoke.lease or 0):
+    if end.invoke.command != "finish" or end.answer is None or delivery.answer.at < end.invoke.at:
         return False
-    return not any(
-        act.perhaps and (act.invoke.lease or 0) >= delivery.lease and act.invoke.at <= end.answer.at
-        for act in life.acts["finish"]
-    )
+    return delivery.lease > (end.invoke.lease or 0) and not _was_finished(life, delivery.lease, end.answer.at)
+
+
+def _was_finished(life: Life, lease: int, until: float) -> bool:
+    """Whether one with that lease or a newer one may have finished the job by then."""
+    asked = [act.invoke for act in life.acts["finish"] if act.perhaps]
+    return any((invoke.lease or 0) >= lease and invoke.at <= until for invoke in asked)
+
+
+def check_stale(life: Life, trouble: Faults) -> Iterator[Finding]:
+    """Nobody's word was taken who had an older lease than one that was known before."""
+    for command in ("finish", "touch", "release", "bury"):
+        for act in life.acts[command]:
+            known = [each for each in life.deliveries if act.ok and each.answer.at < act.invoke.at]
+            newest = known[-1] if known else None
+            if newest is None or act.answer is None or newest.lease <= (act.invoke.lease or 0):
+                continue
+            if command != "finish" or not _was_finished(life, newest.lease, act.answer.at):
+                says = f"{command} was taken from an older lease"
+                yield Finding("stale", says, life.id, _lines(newest, act), trouble.excuse(newest.answer))
 
 
 def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
@@ -173,5 +191,5 @@ def check_tries(life: Life, trouble: Faults) -> Iterator[Finding]:
         uncounted = any(act.invoke.attempt == 0 for act in life.of(before, "release"))
         least = (before.answer.attempt or 0) + (0 if uncounted else 1)
         if (after.answer.attempt or 0) < least:
-            says, excused = f"attempt {after.answer.attempt} after {before.answer.attempt}", trouble.excuse(before.answer)
-            yield Finding("tries", says, life.id, _lines(before, after), excused)
+            says = f"attempt {after.answer.attempt} after {before.answer.attempt}"
+            yield Finding("tries", says, life.id, _lines(before, after), trouble.excuse(before.answer))

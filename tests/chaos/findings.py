@@ -14,10 +14,14 @@ INVARIANTS = {
     "broken": "I6, I10: fsck finds nothing",
     "overlap": "I7: leases of one id do not overlap",
     "lease": "I7: the numbers of leases rise",
+    "stale": "I7: who has an older lease cannot end or move what another has",
     "tries": "I8: attempts rise, and stay within the tries",
     "count": "I9: the books balance, and say what the answers said",
     "refusal": "I11: nothing is refused that there is no reason for",
     "created": "I12: an id is created once",
+    "load": "there was load, and something was broken",
+    "log": "no instance writes a traceback",
+    "run": "the run itself came to its end",
 }
 """The words of findings, and what each means."""
 

@@ -26,6 +26,13 @@ _DELETED = 0.04  # of the jobs
 _LIMITED = 0.1  # of the jobs have three tries, the others no limit
 
 
+_WORDS: list[Fields] = [
+    {"command": "finish"},
+    {"command": "touch", "ttr": TTR_S},
+    {"command": "release", "delay": 0.1},
+]  # of handlers that come back late
+
+
 @dataclass(frozen=True)
 class Work:
     """How much load: `rate` jobs a second from `producers`; the classes of durability are asked for in turn."""
@@ -76,14 +83,22 @@ class Producer(Participant):
 
 
 class Consumer(Participant):
-    """Pops until it is told to stop, and does with each job what chance says."""
+    """Pops until it is told to stop, and does with each job what chance says.
+
+    Some handlers are late: they come back around the end of their lease. Of jobs that were handed out before more are,
+    so that two who had a job meet.
+    """
 
     def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
         super().__init__(name, history, wire, chance)
         self._work = work
+        self._late: list[tuple[float, Fields]] = []  # the loop's time, and what is then said of a job
+        self.careful = False
+        """Finish each job at once from now on, so that the queue drains."""
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
+            await self._come_late(asyncio.get_running_loop().time())
             topics = self.chance.sample(TOPICS, len(TOPICS))
             pop = {"command": "pop", "topics": topics, "count": self.chance.choice((1, 5)), "wait": 0.5}
             (answer,) = await self.ask(pop)
@@ -94,23 +109,35 @@ class Consumer(Participant):
 
     async def _handle(self, job: Fields) -> None:
         chance = self.chance
-        lease = {"id": job["id"], "lease": job["lease"]}
-        lot = chance.random()
-        if lot < 0.03:
+        lease: Fields = {"id": job["id"], "lease": job["lease"]}
+        lot = 1.0 if self.careful else chance.random()
+        if lot < 0.02:
             return  # the handler died
-        if lot < 0.08:
+        if lot < (0.04 if job["attempt"] == 1 else 0.4):
+            word = chance.choice(_WORDS)
+            self._late.append((asyncio.get_running_loop().time() + chance.uniform(0.5, 1.5) * TTR_S, lease | word))
+            return
+        lot = 1.0 if self.careful else chance.random()
+        if lot < 0.05:
             back = {"command": "release", "delay": round(chance.uniform(0, 1), 3), "attempt": chance.random() < 0.5}
             await self.insist(lease | back, for_s=TTR_S)
             return
-        if lot < 0.09:
+        if lot < 0.06:
             await self.insist(lease | {"command": "bury"}, for_s=TTR_S)
             return
-        if lot < 0.14:
-            await self.insist(lease | {"command": "touch", "ttr": TTR_S}, for_s=TTR_S)
         if lot < 0.11:
+            await self.insist(lease | {"command": "touch", "ttr": TTR_S}, for_s=TTR_S)
+        if lot < 0.08:
             await asyncio.sleep(0.2)
         durability = self._work.durabilities[job["value"] % len(self._work.durabilities)]
         await self.insist(lease | {"command": "finish", "durability": durability}, for_s=10)
+
+    async def _come_late(self, now: float) -> None:
+        """Say what is to be said by now."""
+        words = [word for at, word in self._late if at <= now]
+        self._late = [(at, word) for at, word in self._late if at > now]
+        if words:
+            await self.insist(*words, for_s=TTR_S)
 
 
 class Load:
@@ -137,7 +164,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-        """Load while the block runs. Gives what ends the producers, and is done when they have ended."""
+        """Load while the block runs. Gives what ends the producers and then makes the consumers careful."""
         enough, stop = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for consumer in self.consumers:
@@ -147,6 +174,8 @@ class Load:
             async def end_adds() -> None:
                 enough.set()
                 await asyncio.wait(makers)
+                for consumer in self.consumers:
+                    consumer.careful = True
 
             try:
                 yield end_adds

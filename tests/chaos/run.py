@@ -7,6 +7,7 @@ import contextlib
 import random
 import shutil
 import tempfile
+import traceback
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from tests.chaos.survey import drained, survey
 
 WARM_UP_S = 1.0
 DRAIN_S = 60.0
+MOST_S = 180.0
+"""A run that takes so much longer than its attack hangs."""
 
 
 @dataclass
@@ -47,24 +50,38 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
     shutil.rmtree(folder, ignore_errors=True)
     parts.mkdir(parents=True)
     nemeses = [make(name, **scenario.options(name, short)) for name in scenario.nemeses]
+    broke: list[Finding] = []
     with History(parts / "load.jsonl") as history:
-        async with _stage(scenario, nemeses, seed, folder, history) as stage:
-            load = Load(history, stage.urls, seed, scenario.work)
-            async with load.running() as end_adds:
-                await asyncio.sleep(WARM_UP_S)
-                await _attack(stage, nemeses, seconds)
-                await end_adds()
-                await drained(stage.urls, history, DRAIN_S)
-            for worker in stage.workers:
-                await worker.stop()
-            await survey(stage.urls, stage.servers.url, load.ids, history)
+        try:
+            async with (
+                asyncio.timeout(seconds + MOST_S),
+                _stage(scenario, nemeses, seed, folder, history) as stage,
+            ):
+                await _play(stage, scenario, nemeses, seconds, seed)
+        except Exception as error:  # of this run; others go on
+            (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
+            broke.append(Finding("run", f"{error!r}: see {folder}/error.txt"))
     events = read(parts)
     report = await asyncio.to_thread(check, events)
+    report.found += broke
     strikes = sum(event.kind == "begin" for event in events)
-    report.found += judge(scenario.promise, report, seconds, strikes)
+    report.found += judge(scenario.promise, report, seconds, strikes, short)
     report.found += _complaints(folder)
     _keep(folder, events, report)
     return Outcome(scenario, seed, report, strikes, folder)
+
+
+async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], seconds: float, seed: int) -> None:
+    """Load, attack, the queue's end, and the last look."""
+    load = Load(stage.history, stage.urls, seed, scenario.work)
+    async with load.running() as end_adds:
+        await asyncio.sleep(WARM_UP_S)
+        await _attack(stage, nemeses, seconds)
+        await end_adds()
+        for worker in stage.workers:
+            await worker.stop()
+        await drained(stage.urls, stage.history, DRAIN_S)
+    await survey(stage.urls, stage.servers.url, load.ids, stage.history)
 
 
 @contextlib.asynccontextmanager
@@ -87,10 +104,7 @@ async def _stage(
                 stack.push_async_callback(_end, instance)
             await asyncio.gather(*(instance.start() for instance in instances))
             urls = [instance.url for instance in instances]
-            workers = [
-                WorkerProcess(f"w{number}.", urls, folder / "parts" / f"worker-{number}.jsonl", seed)
-                for number in range(scenario.workers)
-            ]
+            workers = [WorkerProcess(f"w{number}", urls, folder / "parts", seed) for number in range(scenario.workers)]
             for worker in workers:
                 stack.push_async_callback(worker.kill)
                 await worker.start()

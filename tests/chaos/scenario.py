@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.findings import Finding, Report
+from tests.chaos.findings import Figures, Finding, Report
 from tests.chaos.load import Work
 from tests.chaos.servers import Factory
 
 _LEAST_ADDS_A_SECOND = 10.0
+_SAME_MS = 5.0  # more than that is a difference
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Scenario:
         return {**self.nemeses[nemesis], **(self.short.get(nemesis, {}) if short else {})}
 
 
-def judge(promise: Promise, report: Report, seconds: float, strikes: int) -> list[Finding]:
+def judge(promise: Promise, report: Report, seconds: float, strikes: int, short: bool) -> list[Finding]:
     """What was promised beside the invariants and not kept; and whether there was anything to judge."""
     figures = report.figures
     found = []
@@ -60,17 +61,24 @@ def judge(promise: Promise, report: Report, seconds: float, strikes: int) -> lis
         found.append(Finding("load", f"{figures.adds} adds in {seconds:g} s: that was no load"))
     if not strikes:
         found.append(Finding("load", "nothing was broken"))
-    inside, outside = figures.late_inside.get("p99"), figures.late_outside.get("p99")
     marks: list[tuple[str, float | None, float | None]] = [
-        ("p99 of all lateness, ms", figures.late_all.get("p99"), promise.late_p99_ms),
-        ("p99 of lateness outside of faults, ms", outside, promise.late_outside_p99_ms),
         (f"seconds without an answer ({figures.outage_of})", figures.outage_s, promise.outage_s),
         ("answers that said `later`", figures.errors, promise.errors),
+        *(() if short else _lateness(promise, figures)),
     ]
-    if promise.late_ratio and outside is not None:
-        marks.append(("p99 of lateness inside of faults, ms", inside, max(outside * promise.late_ratio, outside + 5)))
     for what, measured, most in marks:
         if measured is not None and most is not None and measured > most:
             found.append(Finding("late", f"{what}: {measured:.1f}, promised at most {most:g}"))
     return found
 
+
+def _lateness(promise: Promise, figures: Figures) -> list[tuple[str, float | None, float | None]]:
+    """The marks of lateness: what it is, what was measured, and the most that it may be; ms."""
+    inside, outside, all_ = (late.get("p99") for late in (figures.late_inside, figures.late_outside, figures.late_all))
+    ratio = promise.late_ratio
+    same = max(outside * ratio, outside + _SAME_MS) if ratio is not None and outside is not None else None
+    return [
+        ("p99 of all lateness, ms", all_, promise.late_p99_ms),
+        ("p99 of lateness outside of faults, ms", outside, promise.late_outside_p99_ms),
+        ("p99 of lateness inside of faults, ms", inside, same),
+    ]

@@ -39,6 +39,7 @@ class Standalone:
     def __init__(self, folder: Path, *options: str, forgets: tuple[str, ...] = (), forgets_s: float = 0.0) -> None:
         self.server = RedisServer(folder, "--enable-debug-command", "yes", *options)
         self.url = self.server.url
+        self._folder = folder
         self.forgets = forgets
         self.forgets_s = forgets_s
 
@@ -50,6 +51,12 @@ class Standalone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.kill()
+
+    @property
+    def file(self) -> Path:
+        """The append-only file that it writes now (they are never so large here that it begins another)."""
+        (file,) = self._folder.glob("appendonlydir/*.incr.aof")
+        return file
 
     async def start(self) -> None:
         """Start it, again if it was killed, and wait until it has its data."""

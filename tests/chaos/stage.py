@@ -44,15 +44,23 @@ class Instance(ServiceProcess):
 
 
 class WorkerProcess:
-    """Consumers in a process of their own, with a history of their own: tests/chaos/worker.py."""
+    """Consumers in a process of their own: tests/chaos/worker.py. Each start has a name and a history of its own in the
+    folder of histories."""
 
-    def __init__(self, name: str, urls: list[str], history: Path, seed: int) -> None:
-        self._arguments = (name, str(seed), str(history), *urls)
+    def __init__(self, name: str, urls: list[str], histories: Path, seed: int) -> None:
+        self._name = name
+        self._urls = urls
+        self._histories = histories
+        self._seed = seed
+        self._starts = 0
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
+        self._starts += 1
+        name = f"{self._name}.{self._starts}."
+        arguments = (name, str(self._seed), str(self._histories / f"{name}jsonl"), *self._urls)
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.worker", *self._arguments, cwd=ROOT
+            sys.executable, "-m", "tests.chaos.worker", *arguments, cwd=ROOT
         )
 
     def signal(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A connection of the load to a service: as little HTTP as is needed, so that the load costs less than what it loads."""
+"""A connection of the load to a service: as little HTTP as is needed, so that the load costs little."""
 
 from __future__ import annotations
 

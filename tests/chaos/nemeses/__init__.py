@@ -15,18 +15,19 @@ from typing import Any
 from tests.chaos.stage import Stage
 
 NEMESES = {
-    "kill-instance": "kill_instance:KillInstance",
-    "stop-instance": "stop_instance:StopInstance",
-    "pause-holder": "pause_holder:PauseHolder",
-    "pause-worker": "pause_worker:PauseWorker",
-    "kill-worker": "kill_worker:KillWorker",
-    "kill-redis": "kill_redis:KillRedis",
-    "freeze-redis": "freeze_redis:FreezeRedis",
-    "sleep-redis": "sleep_redis:SleepRedis",
-    "flush-scripts": "flush_scripts:FlushScripts",
-    "fill-memory": "fill_memory:FillMemory",
-    "wrong-clock": "wrong_clock:WrongClock",
-    "vanish": "vanish:Vanish",
+    "kill-instance": "tests.chaos.nemeses.kill_instance:KillInstance",
+    "stop-instance": "tests.chaos.nemeses.stop_instance:StopInstance",
+    "pause-holder": "tests.chaos.nemeses.pause_holder:PauseHolder",
+    "pause-worker": "tests.chaos.nemeses.pause_worker:PauseWorker",
+    "kill-worker": "tests.chaos.nemeses.kill_worker:KillWorker",
+    "kill-redis": "tests.chaos.nemeses.kill_redis:KillRedis",
+    "cut-power": "tests.chaos.nemeses.cut_power:CutPower",
+    "freeze-redis": "tests.chaos.nemeses.freeze_redis:FreezeRedis",
+    "sleep-redis": "tests.chaos.nemeses.sleep_redis:SleepRedis",
+    "flush-scripts": "tests.chaos.nemeses.flush_scripts:FlushScripts",
+    "fill-memory": "tests.chaos.nemeses.fill_memory:FillMemory",
+    "wrong-clock": "tests.chaos.nemeses.wrong_clock:WrongClock",
+    "vanish": "tests.chaos.nemeses.vanish:Vanish",
 }
 """The class of each nemesis, by its name in scenarios and histories."""
 
@@ -52,5 +53,5 @@ class Nemesis(ABC):
 def make(name: str, **options: Any) -> Nemesis:
     """The nemesis of that name."""
     module, _, cls = NEMESES[name].partition(":")
-    nemesis: Nemesis = getattr(importlib.import_module(f"{__name__}.{module}"), cls)(**options)
+    nemesis: Nemesis = getattr(importlib.import_module(module), cls)(**options)
     return nemesis

@@ -1,4 +1,4 @@
-"""SIGSTOP of the instance that has the most timers, for longer than its locks live; then it goes on as if nothing was."""
+"""SIGSTOP of the instance that has the most timers, for longer than its locks live; then it goes on."""
 
 from __future__ import annotations
 

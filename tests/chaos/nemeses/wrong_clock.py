@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+import aiohttp
+
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.stage import Stage
+from tests.chaos.stage import Instance, Stage
 
 _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+
+
+_PATIENCE_S = 5.0
+
+
+async def _is_wrong(instance: Instance, offset_s: float) -> None:
+    """Wait until its clock is as wrong as it shall be: it stands in the head of its answers."""
+    async with asyncio.timeout(_PATIENCE_S), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(instance.url + "/healthz") as response:
+                said = parsedate_to_datetime(response.headers["Date"]).timestamp()
+            if abs(said - time.time() - offset_s) < 60:
+                return
+            await asyncio.sleep(0.05)
 
 
 class WrongClock(Nemesis):
@@ -34,8 +52,10 @@ class WrongClock(Nemesis):
 
     async def strike(self, stage: Stage) -> None:
         with stage.history.fault("wrong-clock"):
-            for offset in ("+3600", "-3600"):
-                self._set(stage.folder, offset)
+            for offset_s in (3600, -3600):
+                self._set(stage.folder, f"{offset_s:+}")
+                for instance in stage.instances:
+                    await _is_wrong(instance, offset_s)
                 await asyncio.sleep(self._for_s)
             await self.heal(stage)
 
