@@ -119,8 +119,25 @@ class ClusterSet:
                 return self._node(words[0])
         raise LookupError(f"nobody has slot {slot}")
 
+    async def some_master(self, turn: int) -> RedisNode:
+        """The owners of the first, the second and the third third of the slots in turn."""
+        return await self.owner(SLOTS * (turn % MASTERS) // MASTERS)
+
     async def master_of(self, key: str) -> RedisNode:
         return await self.owner(slot_of(key))
+
+    async def slots_of(self, master: RedisNode) -> tuple[int, int] | None:
+        """Its first and its last slot; None when it has none."""
+        for words in await self.view():
+            if words[0] == self._ids[master] and words[8:]:
+                ends = [int(end) for part in words[8:] if part[0] != "[" for end in part.split("-")]
+                return min(ends), max(ends)
+        return None
+
+    async def replicas(self) -> list[RedisNode]:
+        """All living replicas."""
+        masters = await self.masters()
+        return [node for node in self.nodes if node.alive and node not in masters]
 
     async def replicas_of(self, master: RedisNode) -> list[RedisNode]:
         """Its living replicas."""

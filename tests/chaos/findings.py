@@ -51,6 +51,7 @@ class Figures:
     late_outside: dict[str, float | None] = field(default_factory=dict)  # p50, p99, max
     late_inside: dict[str, float | None] = field(default_factory=dict)
     late_all: dict[str, float | None] = field(default_factory=dict)
+    late_elsewhere: dict[str, float | None] = field(default_factory=dict)  # inside, on shards that it did not touch
     outage_s: float = 0.0  # the longest that a participant was without an answer, from the beginning of a fault
     outage_of: str = ""  # which fault that was
 

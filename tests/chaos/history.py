@@ -53,6 +53,7 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
     faults: int | None = None  # of fsck: how many it found
     forgets: tuple[str, ...] = ()  # of a fault: the classes of durability that it may forget
     forgets_s: float = 0.0  # and how many seconds before its begin what was acknowledged may be among them
+    slots: tuple[int, int] | None = None  # of a fault: it touches only shards whose slots lie between these
     line: int = 0  # where it stands in the merged history; not written
 
 
@@ -82,11 +83,17 @@ class History:
         self.write(Event(at=time.monotonic(), process=process, kind=kind, command=command, op=op, **fields))
 
     @contextmanager
-    def fault(self, nemesis: str, forgets: tuple[str, ...] = (), forgets_s: float = 0.0) -> Iterator[None]:
-        """Something is broken while the block runs. See Event for what it may forget."""
+    def fault(
+        self,
+        nemesis: str,
+        forgets: tuple[str, ...] = (),
+        forgets_s: float = 0.0,
+        slots: tuple[int, int] | None = None,
+    ) -> Iterator[None]:
+        """Something is broken while the block runs. See Event for what it may forget, and where it is."""
         self._ops += 1
         op = self._ops
-        self._note("nemesis", "begin", nemesis, op, {"forgets": forgets, "forgets_s": forgets_s})
+        self._note("nemesis", "begin", nemesis, op, {"forgets": forgets, "forgets_s": forgets_s, "slots": slots})
         try:
             yield
         finally:

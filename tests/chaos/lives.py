@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tests.chaos.history import Event
@@ -109,6 +109,7 @@ class Fault:
     end: float
     forgets: tuple[str, ...]
     forgets_s: float
+    slots: tuple[int, int] | None = None
 
 
 class Faults(list[Fault]):
@@ -123,7 +124,11 @@ class Faults(list[Fault]):
 
     def touch(self, since: float, until: float, after_s: float) -> bool:
         """Whether one of them, or the `after_s` seconds behind it, lies between two times."""
-        return any(fault.begin <= until and since <= fault.end + after_s for fault in self)
+        return any(self.touching(since, until, after_s))
+
+    def touching(self, since: float, until: float, after_s: float) -> Iterator[Fault]:
+        """Those that lie, with the `after_s` seconds behind them, between two times."""
+        return (fault for fault in self if fault.begin <= until and since <= fault.end + after_s)
 
 
 def faults(events: Iterable[Event]) -> Faults:
@@ -132,7 +137,7 @@ def faults(events: Iterable[Event]) -> Faults:
     for event in events:
         if event.kind == "begin":
             key = event.process, event.op
-            found[key] = Fault(event.command, event.at, float("inf"), event.forgets, event.forgets_s)
+            found[key] = Fault(event.command, event.at, float("inf"), event.forgets, event.forgets_s, event.slots)
         elif event.kind == "end":
             found[event.process, event.op].end = event.at
     return Faults(found.values())

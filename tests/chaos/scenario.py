@@ -20,6 +20,7 @@ class Promise:
 
     late_p99_ms: float | None = None  # of all first deliveries
     late_outside_p99_ms: float | None = None  # of those that no fault touched
+    late_elsewhere_p99_ms: float | None = None  # during faults of a part of a Cluster, on the others
     late_ratio: float | None = None  # p99 inside of faults to p99 outside; what is within 5 ms counts as the same
     outage_s: float | None = None  # see findings.Figures
     errors: int | None = None  # answers that said "later", and those that never came
@@ -75,10 +76,12 @@ def judge(promise: Promise, report: Report, seconds: float, strikes: int, short:
 def _lateness(promise: Promise, figures: Figures) -> list[tuple[str, float | None, float | None]]:
     """The marks of lateness: what it is, what was measured, and the most that it may be; ms."""
     inside, outside, all_ = (late.get("p99") for late in (figures.late_inside, figures.late_outside, figures.late_all))
+    elsewhere = figures.late_elsewhere.get("p99")
     ratio = promise.late_ratio
     same = max(outside * ratio, outside + _SAME_MS) if ratio is not None and outside is not None else None
     return [
         ("p99 of all lateness, ms", all_, promise.late_p99_ms),
         ("p99 of lateness outside of faults, ms", outside, promise.late_outside_p99_ms),
         ("p99 of lateness inside of faults, ms", inside, same),
+        ("p99 of lateness on other nodes during faults, ms", elsewhere, promise.late_elsewhere_p99_ms),
     ]

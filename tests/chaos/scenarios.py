@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.scenario import Promise, Scenario
+from tests.chaos.scenarios_of_sets import ON_SETS
 from tests.chaos.servers import fsync_always, fsync_everysec, volatile
 
 SCENARIOS = [
@@ -139,4 +140,5 @@ SCENARIOS = [
         instances=2,
         seconds=30,
     ),
+    *ON_SETS,
 ]

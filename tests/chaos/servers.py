@@ -13,6 +13,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from buckets import Redis
+from tests.chaos.proxy import Proxy, to
+from tests.redis_cluster import ClusterSet
+from tests.redis_sentinels import SentinelSet
 from tests.redis_server import RedisServer
 
 
@@ -75,6 +78,29 @@ class Standalone:
             await redis.close()
 
 
+class Networked:
+    """One server, and a network between it and the service whose weather may change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = Standalone(folder)
+        self.proxy = Proxy(to(str(folder / "redis.sock")))
+
+    @property
+    def url(self) -> str:
+        return self.proxy.url
+
+    async def __aenter__(self) -> Self:
+        await self._server.__aenter__()
+        await self.proxy.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.proxy.__aexit__()
+        await self._server.__aexit__(kind, error, trace)
+
+
 def volatile(folder: Path) -> Standalone:
     """No file at all: for scenarios that do not kill it."""
     return Standalone(folder)
@@ -89,3 +115,19 @@ def fsync_everysec(folder: Path) -> Standalone:
     """What is acknowledged is on the disk two seconds later at the latest."""
     options = ("--appendonly", "yes", "--appendfsync", "everysec")
     return Standalone(folder, *options, forgets=("local",), forgets_s=2.0)
+
+
+def networked(folder: Path) -> Networked:
+    """Behind a network that may be bad."""
+    return Networked(folder)
+
+
+def sentinels(folder: Path) -> SentinelSet:
+    """A master, two replicas and three Sentinels; in a folder of their own. A master that lost all replicas takes adds
+    only from those who find `local` enough."""
+    return SentinelSet()
+
+
+def cluster(folder: Path) -> ClusterSet:
+    """Three masters and a replica of each; in a folder of their own."""
+    return ClusterSet()

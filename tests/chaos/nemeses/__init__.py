@@ -27,6 +27,12 @@ NEMESES = {
     "flush-scripts": "tests.chaos.nemeses.flush_scripts:FlushScripts",
     "fill-memory": "tests.chaos.nemeses.fill_memory:FillMemory",
     "wrong-clock": "tests.chaos.nemeses.wrong_clock:WrongClock",
+    "kill-master": "tests.chaos.nemeses.kill_master:KillMaster",
+    "freeze-master": "tests.chaos.nemeses.freeze_master:FreezeMaster",
+    "step-down": "tests.chaos.nemeses.step_down:StepDown",
+    "move-slots": "tests.chaos.nemeses.move_slots:MoveSlots",
+    "freeze-replicas": "tests.chaos.nemeses.freeze_replicas:FreezeReplicas",
+    "bad-weather": "tests.chaos.nemeses.bad_weather:BadWeather",
     "vanish": "tests.chaos.nemeses.vanish:Vanish",
 }
 """The class of each nemesis, by its name in scenarios and histories."""
