@@ -21,7 +21,8 @@ from functools import partial
 from typing import Any
 
 from buckets.errors import JobQueueError
-from buckets.pool import Pool, Popped
+from buckets.pool import Pool
+from buckets.search import Popped
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Bell:
                 log.exception("bell.failed", extra={"shard": shard})
             self._standing.discard(shard)
             self.connected.clear()
+            self._pool.whereabouts.lost(shard)
             await asyncio.sleep(_PAUSE_S)
 
     def hear(self, shard: int, message: str) -> None:
@@ -95,7 +97,9 @@ class Bell:
         kind, _, rest = message.partition(" ")
         if kind == "ready":
             number, _, topic = rest.partition(" ")
-            self.ring(topic, int(number))
+            jobs = int(number)
+            self._pool.whereabouts.heard(shard, topic)
+            self.ring(topic, jobs)
         elif kind == "due" and (shard, int(rest)) in self._alarms:
             self._alarms[shard, int(rest)].set()
         elif kind == "free":
@@ -117,6 +121,7 @@ class Bell:
     def _look_again(self, shard: int) -> None:
         """The subscription stands: what was said before it is not known."""
         self._standing.add(shard)
+        self._pool.whereabouts.stands(shard)
         if len(self._standing) == len(self._free):
             self.connected.set()
         self._free[shard].set()
@@ -179,14 +184,16 @@ class Bell:
             gone = False
         finally:
             self._unpark(waiter, topics)
-            found_elsewhere = bool(popped.jobs) and self._in_many_places(topics)
+            found_elsewhere = bool(popped.jobs) and self._may_be_more(topics)
             if gone or waiter.rung.is_set() or popped.left or found_elsewhere:
                 self._pass_on(popped, topics)
         return popped
 
-    def _in_many_places(self, topics: Sequence[str]) -> bool:
-        """Whether a pop may have been woken for a job in one place and have found one in another."""
-        return len(topics) > 1 or len(self._pool.keys) > 1
+    def _may_be_more(self, topics: Sequence[str]) -> bool:
+        """Whether a pop that found jobs may have been woken for others, in another topic or another shard."""
+        if len(self._pool.keys) == 1:
+            return len(topics) > 1
+        return any(map(self._pool.whereabouts.expected, topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
         """See that someone else looks for what this one was woken for, or left. Those who are woken already count:

@@ -58,6 +58,7 @@ class Cluster:
         self._wanted = asyncio.Event()
         self._turn = itertools.count()
         self._watching: asyncio.Task[None] | None = None
+        self._told: Server | None = None  # whom a MOVED named since the last look
         self._said = ""
 
     def of(self, key: str | bytes | None) -> Server | None:
@@ -85,20 +86,21 @@ class Cluster:
         await self.find(None, deadline)
         return sorted(self._used, key=lambda server: server.name)
 
-    def refused(self, server: Server, error: str) -> bool:
-        """Learn from an error reply of a server; whether to ask again without a pause."""
+    def refused(self, server: Server, error: str) -> Server | None:
+        """Learn from an error reply of a server; whom to ask instead, where it told that."""
         word, _, rest = error.partition(" ")
         if word != "MOVED":
             if word in ("CLUSTERDOWN", "MASTERDOWN"):
                 self._wanted.set()
-            return False
+            return None
         self._wanted.set()
         slot, _, place = rest.partition(" ")
         host, _, port = place.rpartition(":")
         to = self._server(Address(host or _host_of(server), int(port)))
         self._used.add(to)
-        known, self._slots[int(slot)] = self._slots[int(slot)], to
-        return known is not to
+        self._slots[int(slot)] = to
+        self._told = to
+        return to
 
     def _server(self, address: Address) -> Server:
         """The server at an address, connecting to it if it is new."""
@@ -144,6 +146,8 @@ class Cluster:
         """Whom to ask: those that answer, each in its turn; then the addresses of the URL."""
         well = [each for each in self._servers.values() if not each.is_away]
         first = next(self._turn) % len(well) if well else 0
+        told, self._told = self._told, None
+        yield from [told] if told in well and told else []  # news of a move reaches the others later
         yield from (*well[first:], *well[:first])
         yield from map(self._server, self._url.addresses)
 

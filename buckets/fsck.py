@@ -47,6 +47,7 @@ _FORMS = {
     "ASIDE": ("", "hash"),
     "EVENTS": ("", "stream"),
     "LOCK": (r"\d{1,3}", "lock"),
+    "ROLL": ("", "zset"),
 }
 _NAMES = [(re.compile((FAMILIES[each] + rest).encode(), re.S), each, kind) for each, (rest, kind) in _FORMS.items()]
 

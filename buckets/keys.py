@@ -22,6 +22,7 @@ FAMILIES = {
     "ASIDE": "x",  # hash: id -> a record that could not be read
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: the token of the process that runs the timer of bucket n
+    "ROLL": "roll",  # of shard 0: zset: token of a living instance -> ms of its last signature
     "BELL": "bell",  # a channel, not a key
 }
 
@@ -67,6 +68,10 @@ class Keys:
     @property
     def aside(self) -> str:
         return self.tag + FAMILIES["ASIDE"]
+
+    @property
+    def roll(self) -> str:
+        return self.tag + FAMILIES["ROLL"]
 
     def lock(self, number: int) -> str:
         return f"{self.tag}{FAMILIES['LOCK']}{number}"

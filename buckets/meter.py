@@ -30,3 +30,12 @@ class Meter:
 
     def locked(self, taken: bool) -> None:
         """The lock of a bucket's timer is this process's now, or is not any more."""
+
+    def signed(self, instances: int) -> None:
+        """So many instances are on the roll now, this one among them."""
+
+    def compared(self, ahead_s: float) -> None:
+        """Redis's clock is so many seconds ahead of this host's; below 0: behind."""
+
+    def jumped(self, ahead_s: float) -> None:
+        """Redis's clock has jumped by so many seconds; below 0: back."""

@@ -11,9 +11,7 @@ import contextlib
 import itertools
 import logging
 import random
-import struct
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,10 +19,13 @@ from buckets.adding import Added, Preparing, may_be_repeated, pack_groups, read_
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.gather import Gather
-from buckets.job import STATE_WORDS, Job, NewJob, unpack, unpack_all
+from buckets.job import STATE_WORDS, Job, NewJob, State, unpack, unpack_all
+from buckets.keys import shard_of
 from buckets.redis import Redis
 from buckets.scripts import Value
+from buckets.search import Ask, Popped, Search
 from buckets.shards import MOST, Item, OneScript, Shards
+from buckets.whereabouts import Whereabouts
 
 log = logging.getLogger(__name__)
 
@@ -38,32 +39,13 @@ class Moved(NamedTuple):
     due: int
 
 
-@dataclass(slots=True)
-class Popped:
-    """Jobs of a pop, how many ready ones are left in the last topic that it looked into, and in how many us the first
-    of the paused topics is open again (None: none is paused, or only until it is resumed)."""
-
-    jobs: list[Job] = field(default_factory=list)
-    left: int = 0
-    opens_us: int | None = None
-
-
-class _Ask(NamedTuple):
-    """What a pop asks for, but for how many."""
-
-    topics: tuple[str, ...]
-    ttr: Value
-    room: int
-    worker: str
-
-
 class _Asks:
     """Those that one script may serve."""
 
     def __init__(self) -> None:
         self._asks = 0
 
-    def take(self, asks: Sequence[_Ask]) -> bool:
+    def take(self, asks: Sequence[Ask]) -> bool:
         self._asks += len(asks)
         return self._asks <= MOST
 
@@ -73,6 +55,7 @@ class Pool(Shards):
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
+        self.whereabouts = Whereabouts(shards)
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process begins elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._unheard = False  # whether a pop's caller left before its answer came
@@ -89,7 +72,9 @@ class Pool(Shards):
         prepared = self._preparing.job
         items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
         adding = self._adding if all(map(may_be_repeated, jobs)) else self._adding_once
-        return await adding.hand_in(items)
+        results = await adding.hand_in(items)
+        self._tell_ready(zip(jobs, results, strict=True))
+        return results
 
     async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, one after the other; of each all jobs or none. The ids of a group are the same up to
@@ -103,8 +88,24 @@ class Pool(Shards):
             )
             for group in groups
         ]
-        results = await self._add(items, repeat=all(may_be_repeated(job) for group in groups for job in group))
-        return [[result] if isinstance(result, Added) else result for result in results]
+        added = await self._add(items, repeat=all(may_be_repeated(job) for group in groups for job in group))
+        results = [[result] if isinstance(result, Added) else result for result in added]
+        for group, result in zip(groups, results, strict=True):
+            if isinstance(result, list):
+                self._tell_ready(zip(group, result, strict=True))
+        return results
+
+    def _tell_ready(self, added: Iterable[tuple[NewJob, Added | JobQueueError]]) -> None:
+        """Who is told that a job is ready, pops it here before the bell is heard."""
+        if len(self.keys) > 1:
+            for job, result in added:
+                if isinstance(result, Added) and result.state == State.READY.word:
+                    self.whereabouts.stir_topic(shard_of(job.id, len(self.keys)), job.topic)
+
+    def _moved(self, job_id: str, state: str) -> None:
+        """The same for a job whose topic is not known."""
+        if state == State.READY.word:
+            self.whereabouts.stir(shard_of(job_id, len(self.keys)))
 
     async def _add(self, items: Sequence[Item], *, repeat: bool) -> list[Any]:
         return await self.each(
@@ -125,7 +126,7 @@ class Pool(Shards):
 
         When the caller is cancelled while Redis works on it, what was reserved is given back.
         """
-        ask = _Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, worker)
+        ask = Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, worker)
         popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
         self._tell(popped.jobs)
         return popped
@@ -139,7 +140,7 @@ class Pool(Shards):
         for topic, each in late_us.items():
             self.redis.meter.delivered(topic, each)
 
-    async def _pop_many(self, ask: _Ask, count: int) -> Popped:
+    async def _pop_many(self, ask: Ask, count: int) -> Popped:
         popped = Popped()
         try:
             await self._pop(popped, ask, count, [(count, ask.worker)])
@@ -149,7 +150,7 @@ class Pool(Shards):
             raise
         return popped
 
-    async def _pop_one(self, ask: _Ask) -> Popped:
+    async def _pop_one(self, ask: Ask) -> Popped:
         """Concurrent ones share a script."""
         popping = self._popping.hand_in([ask])
         try:
@@ -168,7 +169,7 @@ class Pool(Shards):
             if isinstance(popped, Popped):
                 self.unpop_later(popped.jobs)
 
-    async def _pop_ones(self, asks: Sequence[_Ask]) -> list[Popped | JobQueueError]:
+    async def _pop_ones(self, asks: Sequence[Ask]) -> list[Popped | JobQueueError]:
         """A job for each, if there is one; those who ask for the same first come first served."""
         alike: dict[tuple[Any, ...], list[int]] = {}
         for place, ask in enumerate(asks):
@@ -193,40 +194,15 @@ class Pool(Shards):
             await asyncio.gather(*map(go, alike.values()))
         return results
 
-    async def _pop(self, popped: Popped, ask: _Ask, count: int, workers: list[tuple[int, str]]) -> None:
+    async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
         """Fill `popped`; what comes when the caller is cancelled goes back. `workers`: how many jobs each gets."""
-        first = next(self._turn)
-        room = ask.room
-        for turn in range(len(self.keys)):
-            shard = (first + turn) % len(self.keys)
-            left, more = 0, True
-            while more and len(popped.jobs) < count and (room > 0 or not popped.jobs):
-                want = min(count - len(popped.jobs), MOST)
-                try:
-                    reply = await self.call(
-                        "pop",
-                        shard,
-                        ask.topics,
-                        orphan=self._take_back,
-                        now=self.clock.now(),
-                        bucket=first % self.buckets,
-                        want=want,
-                        room=max(room, 0),
-                        always=0 if popped.jobs else 1,
-                        ttr=ask.ttr,
-                        workers=_turns(workers, len(popped.jobs)),
-                    )
-                except JobQueueError:
-                    if popped.jobs:
-                        return  # what the other shards gave is with this worker
-                    raise
-                left, cut_short, opens, *pairs = reply
-                if opens >= 0:
-                    popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)
-                more = bool(cut_short) or len(pairs) == 2 * want
-                popped.jobs += unpack_all(pairs)
-                room -= sum(map(len, pairs[1::2]))
-            popped.left += left
+        bucket = next(self._turn) % self.buckets
+        search = Search(self, self.whereabouts, ask, count, workers, bucket, self._take_back, popped)
+        if len(self.keys) == 1:
+            await search.in_one()
+            return
+        await search.in_many()
+        self._unheard |= search.left_behind
 
     def _take_back(self, reply: Any) -> None:
         """Nobody hears what a pop brought."""
@@ -304,7 +280,9 @@ class Pool(Shards):
         reply = await self.one(
             "release", job_id, lease=_or_empty(lease), delay=_or_empty(delay_ms), counts=int(counts), reason=reason
         )
-        return Moved(reply[0].decode(), reply[1])
+        moved = Moved(reply[0].decode(), reply[1])
+        self._moved(job_id, moved.state)
+        return moved
 
     async def bury(self, job_id: str, lease: int | None = None, reason: str = "") -> str:
         """To the dead letters now; the new state. Raises NotFound, NotReserved, StaleLease."""
@@ -314,11 +292,16 @@ class Pool(Shards):
     async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Dead letters are ready again; for each its state, or NotFound, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
-        return _words(await self.each("kick", items, now=self.clock.now(), topic=""))
+        states = _words(await self.each("kick", items, now=self.clock.now(), topic=""))
+        for job_id, state in zip(ids, states, strict=True):
+            if isinstance(state, str):
+                self._moved(job_id, state)
+        return states
 
     async def run(self, job_id: str) -> int:
         """A delayed job is due now; its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
         due: int = await self.one("run", job_id)
+        self._moved(job_id, State.READY.word)
         return due
 
     async def update(
@@ -343,7 +326,9 @@ class Pool(Shards):
             reply = await self.one("update", job_id, repeat=repeat, **arguments)
         else:
             reply = await self.one("rewrite", job_id, repeat=repeat, body=body, **arguments)
-        return Moved(reply[0].decode(), reply[1])
+        moved = Moved(reply[0].decode(), reply[1])
+        self._moved(job_id, moved.state)
+        return moved
 
     async def due(self, shard: int, bucket: int) -> tuple[int, int]:
         """Move a page of what is due out of a bucket: (entries moved, us until the next; 0: at once, -1: none)."""
@@ -376,17 +361,6 @@ class Pool(Shards):
 
 def _or_empty(value: int | None) -> Value:
     return "" if value is None else value
-
-
-def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
-    """What the script takes for whose the jobs are, behind those that were served."""
-    parts = []
-    for jobs, name in workers:
-        if jobs > served:
-            raw = name.encode()
-            parts.append(struct.pack(">HH", jobs - served, len(raw)) + raw)
-        served = max(served - jobs, 0)
-    return b"".join(parts)
 
 
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:

@@ -9,8 +9,10 @@ from buckets.fsck import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
 from buckets.meter import Meter
-from buckets.pool import Moved, Pool, Popped
+from buckets.pool import Moved, Pool
 from buckets.redis import Redis
+from buckets.roll import Roll
+from buckets.search import Popped
 from buckets.sweep import Sweep
 from buckets.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
@@ -35,6 +37,7 @@ __all__ = [
     "Popped",
     "Purged",
     "Redis",
+    "Roll",
     "State",
     "Stats",
     "Sweep",

@@ -69,8 +69,8 @@ class Servers(Protocol):
     async def all(self, deadline: float) -> list[Server]:
         """The servers that have keys. Raises Unavailable."""
 
-    def refused(self, server: Server, error: str) -> bool:
-        """Learn from an error reply of a server; whether to ask again without a pause."""
+    def refused(self, server: Server, error: str) -> Server | None:
+        """Learn from an error reply of a server; whom to ask instead, where it told that."""
 
     async def close(self) -> None:
         """Hang up."""
@@ -174,8 +174,9 @@ class Redis:
         only: Server | None,
     ) -> Any:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
+        instead: Server | None = None
         while True:
-            server = only or self._servers.of(key) or await self._servers.find(key, deadline)
+            server = only or instead or self._servers.of(key) or await self._servers.find(key, deadline)
             link = server.link
             if link is None or link.lost:
                 try:
@@ -183,6 +184,7 @@ class Redis:
                 except Retired:
                     if only:
                         raise Unavailable(f"{server.name} is no master any more") from None
+                    instead = None
                     continue
             if link.room:
                 await within(deadline, link.room)
@@ -200,8 +202,11 @@ class Redis:
                 command = ("EVAL", script.text, *command[2:])
             elif not isinstance(_judge(reply), Unavailable):
                 return reply
-            elif not self._servers.refused(server, str(reply)):
-                await self._pause(deadline, _judge(reply))
+            else:
+                told, followed = self._servers.refused(server, str(reply)), instead is not None
+                instead = None if followed else told
+                if not instead:  # nobody told, or two who send us to each other, as in the midst of a move
+                    await self._pause(deadline, _judge(reply))
 
     async def _pause(self, deadline: float, error: JobQueueError | None = None) -> None:
         if asyncio.get_running_loop().time() + _PAUSE_S > deadline:

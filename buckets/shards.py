@@ -198,14 +198,27 @@ class Shards:
                 results[place] = result
         return results
 
-    async def beat(self, shard: int, token: str, lease_ms: int) -> list[bool]:
-        """Keep and take the locks of the shard's timers; for each whether it is ours. Raises NoMeta."""
-        ours = await self.call("beat", shard, token=token, lease=lease_ms, buckets=self.buckets)
-        return [bool(each) for each in ours]
+    async def sign(self, token: str, life_ms: int, apart_ms: int) -> tuple[int, int, list[bytes]]:
+        """Sign the roll of the living instances: Redis's time (us), in how many ms another may be struck off (-1:
+        none soon), and the tokens of all. Who has not signed for `life_ms` is struck off, unless we had not signed
+        either: its last signature is at most `apart_ms` older than ours. Raises NoMeta."""
+        now_us, soonest_ms, *living = await self.call(
+            "roll", 0, token=token, life=life_ms, apart=apart_ms, now=self.clock.now()
+        )
+        return now_us, soonest_ms, living
 
-    async def unlock(self, shard: int, token: str) -> None:
-        """Give up the locks of the shard's timers."""
-        await self.call("unlock", shard, token=token, buckets=self.buckets)
+    async def strike(self, token: str) -> None:
+        """Take an instance off the roll."""
+        await self.redis.read("ZREM", self.keys[0].roll, token)
+
+    async def beat(
+        self, shard: int, token: str, lease_ms: int, *, wanted: Sequence[bool], living: Sequence[bytes]
+    ) -> list[bool]:
+        """Keep and take those locks of the shard's timers that are wanted, but for those of others who live, and give
+        up the rest; for each whether it is ours now. Raises NoMeta."""
+        bits = "".join([str(int(each)) for each in wanted])
+        ours = await self.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
+        return [bool(each) for each in ours]
 
     async def tell(self, message: str) -> None:
         """Say a thing to the bells of all processes, once: each hears all shards. Who is not connected misses it."""

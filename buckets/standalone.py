@@ -32,11 +32,11 @@ class Standalone:
         """The servers that have keys. Raises Unavailable."""
         return [self._server]
 
-    def refused(self, server: Server, error: str) -> bool:
-        """Learn from an error reply of a server; whether to ask again without a pause."""
+    def refused(self, server: Server, error: str) -> Server | None:
+        """Learn from an error reply of a server; whom to ask instead, where it told that."""
         if error.startswith("READONLY"):
             server.replace()
-        return False
+        return None
 
     @property
     def trouble(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import LIVE, State
@@ -15,6 +16,8 @@ from buckets.shards import MOST
 
 _PAGE = 100  # topics, or dead letters, a step
 _FORGOTTEN = 50  # topics a script; each has 13 keys
+
+T = TypeVar("T")
 
 # The ranges of the due-time histogram: their names and upper ends in s.
 RANGES = (
@@ -76,34 +79,55 @@ class Topics:
             return empty
 
     async def kick(self, topic: str, count: int) -> int:
-        """Up to `count` dead letters of a topic are ready again, those first that died first; how many."""
+        """Up to `count` dead letters of a topic are ready again, those of a shard first that died first; how many."""
         kicked = 0
-        for shard, keys in enumerate(self._pool.keys):
-            while kicked < count:
-                ids = await self._pool.redis.read("ZRANGE", keys.dead(topic), 0, min(count - kicked, MOST) - 1)
-                if not ids:
-                    break
-                try:  # as they stand there, in this shard: whatever else they are, the script takes them off
-                    results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic)
-                except JobQueueError:
-                    if kicked:
-                        return kicked
-                    raise
-                kicked += results.count(b"ready")
+        while kicked < count:
+            rest, work = count - kicked, []
+            pages = await self._in_all(partial(self._first_dead, topic, rest))
+            for shard, ids in enumerate(pages):
+                if ids[:rest]:
+                    work.append(self._kick(shard, topic, ids[:rest]))
+                    rest -= len(ids[:rest])
+            results = await asyncio.gather(*work, return_exceptions=True)
+            kicked += sum(result for result in results if isinstance(result, int))
+            failed = next((result for result in results if isinstance(result, BaseException)), None)
+            if failed and not kicked:
+                raise failed
+            if failed or not work:
+                break
+        return kicked
+
+    async def _in_all(self, ask: Callable[[int], Awaitable[T]]) -> list[T]:
+        """What all shards say, asked at once."""
+        return await asyncio.gather(*map(ask, range(len(self._pool.keys))))
+
+    async def _first_dead(self, topic: str, count: int, shard: int) -> list[bytes]:
+        key = self._pool.keys[shard].dead(topic)
+        ids: list[bytes] = await self._pool.redis.read("ZRANGE", key, 0, min(count, MOST) - 1)
+        return ids
+
+    async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
+        """As they stand there, in this shard: whatever else they are, the script takes them off."""
+        results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic)
+        self._pool.whereabouts.stir_topic(shard, topic)
+        kicked: int = results.count(b"ready")
         return kicked
 
     async def pause(self, topic: str, span_ms: int | None = None) -> int:
         """Let the pops of a topic find nothing, for a time or until it is resumed; until when in ms (0: no end)."""
-        pool = self._pool
-        until: list[int] = [
-            await pool.call("pause", shard, now=pool.clock.now(), topic=topic, span="" if span_ms is None else span_ms)
-            for shard in range(len(pool.keys))
-        ]
+        span: Value = "" if span_ms is None else span_ms
+        now = self._pool.clock.now()
+        until: list[int] = await self._in_all(
+            lambda shard: self._pool.call("pause", shard, now=now, topic=topic, span=span)
+        )
         return max(until)
 
     async def resume(self, topic: str) -> bool:
         """End the pause of a topic; whether it was paused."""
-        return any([await self._pool.call("resume", shard, topic=topic) for shard in range(len(self._pool.keys))])
+        was = await self._in_all(lambda shard: self._pool.call("resume", shard, topic=topic))
+        for shard in range(len(was)):
+            self._pool.whereabouts.stir_topic(shard, topic)
+        return any(was)
 
     def has(self, shard: int, cursor: int) -> bool:
         """Whether a page may begin there."""
@@ -124,14 +148,17 @@ class Topics:
 
     async def _is_in(self, name: str, shards: int) -> bool:
         """Whether one of the first so many shards has the topic."""
-        scores = [await self._read(None, "ZSCORE", keys.topics, name) for keys in self._pool.keys[:shards]]
+        keys = self._pool.keys[:shards]
+        scores = await asyncio.gather(*(self._read(None, "ZSCORE", each.topics, name) for each in keys))
         return any(score is not None for score in scores)
 
     async def _topic(self, name: str) -> Topic:
         words = [state.word for state in LIVE]
         counts = dict.fromkeys(words, 0)
-        for keys in self._pool.keys:
-            numbers = await self._read([None] * len(words), "HMGET", keys.counts(name), *words)
+        none = [None] * len(words)
+        for numbers in await self._in_all(
+            lambda shard: self._read(none, "HMGET", self._pool.keys[shard].counts(name), *words)
+        ):
             for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
         return Topic(name, counts, await self._paused_until(name))
@@ -179,10 +206,12 @@ class Topics:
     async def stats(self, topic: str | None = None) -> Stats:
         """The figures of one topic, or of all together."""
         stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
-        for shard in range(len(self._pool.keys)):
-            names = [topic] if topic is not None else await self.names(shard)
-            for at in range(0, len(names), _PAGE):
-                await asyncio.gather(*(self._add_figures(stats, shard, name) for name in names[at : at + _PAGE]))
+        if topic is None:
+            places = await self._places()
+        else:
+            places = [(shard, topic) for shard in range(len(self._pool.keys))]
+        for at in range(0, len(places), _PAGE):
+            await asyncio.gather(*(self._add_figures(stats, *place) for place in places[at : at + _PAGE]))
         words = [state.word for state in LIVE]
         stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in words}
         stats.counts = {word: stats.counts.get(word, 0) for word in words}
@@ -198,6 +227,11 @@ class Topics:
             stats.oldest_ready_ms = max(now - since, stats.oldest_ready_ms or 0)
         async for bin_ms, number in self._due_bins(pool.keys[shard].due(topic)):
             stats.due[_range_of(bin_ms - now)] += number
+
+    async def _places(self) -> list[tuple[int, str]]:
+        """Each topic in each shard that has it; the last used of a shard first."""
+        names = await self._in_all(self.names)
+        return [(shard, name) for shard, some in enumerate(names) for name in reversed(some)]
 
     async def names(self, shard: int) -> list[str]:
         """The topics of a shard, the least used first."""
@@ -223,16 +257,15 @@ class Topics:
         program spoilt is left out. Raises Unavailable.
         """
         figures: dict[str, Stats] = {}
-        for shard in range(len(self._pool.keys)):
-            names = (await self.names(shard))[::-1]
-            for at in range(0, len(names), _PAGE):
-                page = names[at : at + _PAGE]
-                found = await asyncio.gather(*(self._figures_of(shard, name) for name in page), return_exceptions=True)
-                for name, each in zip(page, found, strict=True):
-                    if isinstance(each, Unavailable):
-                        raise each
-                    if not isinstance(each, BaseException):
-                        _add_up(figures.setdefault(name_of(name), Stats({}, {}, None, {})), *each)
+        places = await self._places()
+        for at in range(0, len(places), _PAGE):
+            page = places[at : at + _PAGE]
+            found = await asyncio.gather(*(self._figures_of(*place) for place in page), return_exceptions=True)
+            for (_, name), each in zip(page, found, strict=True):
+                if isinstance(each, Unavailable):
+                    raise each
+                if not isinstance(each, BaseException):
+                    _add_up(figures.setdefault(name_of(name), Stats({}, {}, None, {})), *each)
         return figures
 
     async def _figures_of(self, shard: int, topic: str) -> tuple[dict[str, int], int | None]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Bell, Locks, Pool, Sweep, Timer, Topics, Walk
+from buckets import Bell, Locks, Pool, Roll, Sweep, Timer, Topics, Walk
 from buckets.errors import Unfit
-from buckets.lock import LEASE_S
 from jobqueue.engine import Engine
 from jobqueue.fitness import redis_at
+from jobqueue.limits import Limits, most_connections
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
 from jobqueue.ports import url_of
@@ -21,12 +21,13 @@ from jobqueue.runner import Runner
 from jobqueue.scrape import Scrape, leave
 from jobqueue.service_redis import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
-from jobqueue.tasks import running
+from jobqueue.tasks import running, running_all
 from jobqueue.totals import Totals
 from jobqueue.web import Web
 
+_BACKLOG = 1024  # connections that wait to be accepted; beyond them a client tries again a second later
 _NEW_OBJECTS = 20_000  # before the cycle collector looks at them; some 5 MB
-_REDIS_QUIET_S = 3 * LEASE_S  # without an answer for so long, Redis counts as gone
+_REDIS_QUIET_S = 3.0  # without an answer for so long, Redis counts as gone
 
 
 class Service:
@@ -83,22 +84,23 @@ class Service:
         scrape = Scrape(metrics, topics, bell, Totals(settings.namespace, folder), folder)
         if folder:
             await stack.enter_async_context(running("metrics", scrape.run()))
-        locks = [Locks(pool, bell, shard) for shard in range(len(pool.keys))]
         loops = [await stack.enter_async_context(running("bell", bell.run()))]
-        for lock in locks:
-            loops.append(await stack.enter_async_context(running(f"locks {lock.shard}", lock.run())))
-        loops += [
-            await stack.enter_async_context(
-                running(f"timer {lock.shard}/{bucket}", Timer(pool, bell, lock, bucket).run())
-            )
-            for lock in locks
-            for bucket in range(pool.buckets)
-        ]
-        for lock in locks:
-            sweep = Sweep(topics, lock, engine.bounds, settings.idle_topic_s)
-            loops.append(await stack.enter_async_context(running(f"sweep {lock.shard}", sweep.run())))
+        roll = Roll(pool, bell, settings.clock_limit_s)
+        locks = [Locks(pool, bell, roll, shard) for shard in range(len(pool.keys))]
+        sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
+        for works in (
+            {f"locks {lock.shard}": lock.run() for lock in locks},
+            {
+                f"timer {lock.shard}/{bucket}": Timer(pool, bell, lock, bucket).run()
+                for lock in locks
+                for bucket in range(pool.buckets)
+            },
+            {f"sweep {shard}": sweep.run() for shard, sweep in enumerate(sweeps)},
+            {"roll": roll.run()},  # first at a stop: then others take the locks that are given up
+        ):
+            loops += await stack.enter_async_context(running_all(works))
         await self._subscribed(bell)
-        site_web = Web(engine, settings, lambda: _readiness(locks, loops, bell), metrics, scrape)
+        site_web = Web(engine, settings, lambda: _readiness(roll, locks, loops, bell), metrics, scrape)
         _spare_collections()
         await self._listen(site_web, bell)
 
@@ -124,16 +126,19 @@ class Service:
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
+        limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
+        await self._stack.enter_async_context(running("limits", limits.run()))
         runner = Runner(
             site_web.application(),
             site_web,
+            limits,
             handler_cancellation=True,  # off by default; without it a gone client's pop would go on
             access_log=None,
             shutdown_timeout=settings.grace_s,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, settings.host, settings.port, reuse_port=self._worker is not None)
+        site = web.TCPSite(runner, settings.host, settings.port, backlog=_BACKLOG, reuse_port=self._worker is not None)
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, bell)
         self.url = url_of(runner.addresses[0])
@@ -154,10 +159,10 @@ async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
     bell.close()
 
 
-def _readiness(locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
-    now = asyncio.get_running_loop().time()
+def _readiness(roll: Roll, locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
+    last_answer = max(roll.last_answer, *(lock.last_answer for lock in locks))
     return {
-        "redis": all(now - lock.last_beat < _REDIS_QUIET_S for lock in locks),
+        "redis": asyncio.get_running_loop().time() - last_answer < _REDIS_QUIET_S,
         "timers": not any(loop.done() for loop in loops),
         "bell": bell.connected.is_set(),
     }

@@ -58,6 +58,10 @@ class BadHttp(BadRequest):
     code = "BAD_HTTP"
 
 
+class TooSlow(BadHttp):
+    """the request did not come to its end in time."""
+
+
 class NoSuchPath(BadRequest):
     """there is no such path; commands go to POST /command."""
 

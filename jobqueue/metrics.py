@@ -84,6 +84,21 @@ class Metrics(Meter):
         for change in ("taken", "lost"):
             self._lock_changes.add(change, n=0)  # so that both are there from the beginning
         self._locks = self._gauge("jobqueue_locks_held", "Timers' locks that this process holds.")
+        self._instances = self._newest("jobqueue_instances", "Living instances: the processes that share the timers.")
+        self._make_clock()
+
+    def _make_clock(self) -> None:
+        self._jumps = Count(
+            self.registry,
+            "jobqueue_clock_jumps_total",
+            "Jumps of Redis's clock by more than `clock_limit_s`, ahead and back.",
+            ["direction"],
+        )
+        for direction in ("ahead", "back"):
+            self._jumps.add(direction, n=0)
+        self._ahead = self._newest(
+            "jobqueue_clock_offset_seconds", "Redis's clock less this host's: above 0 when Redis's is ahead."
+        )
 
     def _make_redis(self) -> None:
         registry = self.registry
@@ -103,6 +118,10 @@ class Metrics(Meter):
 
     def _gauge(self, name: str, says: str) -> Gauge:
         return Gauge(name, says, registry=self.registry, multiprocess_mode="livesum")
+
+    def _newest(self, name: str, says: str) -> Gauge:
+        """One of which all processes say the same."""
+        return Gauge(name, says, registry=self.registry, multiprocess_mode="livemostrecent")
 
     def topic(self, name: str) -> str:
         """The label of a topic: its name for the first `most_topics` that come, `other` for all that follow."""
@@ -156,6 +175,15 @@ class Metrics(Meter):
     def locked(self, taken: bool) -> None:
         self._held += 1 if taken else -1
         self._lock_changes.add("taken" if taken else "lost")
+
+    def signed(self, instances: int) -> None:
+        self._instances.set(instances)
+
+    def compared(self, ahead_s: float) -> None:
+        self._ahead.set(ahead_s)
+
+    def jumped(self, ahead_s: float) -> None:
+        self._jumps.add("ahead" if ahead_s > 0 else "back")
 
     def pour(self, parked: int) -> None:
         """Bring the registry up to date. `parked`: how many pops wait."""

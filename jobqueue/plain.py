@@ -69,7 +69,7 @@ def begun(part: bytes) -> bool:
 
 _BEGINNINGS = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
-    for status in {200, *STATUS.values()}
+    for status in {200, 408, *STATUS.values()}
 }
 _END = f"\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
 _LAST_END = f"\r\nServer: {SERVER_SOFTWARE}\r\nConnection: close\r\n\r\n"

@@ -44,6 +44,10 @@ allowed in the last one only: `finish` and the next `pop` in one request. What i
 The answers to one request hold 8 MiB of jobs; a pop, get or peek beyond that is TOO_LARGE.
 
 `X-Request-Id` comes back, the client's own or a made one; it stands in the log too.
+
+A connection that says nothing for `client_timeout_s` (30 s) is closed; one whose request is not complete by then gets
+408 with the code BAD_HTTP, and one that does not take its answer is dropped; jobs that did not leave are given back. An
+idle one that has had an answer may stay.
 """
 
 _SEMANTICS = """\
@@ -51,7 +55,9 @@ _SEMANTICS = """\
 
 - **Order** within a topic and a priority is that of becoming ready, whether a job was added so, fell due or was given
   back. (Across the shards of a Redis Cluster: in each shard.)
-- **A pop is empty only when there is nothing**: entries that deleted jobs left behind are skipped.
+- **A pop is empty only when there is nothing**: entries that deleted jobs left behind are skipped. (Of the shards of a
+  Redis Cluster it asks those of which the process has heard that they have jobs: without `wait` it may miss, for some
+  milliseconds, what another process was told, and for a second where a message was lost.)
 - **Delete, then add with the same id**: nothing of the old life makes the new job early, or stands at its place.
 - **A repeated add** after a time-out or a crash finds the job, and says `existing` with its `state`. Who cancelled it
   and adds it again within the retention reads `deleted` there, and uses `"if_exists": "replace"`.

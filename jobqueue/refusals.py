@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from jobqueue.answers import failure
-from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath
+from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath, TooSlow
 from jobqueue.protocols.command import Reply
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -21,7 +21,8 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 def refusal(error: Exception) -> Reply:
     """The answer that an error becomes; one that is not ours is logged."""
     told = failure(error)
-    return Reply(STATUS[told["code"]], orjson.dumps(told))
+    status = 408 if isinstance(error, TooSlow) else STATUS[told["code"]]
+    return Reply(status, orjson.dumps(told), told.get("retry_after"))
 
 
 def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:

@@ -56,6 +56,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
+    clock_limit_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 1.0
     allow_eviction: bool = False
     data: str = "jobqueue-data"
     redis_server: str = ""
@@ -63,6 +64,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     shards: Annotated[int, Meta(ge=0, le=255)] = 0
     buckets: Annotated[int, Meta(ge=0, le=64)] = 0
     grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
+    client_timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
+    max_connections: Annotated[int, Meta(ge=1)] = 10_000
     max_request_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     max_body_bytes: Annotated[int, Meta(ge=1)] = 256 << 10
     default_ttr_s: TtrS = 60.0

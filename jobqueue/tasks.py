@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -22,6 +22,20 @@ async def running(name: str, work: Coroutine[Any, Any, None]) -> AsyncIterator[a
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def running_all(works: Mapping[str, Coroutine[Any, Any, None]]) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """As `running`, for several by name. They end together: none waits for the end of another."""
+    tasks = [asyncio.create_task(work, name=name) for name, work in works.items()]
+    for task in tasks:
+        task.add_done_callback(_tell_of_end)
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _tell_of_end(task: asyncio.Task[None]) -> None:

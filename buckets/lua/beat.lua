@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Keep the locks of a shard's timers that are ours, and take those that nobody has.
+-- Keep and take the locks of a shard's timers that we want, and give up the others that are ours.
 -- arrows: none
 -- returns: a list, for each bucket 1 when its lock is ours now
 -- fails: NO_META when the shard's settings are gone
@@ -8,17 +8,29 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local token = ARGV[1]  -- string: who asks
 local lease = ARGV[2]  -- integer: ms until a lock falls free
-local buckets = tonumber(ARGV[3])  -- integer: how many there are
+local wanted = ARGV[3]  -- string: for each bucket 1 or 0
+local living = {unpack(ARGV, 4)}  -- strings: the tokens of those whose locks are left to them
 local locks = {}
-for number = 1, buckets do locks[number] = LOCK .. (number - 1) end
+for number = 1, #wanted do locks[number] = LOCK .. (number - 1) end
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
+local lives = {}
+for _, each in ipairs(living) do lives[each] = true end
 local owners = redis.call('MGET', unpack(locks))
-local ours = {}
-for number = 1, buckets do
+local ours, given = {}, 0
+for number = 1, #wanted do
   local owner = owners[number]
+  local is_wanted = string.sub(wanted, number, number) == '1'
   -- A lock without an end is none of ours; left alone, it would stop its timer for ever.
-  local free = not owner or owner == token or redis.call('PTTL', locks[number]) == -1
-  ours[number] = free and 1 or 0
-  if ours[number] == 1 then redis.call('SET', locks[number], token, 'PX', lease) end
+  if is_wanted and (owner == token or not lives[owner] or redis.call('PTTL', locks[number]) == -1) then
+    redis.call('SET', locks[number], token, 'PX', lease)
+    ours[number] = 1
+  else
+    if owner == token then
+      redis.call('DEL', locks[number])
+      given = given + 1
+    end
+    ours[number] = 0
+  end
 end
+if given > 0 then redis.call('SPUBLISH', BELL, 'free') end
 return ours

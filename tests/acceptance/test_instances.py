@@ -1,4 +1,4 @@
-"""Two service processes on one Redis: bells, locks, and what a stop leaves to the other."""
+"""Two service processes on one Redis: bells, clients that hang up, and what a stop leaves to the other."""
 
 from __future__ import annotations
 
@@ -26,16 +26,12 @@ Pair = tuple[ServiceProcess, ServiceProcess]
 
 @pytest.fixture
 async def pair(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Pair]:
-    """Two services; the first holds the locks."""
+    """Two services."""
     async with (
         ServiceProcess("--redis", redis_server.url) as first,
         ServiceProcess("--redis", redis_server.url) as second,
     ):
         yield first, second
-
-
-async def lock_owners(redis: Redis) -> set[bytes | None]:
-    return set(await redis.read("MGET", *(f"{{jq:0}}:lock:{number}" for number in range(8))))
 
 
 async def test_a_parked_pop_is_woken_on_whichever_process_it_waits(pair: Pair) -> None:
@@ -59,27 +55,6 @@ async def test_one_job_goes_to_one_of_many_that_wait(pair: Pair) -> None:
         await one.ask("add", topic="t", id="only", body=1)
         answers = await asyncio.gather(*parked)
         assert [answer["id"] for answer in answers if answer["id"]] == ["only"]
-
-
-async def test_when_the_holder_of_the_locks_is_killed_the_other_goes_on(pair: Pair, redis: Redis) -> None:
-    first, second = pair
-    before = await lock_owners(redis)
-    async with Client(second.url) as client:
-        parked = asyncio.create_task(client.ask("pop", topic="t", wait=30))
-        await client.ask("add", topic="t", id="a", delay=0.3, body=1)
-        await first.kill()
-        assert (await parked)["id"] == "a"
-    after = await lock_owners(redis)
-    assert before.isdisjoint(after) and None not in after
-
-
-async def test_when_the_holder_stops_in_order_the_other_takes_over_at_once(pair: Pair, redis: Redis) -> None:
-    first, second = pair
-    async with Client(second.url) as client:
-        assert await first.stop() == 0
-        # A lock that was not given up would stand for another second.
-        await client.ask("add", topic="t", id="a", delay=0.05, body=1)
-        assert (await client.ask("pop", topic="t", wait=0.6))["id"] == "a"
 
 
 async def test_a_stop_answers_the_parked_pops_empty(pair: Pair) -> None:
@@ -248,12 +223,6 @@ def catches_sigterm(service: ServiceProcess) -> bool:
     status = Path(f"/proc/{service.process.pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
-
-
-async def test_a_service_without_locks_is_ready_all_the_same(pair: Pair) -> None:
-    async with aiohttp.ClientSession() as session, session.get(pair[1].url + "/readyz") as response:
-        assert response.status == 200
-        assert (await response.json())["ready"] is True
 
 
 async def test_ready_turns_red_while_redis_is_away_and_green_again(own_server: RedisServer) -> None:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from buckets.bell import Bell
 from buckets.job import Job
-from buckets.pool import Pool, Popped
+from buckets.pool import Pool
+from buckets.search import Popped
 from buckets.topics import Topics
 from tests.waiting import PATIENCE_S, until
 
@@ -51,9 +52,9 @@ async def job_of(parked: Parked) -> Job:
     return job
 
 
-async def told(bell: Bell, pool: Pool) -> bool:
-    """Whether all that was said before has been heard: a message of our own came through."""
-    bell.free(0).clear()
-    await pool.redis.read("SPUBLISH", pool.keys[0].bell, "free")
-    await until(bell.free(0).is_set)
+async def told(bell: Bell, pool: Pool, shard: int = 0) -> bool:
+    """Whether all that the shard said before has been heard: a message of our own came through."""
+    bell.free(shard).clear()
+    await pool.redis.read("SPUBLISH", pool.keys[shard].bell, "free")
+    await until(bell.free(shard).is_set)
     return True

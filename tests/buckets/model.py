@@ -193,12 +193,12 @@ class Model:
         self._use(life)
         return result, life.state.word, due
 
-    def look(self, first_shard: int, topics: Sequence[str], count: int) -> Look:
-        """What a pop that begins with a shard finds; changes nothing."""
+    def look(self, shards: Sequence[int], topics: Sequence[str], count: int) -> Look:
+        """What a pop finds that asks the shards in this order; changes nothing."""
         look = Look()
-        for turn in range(self.shards):
+        for shard in shards:
             if len(look.ids) < count:
-                self._look_in_shard((first_shard + turn) % self.shards, topics, count, look)
+                self._look_in_shard(shard, topics, count, look)
         return look
 
     def _look_in_shard(self, shard: int, topics: Sequence[str], count: int, look: Look) -> None:

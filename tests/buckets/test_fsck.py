@@ -19,6 +19,7 @@ from buckets.redis import Redis
 from buckets.scripts import Value
 from buckets.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.instances import give_up, sign, take
 from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all
@@ -56,7 +57,8 @@ async def fill(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "mortal", ttl_ms=600_000)
     await add(pool, "deleted")
     await delete(pool, "deleted")
-    await pool.beat(0, "token", 60_000)
+    await sign(pool, "token")
+    await take(pool, "token")
     clock.advance(1)
 
 
@@ -452,7 +454,7 @@ async def test_the_number_of_buckets_is_taken_from_the_keys_when_all_settings_ar
     redis: Redis, clock: HeldClock
 ) -> None:
     pool = await Pool.open(redis, buckets=12, clock=clock)
-    await pool.beat(0, "token", 60_000)
+    await take(pool, "token")
     await redis.read("DEL", pool.keys[0].meta)
     await fsck(pool, repair=True)
     assert (await Pool.open(redis)).buckets == 12
@@ -480,10 +482,10 @@ async def test_a_job_that_cannot_be_read_blocks_nobody_though_none_can_be_set_as
 
 
 async def test_a_lock_without_an_end_stops_no_timer(redis: Redis, pool: Pool) -> None:
-    await pool.beat(0, "first", 60_000)
+    await take(pool, "first")
     await redis.read("SET", pool.keys[0].lock(3), "nobody")
     await _replace(redis, pool.keys[0].lock(4), "RPUSH", "x")
-    assert await pool.beat(0, "second", 60_000) == [number in (3, 4) for number in range(8)]
+    assert await take(pool, "second", living=["first", "nobody"]) == [number in (3, 4) for number in range(8)]
     await _replace(redis, pool.keys[0].lock(5), "RPUSH", "x")
-    await pool.unlock(0, "second")
+    await give_up(pool, "second")
     assert await redis.read("EXISTS", pool.keys[0].lock(3)) == 0

@@ -16,6 +16,7 @@ from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.damage import Damage
+from tests.buckets.instances import sign, take
 from tests.buckets.test_fsck import fsck
 from tests.waiting import tick_all
 
@@ -51,7 +52,8 @@ async def build(redis: Redis, clock: HeldClock) -> Pool:
     ]
     await pool.add(more)
     await Topics(pool).pause("v", 1_000_000)
-    await pool.beat(0, "token", 60_000)
+    await sign(pool, "token")
+    await take(pool, "token")
     await redis.read("HSET", pool.keys[0].aside, "earlier", "record")
     clock.advance(1)
     return pool
@@ -66,7 +68,8 @@ async def usual_moves(pool: Pool, clock: HeldClock) -> None:
     clock.advance(5_000)
     await tick_all(pool)
     try:
-        await pool.beat(0, "other", 60_000)
+        await sign(pool, "other")
+        await take(pool, "other")
     except NoMeta:
         await pool.found(0)  # as its caller does
     popped = (await pool.pop(TOPICS, 6)).jobs

@@ -7,16 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.errors import NoRoom
 from buckets.job import NewJob, State
-from buckets.lock import Locks
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Bounds, Topics
 from tests.buckets.bells import hearing, jobs_of, park
 from tests.buckets.books import check_books
+from tests.buckets.instances import Instance, give_up
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
 from tests.buckets.walks import peeked, purge
 from tests.redis_server import RedisServer
@@ -117,11 +116,13 @@ async def test_workers_and_operators_go_on_but_for_new_bodies(full: Full) -> Non
 
 
 async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
-    locks = Locks(full.pool, Bell(full.pool), 0)
-    await locks.tick()
-    assert all(event.is_set() for event in locks.held)
-    await full.pool.unlock(0, locks.token)
-    await Locks(full.pool, Bell(full.pool), 0).tick()
+    first, second = Instance(full.pool), Instance(full.pool)
+    await first.tick()
+    assert all(first.held)
+    await full.pool.strike(first.roll.token)
+    await give_up(full.pool, first.roll.token)
+    await second.tick()
+    assert all(second.held)
 
 
 async def test_a_process_may_join_the_namespace(full: Full) -> None:

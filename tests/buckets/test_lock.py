@@ -1,4 +1,4 @@
-"""buckets.lock: one process at a time runs the timers, and another takes over."""
+"""buckets.lock: each timer runs in one instance, and another takes it over."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from buckets import roll
 from buckets.bell import Bell
-from buckets.lock import Locks
+from buckets.lock import BEAT_S
 from buckets.pool import Pool
 from buckets.redis import Redis
+from tests.buckets.instances import Instance, ended, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -22,129 +24,231 @@ async def bell(live_pool: Pool) -> AsyncIterator[Bell]:
     hearing = asyncio.create_task(bell.run())
     await until(bell.connected.is_set)
     yield bell
-    hearing.cancel()
-    await asyncio.gather(hearing, return_exceptions=True)
+    await ended([hearing])
 
 
-def held(locks: Locks) -> list[bool]:
-    return [event.is_set() for event in locks.held]
+async def owners(redis: Redis, pool: Pool, shard: int = 0) -> list[str | None]:
+    values = await redis.read("MGET", *[pool.keys[shard].lock(n) for n in range(pool.buckets)])
+    return [value.decode() if value else None for value in values]
 
 
-async def owners(redis: Redis, pool: Pool) -> set[str | None]:
-    values = await redis.read("MGET", *[pool.keys[0].lock(n) for n in range(pool.buckets)])
-    return {value.decode() if value else None for value in values}
+async def beats(redis: Redis) -> int:
+    """Scripts that Redis ran since its statistics began."""
+    said = (await redis.read("INFO", "commandstats")).decode()
+    return int(said.partition("cmdstat_evalsha:calls=")[2].partition(",")[0] or 0)
 
 
-async def test_the_first_takes_all_locks_and_keeps_them(redis: Redis, live_pool: Pool, bell: Bell) -> None:
-    first, second = Locks(live_pool, bell, 0), Locks(live_pool, bell, 0)
+async def test_who_is_alone_takes_all_locks_and_keeps_them(redis: Redis, live_pool: Pool) -> None:
+    only = Instance(live_pool)
     for _ in range(3):
-        await first.tick()
-        await second.tick()
-        assert (all(held(first)), any(held(second))) == (True, False)
-    assert first.token != second.token
-    assert await owners(redis, live_pool) == {first.token}
+        await only.tick()
+        assert all(only.held)
+    assert await owners(redis, live_pool) == [only.roll.token] * 8
     for bucket in range(live_pool.buckets):
-        assert 0 < await redis.read("PTTL", live_pool.keys[0].lock(bucket)) <= 1000
+        assert 2000 < await redis.read("PTTL", live_pool.keys[0].lock(bucket)) <= 6000
 
 
-async def test_the_locks_of_one_that_died_fall_free(redis: Redis, live_pool: Pool, bell: Bell) -> None:
-    assert all(await live_pool.beat(0, "dead", 50))
-    heir = Locks(live_pool, bell, 0)
-
-    async def taken() -> bool:
-        await heir.tick()
-        return all(held(heir))
-
-    await until(taken)
-    assert await owners(redis, live_pool) == {heir.token}
-
-
-async def test_a_beat_takes_what_is_free_and_nothing_else(redis: Redis, live_pool: Pool, bell: Bell) -> None:
-    await live_pool.beat(0, "other", 60_000)
-    await redis.read("DEL", live_pool.keys[0].lock(3))
-    locks = Locks(live_pool, bell, 0)
-    await locks.tick()
-    assert held(locks) == [bucket == 3 for bucket in range(live_pool.buckets)]
-    assert await owners(redis, live_pool) == {"other", locks.token}
+async def test_instances_share_the_timers_evenly(redis: Redis, live_pool: Pool) -> None:
+    three = [Instance(live_pool) for _ in range(3)]
+    for _ in range(3):  # known to all; given up; taken
+        for instance in three:
+            await instance.tick()
+    assert sorted(sum(instance.held) for instance in three) == [2, 3, 3]
+    assert [sum(held) for held in zip(*(instance.held for instance in three), strict=True)] == [1] * 8
+    by_token = {instance.roll.token: instance for instance in three}
+    for bucket, owner in enumerate(await owners(redis, live_pool)):
+        assert owner
+        assert by_token[owner].held[bucket]
 
 
-async def test_a_beat_that_finds_its_lock_with_another_lets_go(redis: Redis, live_pool: Pool, bell: Bell) -> None:
+async def test_the_timers_of_many_shards_are_shared_as_one_row(redis: Redis) -> None:
+    """Else who is first would have the first bucket of every shard."""
+    pool = await Pool.open(redis, "many", shards=16, buckets=2)
+    five = [Instance(pool) for _ in range(5)]
+    for _ in range(3):
+        for instance in five:
+            await instance.tick()
+    assert sorted(sum(instance.held) for instance in five) == [6, 6, 6, 7, 7]
+    assert [sum(held) for held in zip(*(instance.held for instance in five), strict=True)] == [1] * 32
+
+
+async def test_the_locks_of_one_that_is_not_on_the_roll_are_taken_before_their_end(
+    redis: Redis, live_pool: Pool
+) -> None:
+    assert all(await take(live_pool, "dead"))
+    heir = Instance(live_pool)
+    await heir.tick()
+    assert await owners(redis, live_pool) == [heir.roll.token] * 8
+
+
+async def test_the_locks_of_the_living_are_left_to_them(redis: Redis, live_pool: Pool) -> None:
+    await sign(live_pool, "other")
+    await take(live_pool, "other")
+    await redis.read("DEL", live_pool.keys[0].lock(3), live_pool.keys[0].lock(4))
+    instance = Instance(live_pool)
+    await instance.tick()
+    assert sum(instance.held) == 1  # of the two that are free, its own
+    assert (await owners(redis, live_pool)).count("other") == 6
+
+
+async def test_a_lock_without_an_end_is_taken_though_its_owner_lives(redis: Redis, live_pool: Pool) -> None:
+    await redis.read("SET", live_pool.keys[0].lock(3), "other")
+    assert (await take(live_pool, "us", living=["other"]))[3]
+
+
+async def test_a_beat_that_finds_its_lock_with_another_lets_go(redis: Redis, live_pool: Pool) -> None:
     """As after a pause longer than the lease."""
-    locks = Locks(live_pool, bell, 0)
-    await locks.tick()
-    await redis.read("SET", live_pool.keys[0].lock(0), "other", "PX", 60_000)
-    await locks.tick()
-    assert held(locks) == [bucket != 0 for bucket in range(live_pool.buckets)]
+    instance = Instance(live_pool)
+    await instance.tick()
+    await sign(live_pool, "other")
+    for bucket in range(live_pool.buckets):
+        await redis.read("SET", live_pool.keys[0].lock(bucket), "other", "PX", 60_000)
+    await instance.tick()
+    assert not any(instance.held)
 
 
 async def test_only_the_owner_can_give_a_lock_up(redis: Redis, live_pool: Pool) -> None:
-    await live_pool.beat(0, "owner", 60_000)
-    await live_pool.unlock(0, "another")
-    assert await owners(redis, live_pool) == {"owner"}
-    await live_pool.unlock(0, "owner")
-    assert await owners(redis, live_pool) == {None}
+    await take(live_pool, "owner")
+    await give_up(live_pool, "another")
+    assert set(await owners(redis, live_pool)) == {"owner"}
+    await give_up(live_pool, "owner")
+    assert set(await owners(redis, live_pool)) == {None}
 
 
 async def test_giving_up_rings_for_the_others(live_pool: Pool, bell: Bell) -> None:
-    await live_pool.beat(0, "owner", 60_000)
+    await take(live_pool, "owner")
     bell.free(0).clear()
-    await live_pool.unlock(0, "owner")
+    await give_up(live_pool, "owner")
     await until(bell.free(0).is_set)
 
 
-async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Pool, bell: Bell) -> None:
-    first, second = Locks(live_pool, bell, 0), Locks(live_pool, bell, 0)
-    running = asyncio.create_task(first.run())
-    await until(lambda: all(held(first)))
-    waiting = asyncio.create_task(second.run())
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert not any(held(first))
-    await until(lambda: all(held(second)))
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    assert await owners(redis, live_pool) == {None}
+async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Pool) -> None:
+    first, second = Instance(live_pool), Instance(live_pool)
+    async with second.running():
+        async with first.running():
+            await until(lambda: (sum(first.held), sum(second.held)) == (4, 4))
+        assert not any(first.held)
+        await until(lambda: all(second.held))
+        assert second.roll.living == [second.roll.token.encode()]
+    assert set(await owners(redis, live_pool)) == {None}
+    assert await redis.read("EXISTS", live_pool.keys[0].roll) == 0
 
 
-async def test_a_lock_is_not_trusted_when_redis_is_silent(own_server: RedisServer) -> None:
+async def test_who_hears_that_locks_fell_free_looks_at_once_who_is_gone(
+    live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SIGN_S", "LIFE_S"):  # else the roll is looked at soon enough anyway
+        monkeypatch.setattr(roll, name, 60.0)
+    instance = Instance(live_pool)
+    await sign(live_pool, "other")
+    async with instance.running():
+        await until(lambda: sum(instance.held) == 4)
+        await take(live_pool, "other", living=[instance.roll.token])
+        await live_pool.strike("other")
+        await give_up(live_pool, "other")
+        await until(lambda: all(instance.held))
+
+
+async def test_a_newcomer_gets_its_share(redis: Redis, live_pool: Pool) -> None:
+    first, second = Instance(live_pool), Instance(live_pool)
+    async with first.running():
+        await until(lambda: all(first.held))
+        async with second.running():
+            await until(lambda: (sum(first.held), sum(second.held)) == (4, 4))
+
+
+async def test_what_an_owner_does_not_let_go_is_asked_for_again_though_no_bell_rings(
+    redis: Redis, live_pool: Pool
+) -> None:
+    """As while the subscription is lost: 2 s, the time of a beat, would be long for a timer that nobody runs."""
+    instance = Instance(live_pool)
+    await sign(live_pool, "other")
+    await take(live_pool, "other")
+    await instance.roll.tick()
+    assert await instance.locks[0]._ticked() < 0.2
+    await redis.read("DEL", *(live_pool.keys[0].lock(bucket) for bucket in range(8)))
+    assert await instance.locks[0]._ticked() == BEAT_S
+
+
+async def test_a_lock_is_not_trusted_when_redis_is_silent(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     redis = Redis(own_server.url)
-    pool = await Pool.open(redis)
-    locks = Locks(pool, Bell(pool), 0)
-    running = asyncio.create_task(locks.run())
-    await until(lambda: all(held(locks)))
-    own_server.freeze()
-    await until(lambda: not any(held(locks)))
-    own_server.thaw()
-    await until(lambda: all(held(locks)))
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    instance = Instance(await Pool.open(redis))
+    async with instance.running():
+        await until(lambda: all(instance.held))
+        own_server.freeze()
+        await until(lambda: not any(instance.held))
+        own_server.thaw()
+        await until(lambda: all(instance.held))
+    assert {"roll.lost", "lock.lost"} <= set(caplog.messages)
     await redis.close()
 
 
-async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: Pool, bell: Bell) -> None:
-    await live_pool.beat(0, "other", 60_000)
-    locks = Locks(live_pool, bell, 0)
-    running = asyncio.create_task(locks.run())
-    await until(lambda: locks.last_beat > 0)
+async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: Pool) -> None:
+    instance = Instance(live_pool)
+    async with instance.running():
+        await until(lambda: all(instance.held))
+        await redis.read("CONFIG", "RESETSTAT")
+        instance.bell.free(0).set()
+        for _ in range(20):
+            await redis.read("PING")
+        assert 1 <= await beats(redis) <= 4  # not one a round trip; the roll is looked at too
+
+
+async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_where_the_roll_is_silent(redis: Redis) -> None:
+    pool = await Pool.open(redis, "few", buckets=1)
+    for other in ("", " ", "!"):  # each comes before any token of ours, in the order of the roll
+        await sign(pool, other)
+    instance = Instance(pool)
+    await instance.roll.tick()
     await redis.read("CONFIG", "RESETSTAT")
-    bell.free(0).set()
-    for _ in range(20):
-        await redis.read("PING")
-    said = (await redis.read("INFO", "commandstats")).decode()
-    beats = int(said.split("cmdstat_evalsha:calls=")[1].partition(",")[0])
-    assert 1 <= beats <= 3  # not one a round trip
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await instance.locks[0]._ticked()
+    assert await beats(redis) == 0
+    instance.roll.last_answer -= 2  # now the locks have to tell whether Redis answers
+    await instance.locks[0]._ticked()
+    assert await beats(redis) == 1
 
 
-async def test_a_namespace_that_was_emptied_is_founded_again(redis: Redis, live_pool: Pool, bell: Bell) -> None:
-    locks = Locks(live_pool, bell, 0)
-    await locks.tick()
-    before = await redis.read("HGETALL", live_pool.keys[0].meta)
-    await redis.read("FLUSHALL")
-    await locks.tick()
-    await locks.tick()
-    assert await redis.read("HGETALL", live_pool.keys[0].meta) == before
-    assert all(held(locks))
-    await add(live_pool, "a")
-    assert await popped_ids(live_pool) == ["a"]
+async def test_where_the_roll_is_silent_locks_are_kept_by_what_it_said_last(redis: Redis, live_pool: Pool) -> None:
+    """As on a Cluster, when the master of the roll's shard is away."""
+    instance = Instance(live_pool)
+    await sign(live_pool, "other")
+    async with instance.running():
+        await until(lambda: sum(instance.held) == 4)
+        await redis.read("ACL", "SETUSER", "default", "-zadd")
+        try:
+            await until(instance.roll.is_silent)
+            asked = instance.locks[0].last_answer
+            await until(lambda: instance.locks[0].last_answer > asked)
+            assert sum(instance.held) == 4
+        finally:
+            await redis.read("ACL", "SETUSER", "default", "+@all")
+
+
+async def test_a_namespace_that_was_emptied_is_founded_again(
+    redis: Redis, live_pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    instance = Instance(live_pool)
+    async with instance.running():
+        await until(lambda: all(instance.held))
+        before = await redis.read("HGETALL", live_pool.keys[0].meta)
+        await redis.read("FLUSHALL")
+
+        async def founded() -> bool:
+            return await owners(redis, live_pool) == [instance.roll.token] * 8
+
+        await until(founded)
+        assert await redis.read("HGETALL", live_pool.keys[0].meta) == before
+        assert "namespace.lost" in caplog.messages
+        await add(live_pool, "a")
+        assert await popped_ids(live_pool) == ["a"]
+
+
+async def test_settings_that_are_lost_alone_are_noticed_by_the_next_beat(redis: Redis, live_pool: Pool) -> None:
+    instance = Instance(live_pool)
+    await instance.tick()
+    await redis.read("DEL", live_pool.keys[0].meta)
+    assert not await instance.locks[0].tick()
+    assert await redis.read("EXISTS", live_pool.keys[0].meta)
+    assert await instance.locks[0].tick()

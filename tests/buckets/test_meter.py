@@ -7,17 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob
-from buckets.lock import Locks
 from buckets.meter import Meter
 from buckets.pool import PAGE, Pool
 from buckets.redis import Redis
+from tests.buckets.instances import Instance, sign, take
 from tests.buckets.jobs import add, pop, pop_one, state
 from tests.redis_server import RedisServer
-from tests.waiting import tick_all
+from tests.waiting import tick_all, until
 
 
 class Notes(Meter):
@@ -31,6 +30,9 @@ class Notes(Meter):
         self.ready: list[tuple[str, int, int]] = []
         self.deliveries: list[tuple[str, int]] = []
         self.locks: list[bool] = []
+        self.instances: list[int] = []
+        self.ahead: list[float] = []
+        self.jumps: list[float] = []
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self.calls.append((name, error))
@@ -50,6 +52,15 @@ class Notes(Meter):
 
     def locked(self, taken: bool) -> None:
         self.locks.append(taken)
+
+    def signed(self, instances: int) -> None:
+        self.instances.append(instances)
+
+    def compared(self, ahead_s: float) -> None:
+        self.ahead.append(ahead_s)
+
+    def jumped(self, ahead_s: float) -> None:
+        self.jumps.append(ahead_s)
 
 
 @pytest.fixture
@@ -216,22 +227,19 @@ async def test_what_is_asked_in_one_turn_is_one_write(redis_server: RedisServer)
 async def test_a_lock_is_told_when_it_is_taken_and_when_it_is_lost_and_not_in_between(
     live_pool: Pool, notes: Notes
 ) -> None:
-    locks = Locks(live_pool, Bell(live_pool), 0)
-    await locks.tick()
-    await locks.tick()
+    instance = Instance(live_pool)
+    await instance.tick()
+    await instance.tick()
     assert notes.locks == [True] * live_pool.buckets
-    await live_pool.unlock(0, locks.token)
-    await live_pool.beat(0, "another process", 60_000)
-    await locks.tick()
+    await take(live_pool, "zz")
+    await sign(live_pool, "zz")
+    await instance.tick()
     assert notes.locks == [True] * live_pool.buckets + [False] * live_pool.buckets
+    assert notes.instances == [1, 2]
 
 
 async def test_locks_that_are_given_up_in_order_are_lost(live_pool: Pool, notes: Notes) -> None:
-    locks = Locks(live_pool, Bell(live_pool), 0)
-    running = asyncio.create_task(locks.run())
-    async with asyncio.timeout(5):
-        for held in locks.held:
-            await held.wait()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    instance = Instance(live_pool)
+    async with instance.running():
+        await until(lambda: all(instance.held))
     assert notes.locks == [True] * live_pool.buckets + [False] * live_pool.buckets

@@ -16,6 +16,7 @@ from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
+from tests.buckets.instances import take
 from tests.buckets.jobs import add, finish, pop_one, popped_ids, state
 from tests.buckets.links import known_link
 from tests.redis_server import RedisServer
@@ -76,7 +77,7 @@ async def test_a_caller_that_is_gone_does_not_shift_the_answers_of_others(redis:
 async def test_the_words_of_scripts_become_errors_and_other_words_stay(redis: Redis, pool: Pool) -> None:
     await redis.read("FLUSHALL")
     with pytest.raises(NoMeta):
-        await pool.beat(0, "token", 1_000)
+        await take(pool, "token")
     with pytest.raises(JobQueueError, match="WRONGTYPE") as error:
         await redis.read("SET", "a", "b")
         await redis.read("LPUSH", "a", "b")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
-from buckets.lock import Locks
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.sweep import Sweep
 from buckets.topics import Bounds, Topics
 from tests.buckets.books import check_books
+from tests.buckets.instances import Instance
 from tests.buckets.jobs import add, delete, pop_one, state
 from tests.waiting import until
 
@@ -22,9 +21,9 @@ def bounds_of(topic: str) -> Bounds:
     return Bounds(DAY_MS, 2) if topic == "t" else Bounds(10 * DAY_MS)
 
 
-def sweep_of(pool: Pool, idle_s: float = 60.0) -> tuple[Sweep, Locks]:
-    locks = Locks(pool, Bell(pool), 0)
-    return Sweep(Topics(pool), locks, bounds_of, idle_s), locks
+def sweep_of(pool: Pool, idle_s: float = 60.0) -> tuple[Sweep, Instance]:
+    instance = Instance(pool)
+    return Sweep(Topics(pool), instance.locks[0], bounds_of, idle_s), instance
 
 
 async def bury(pool: Pool, job_id: str, topic: str = "t") -> None:
@@ -106,11 +105,11 @@ async def test_the_sweep_runs_where_the_first_lock_is_held(redis: Redis, pool: P
     await add(pool, "a", retention_ms=0)
     await delete(pool, "a")
     clock.advance(100)
-    sweep, locks = sweep_of(pool, idle_s=0.1)
+    sweep, instance = sweep_of(pool, idle_s=0.1)
     running = asyncio.create_task(sweep.run())
     await asyncio.sleep(0)
     assert await Topics(pool).names(0) == ["t"]
-    await locks.tick()
+    await instance.tick()
 
     async def forgotten() -> bool:
         return await Topics(pool).names(0) == []

@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.job import NewJob
-from buckets.lock import Locks
 from buckets.pool import PAGE, Pool
 from buckets.redis import Redis
 from buckets.timer import Timer
 from buckets.topics import Topics
+from tests.buckets.instances import Instance, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids, state
 from tests.waiting import PATIENCE_S, until
 
@@ -24,8 +23,8 @@ async def one_bucket(redis: Redis, clock: HeldClock | None = None) -> Pool:
 
 
 def timer_of(pool: Pool) -> Timer:
-    bell = Bell(pool)
-    return Timer(pool, bell, Locks(pool, bell, 0), 0)
+    instance = Instance(pool)
+    return Timer(pool, instance.bell, instance.locks[0], 0)
 
 
 class Running:
@@ -33,9 +32,9 @@ class Running:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.bell = Bell(pool)
-        self.locks = Locks(pool, self.bell, 0)
-        self.timer = Timer(pool, self.bell, self.locks, 0)
+        self.instance = Instance(pool)
+        self.bell = self.instance.bell
+        self.timer = Timer(pool, self.bell, self.instance.locks[0], 0)
         self.tasks = [asyncio.create_task(self.bell.run()), asyncio.create_task(self.timer.run())]
 
     async def stop(self) -> None:
@@ -48,7 +47,7 @@ class Running:
 async def running(redis: Redis) -> AsyncIterator[Running]:
     running = Running(await one_bucket(redis))
     await until(running.bell.connected.is_set)
-    await running.locks.tick()
+    await running.instance.tick()
     yield running
     await running.stop()
 
@@ -115,15 +114,17 @@ async def test_a_lease_that_ends_brings_the_job_back(running: Running) -> None:
 
 async def test_a_timer_without_its_lock_stands_still(redis: Redis) -> None:
     pool = await one_bucket(redis)
-    await pool.beat(0, "another process", 60_000)
     running = Running(pool)
     await until(running.bell.connected.is_set)
-    await running.locks.tick()
+    await sign(pool, "another process")
+    await take(pool, "another process")
+    await running.instance.tick()
     await add(pool, "a", delay_ms=1)
     await until(lambda: is_due(pool, redis))
     assert await state(pool, "a") == "delayed"
-    await pool.unlock(0, "another process")
-    await running.locks.tick()
+    await pool.strike("another process")
+    await give_up(pool, "another process")
+    await running.instance.tick()
     await until(lambda: is_in(pool, "a", "ready"))
     await running.stop()
 

@@ -10,12 +10,14 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
+from buckets.meter import Meter
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Bounds, Topic, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one, popped_ids, state
 from tests.buckets.walks import fill, ids, listed, peeked_ids, purge, snapshot
+from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all
 
 HOUR = 3_600_000
@@ -324,3 +326,40 @@ async def test_the_names_of_many_topics_are_read_in_steps(redis: Redis, pool: Po
     await redis.read("CONFIG", "RESETSTAT")
     assert await topics.names(0) == names
     assert b"cmdstat_zrange" not in await redis.read("INFO", "commandstats")
+
+
+class Writes(Meter):
+    """Notes how many commands left together."""
+
+    def __init__(self) -> None:
+        self.commands: list[int] = []
+
+    def wrote(self, commands: int) -> None:
+        self.commands.append(commands)
+
+
+async def test_all_shards_are_asked_at_once(redis: Redis, redis_server: RedisServer) -> None:
+    writes = Writes()
+    pool = await Pool.open(own := Redis(redis_server.url, meter=writes), "many", shards=16, buckets=1)
+    topics = Topics(pool)
+    await pool.add([NewJob(str(n), "t", b"") for n in range(100)])
+    for ask in (topics.stats("t"), topics.figures(str), topics.pause("t"), topics.resume("t"), topics.kick("t", 1)):
+        writes.commands.clear()
+        await ask
+        assert writes.commands[0] == 16
+    assert (await topics.stats("t")).counts["ready"] == (await topics.stats()).counts["ready"] == 100
+    assert {(topic.name, topic.counts["ready"]) for topic in (await topics.page())[0]} == {("t", 100)}
+    await pool.close()
+    await own.close()
+
+
+async def test_no_more_dead_letters_than_asked_for_are_kicked_over_all_shards(redis: Redis) -> None:
+    pool = await Pool.open(redis, "many", shards=16, buckets=1)
+    topics = Topics(pool)
+    await pool.add([NewJob(str(n), "t", b"") for n in range(450)])
+    for job in (await pool.pop(["t"], 450)).jobs:
+        await pool.bury(job.id)
+    kicked = [await topics.kick("t", count) for count in (10, 1, 300, 1000, 1000)]
+    assert kicked == [10, 1, 300, 139, 0]
+    assert (await topics.stats("t")).counts["ready"] == 450
+    await pool.close()

@@ -13,8 +13,10 @@ import uvloop
 from aiohttp import web
 
 from jobqueue.connection import MOST_AHEAD, Connection, Send
+from jobqueue.limits import Limits
 from jobqueue.protocols.command import Reply
 from jobqueue.runner import Runner
+from jobqueue.tasks import running
 from tests.jobqueue.two_ways import Line
 from tests.waiting import until
 
@@ -30,6 +32,7 @@ class Desk:
         self.most_bytes = 4 << 20
         self.begun: list[bytes] = []
         self.given: list[str] = []
+        self.others: list[bytes] = []  # that aiohttp's handlers had
         self.gone: list[bytes] = []
         self.unsent: list[bytes] = []
         self.let = asyncio.Event()
@@ -57,7 +60,9 @@ class Desk:
     async def by_aiohttp(self, request: web.Request) -> web.Response:
         """What is not plain."""
         await self.door.wait()
-        return web.Response(body=b"by aiohttp: " + await request.read())
+        body = await request.read()
+        self.others.append(body)
+        return web.Response(body=(b"by aiohttp: " + body) * self.times)
 
 
 class Place:
@@ -85,18 +90,22 @@ class Place:
 
 
 @asynccontextmanager
-async def served(desk: Desk, **options: Any) -> AsyncIterator[Place]:
+async def served(
+    desk: Desk, *, client_timeout_s: float = 60.0, most: int = 1000, **options: Any
+) -> AsyncIterator[Place]:
     application = web.Application()
     application.router.add_post("/command", desk.by_aiohttp)
     application.router.add_get("/", desk.by_aiohttp)
-    runner = Runner(application, desk, handler_cancellation=True, access_log=None, **options)
+    limits = Limits(client_timeout_s, most)
+    runner = Runner(application, desk, limits, handler_cancellation=True, access_log=None, **options)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     place = Place(runner)
-    try:
-        yield place
-    finally:
-        await place.close()
+    async with running("limits", limits.run()):
+        try:
+            yield place
+        finally:
+            await place.close()
 
 
 def post(body: bytes, fields: bytes = b"") -> bytes:

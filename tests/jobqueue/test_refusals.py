@@ -8,6 +8,7 @@ import structlog
 from aiohttp import web
 
 from jobqueue.connection import Send
+from jobqueue.limits import Limits
 from jobqueue.runner import Runner
 
 
@@ -28,7 +29,7 @@ async def test_an_exception_in_a_handler_is_logged_and_told_as_internal(error: E
 
     application = web.Application()
     application.router.add_get("/", fail)
-    runner = Runner(application, Nobody())
+    runner = Runner(application, Nobody(), Limits(60, 1000))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

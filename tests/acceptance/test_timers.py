@@ -1,0 +1,146 @@
+"""Service processes that share the timers of one namespace: they come, go, are killed and stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+
+import pytest
+
+from buckets import Pool, Redis
+from tests.acceptance.load import Load
+from tests.acceptance.service import Client, ServiceProcess
+from tests.acceptance.test_metrics import told
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+BUCKETS = 8
+
+
+@pytest.fixture
+async def three(redis_server: RedisServer, redis: Redis) -> AsyncIterator[list[ServiceProcess]]:
+    """Three services that have shared the timers out among them."""
+    async with AsyncExitStack() as stack:
+        services = [ServiceProcess("--redis", redis_server.url) for _ in range(3)]
+        await asyncio.gather(*(stack.enter_async_context(service) for service in services))
+        await until(lambda: is_shared(redis, services))
+        yield services
+
+
+async def owners(redis: Redis) -> Counter[bytes | None]:
+    return Counter(await redis.read("MGET", *(f"{{jq:0}}:lock:{number}" for number in range(BUCKETS))))
+
+
+async def is_shared(redis: Redis, services: Sequence[ServiceProcess]) -> bool:
+    """Whether each of so many has its part of the timers: in Redis, and as they say themselves."""
+    number = len(services)
+    shares = [len(range(each, BUCKETS, number)) for each in range(number)]
+    held = [(await told(service.url))["jobqueue_locks_held",] for service in services]
+    known = {(await told(service.url))["jobqueue_instances",] for service in services}
+    counts = await owners(redis)
+    return sorted(held) == sorted(shares) == sorted(counts.values()) and None not in counts and known == {number}
+
+
+async def spread(client: Client, jobs: int, delay_s: float) -> None:
+    """Add jobs due at one moment, to each bucket some: those of one request go into one."""
+    for number in range(jobs):
+        await client.ask("add", topic="t", delay=delay_s, body=number)
+
+
+async def pop_all(client: Client, jobs: int) -> list[str]:
+    """Pop and finish so many."""
+    ids: list[str] = []
+    while len(ids) < jobs:
+        for job in (await client.ask("pop", topic="t", count=100, wait=10))["jobs"]:
+            assert job["lease"] / 1e6 >= job["due"]
+            assert job["attempt"] == 1
+            ids.append(job["id"])
+            await client.ask("finish", id=job["id"], lease=job["lease"])
+    return ids
+
+
+async def test_three_instances_share_eight_timers_and_all_are_ready(three: list[ServiceProcess]) -> None:
+    assert sorted([(await told(service.url))["jobqueue_locks_held",] for service in three]) == [2, 3, 3]
+
+
+async def test_when_one_is_killed_the_others_take_its_timers_over(three: list[ServiceProcess], redis: Redis) -> None:
+    killed, *others = three
+    async with Client(others[0].url) as client:
+        await spread(client, 5 * BUCKETS, 0.3)
+        await killed.kill()
+        assert len(set(await pop_all(client, 5 * BUCKETS))) == 5 * BUCKETS
+    await until(lambda: is_shared(redis, others))
+
+
+async def test_when_one_stops_in_order_its_timers_go_on_elsewhere_at_once(
+    three: list[ServiceProcess], redis: Redis
+) -> None:
+    stopped, *others = three
+    assert await stopped.stop() == 0
+    counts = await owners(redis)
+    assert await redis.read("ZCARD", "{jq:0}:roll") == 2
+    assert len(counts.keys() - {None}) == 2
+    await until(lambda: is_shared(redis, others))
+
+
+async def test_one_that_comes_gets_its_part(
+    three: list[ServiceProcess], redis: Redis, redis_server: RedisServer
+) -> None:
+    async with ServiceProcess("--redis", redis_server.url) as fourth:
+        await until(lambda: is_shared(redis, [*three, fourth]))
+    await until(lambda: is_shared(redis, three))
+
+
+async def test_one_that_stood_still_moves_no_job_twice_and_gets_its_part_back(
+    three: list[ServiceProcess], redis: Redis
+) -> None:
+    """It wakes and believes that its locks are still its own, while others hold them and jobs fall due."""
+    paused, *others = three
+    jobs = 20 * BUCKETS
+    async with Client(others[0].url) as client:
+        for turn in range(3):
+            await spread(client, jobs, 0.7)
+            paused.signal(signal.SIGSTOP)
+            await until(lambda: is_shared(redis, others))
+            paused.signal(signal.SIGCONT)
+            assert len(set(await pop_all(client, jobs))) == jobs
+            await until(lambda: is_shared(redis, three))
+            totals = (await client.ask("stats", topic="t"))["totals"]
+            assert totals == dict.fromkeys(("created", "delivered", "finished"), jobs * (turn + 1))
+    moves = [(await told(service.url))["jobqueue_timer_moves_total",] for service in three]
+    assert sum(moves) == 3 * jobs
+
+
+async def test_jobs_go_on_while_instances_stand_still_are_killed_and_come(
+    three: list[ServiceProcess], redis: Redis, redis_server: RedisServer
+) -> None:
+    load = Load([service.url for service in three], longest_delay_s=1.0)
+    async with load.running():
+        for turn in range(4):
+            service = three[turn % 3]
+            if turn % 2:
+                service.signal(signal.SIGSTOP)
+                await asyncio.sleep(0.8)
+                service.signal(signal.SIGCONT)
+            else:
+                await service.kill()
+                three[turn % 3] = await ServiceProcess("--redis", redis_server.url, port=service.port).start()
+    load.check()
+    await until(lambda: is_shared(redis, three))
+    for service in three:
+        await service.stop()
+
+
+async def test_more_instances_than_timers_are_all_ready(redis: Redis, redis_server: RedisServer) -> None:
+    await (await Pool.open(redis, buckets=1)).close()
+    flags = ("--redis", redis_server.url)
+    async with ServiceProcess(*flags) as first, ServiceProcess(*flags) as second:
+        held = [(await told(service.url))["jobqueue_locks_held",] for service in (first, second)]
+        assert sum(held) <= 1
+        async with Client(first.url) as one, Client(second.url) as other:
+            for client in (one, other):
+                added = await client.ask("add", topic="t", delay=0.05, body=1)
+                assert (await client.ask("pop", topic="t", wait=10))["id"] == added["id"]

@@ -1,0 +1,66 @@
+"""Instances that share the timers of a pool, as many as a test wants in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from buckets.bell import Bell
+from buckets.lock import Locks
+from buckets.pool import Pool
+from buckets.roll import LIFE_S, Roll
+
+APART_MS = 250
+
+
+class Instance:
+    """A roll and the locks of all shards, as a service has them. `tick` turns them once by hand; within `running` they
+    turn by themselves."""
+
+    def __init__(self, pool: Pool, bell: Bell | None = None) -> None:
+        self.bell = bell or Bell(pool)
+        self.roll = Roll(pool, self.bell)
+        self.locks = [Locks(pool, self.bell, self.roll, shard) for shard in range(len(pool.keys))]
+
+    async def tick(self) -> None:
+        await self.roll.tick()
+        for locks in self.locks:
+            await locks.tick()
+
+    @property
+    def held(self) -> list[bool]:
+        """Of all locks in order, whether they are ours."""
+        return [event.is_set() for locks in self.locks for event in locks.held]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        works = [locks.run() for locks in self.locks] + [self.roll.run(), self.bell.run()]
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            yield
+        finally:
+            await ended(tasks[-2:-1])
+            await ended(tasks)
+
+
+async def ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def sign(pool: Pool, token: str) -> list[str]:
+    """Another instance signs the roll; who lives, as it reads there."""
+    return sorted(each.decode() for each in (await pool.sign(token, int(LIFE_S * 1000), APART_MS))[2])
+
+
+async def take(pool: Pool, token: str, living: Sequence[str] = (), shard: int = 0) -> list[bool]:
+    """Another instance takes all locks that it can get; for each whether it got it."""
+    wanted = [True] * pool.buckets
+    return await pool.beat(shard, token, 60_000, wanted=wanted, living=[each.encode() for each in living])
+
+
+async def give_up(pool: Pool, token: str) -> None:
+    """Another instance gives up its locks."""
+    await pool.beat(0, token, 60_000, wanted=[False] * pool.buckets, living=[])

