@@ -5,6 +5,8 @@ from __future__ import annotations
 from buckets.adding import Added
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
+from buckets.durable import Durable, Want
+from buckets.fence import FSYNCED, LOCAL, REPLICATED, Durability
 from buckets.fsck import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.lock import Locks
@@ -19,11 +21,16 @@ from buckets.topics import Bounds, Stats, Topic, Topics
 from buckets.walk import Page, Place, Purged, Walk
 
 __all__ = [
+    "FSYNCED",
+    "LOCAL",
+    "REPLICATED",
     "Added",
     "Bell",
     "Bounds",
     "Cause",
     "Clock",
+    "Durability",
+    "Durable",
     "Fsck",
     "HeldClock",
     "Job",
@@ -46,4 +53,5 @@ __all__ = [
     "Topic",
     "Topics",
     "Walk",
+    "Want",
 ]

@@ -9,13 +9,14 @@ another server if need be; what may have been done only where that does no harm.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from buckets.cluster import Cluster
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
-from buckets.link import LOST, ErrorReply, Orphan
+from buckets.link import LOST, ErrorReply, Link, Orphan
 from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Script, Value
 from buckets.sentinels import Sentinels
@@ -141,6 +142,15 @@ class Redis:
         """The masters, one by one. Raises Unavailable."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         return [One(self, server) for server in await self._servers.all(deadline)]
+
+    async def link_to(self, key: str) -> Link:
+        """The connection that a call on this key goes over now; another one once it is lost, or the key is served
+        elsewhere. For who must know that two things were asked of one server. Raises Unavailable."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        while True:
+            server = self._servers.of(key) or await self._servers.find(key, deadline)
+            with contextlib.suppress(Retired):
+                return await server.connected(deadline)
 
     async def _metered(
         self,

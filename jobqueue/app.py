@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Bell, Locks, Pool, Roll, Sweep, Timer, Topics, Walk
+from buckets import Bell, Durable, Locks, Pool, Redis, Roll, Sweep, Timer, Topics, Walk
 from buckets.errors import Unfit
 from jobqueue.engine import Engine
 from jobqueue.fitness import redis_at
@@ -80,7 +80,10 @@ class Service:
         stack.push_async_callback(pool.close)
         bell = Bell(pool)
         topics = Topics(pool)
-        engine = self._engine = Engine(pool, topics, Walk(pool), bell, self._policies)
+        durable = self._durable(redis_at(url, settings.redis_timeout_s, metrics), pool)
+        engine = self._engine = Engine(
+            pool, topics, Walk(pool), bell, self._policies, durable, self._settings.durability
+        )
         scrape = Scrape(metrics, topics, bell, Totals(settings.namespace, folder), folder)
         if folder:
             await stack.enter_async_context(running("metrics", scrape.run()))
@@ -115,6 +118,14 @@ class Service:
         metrics = Metrics(self._settings.metrics_topics, folder)
         self._stack.callback(leave, metrics, folder)
         return metrics
+
+    def _durable(self, redis: Redis, pool: Pool) -> Durable:
+        """What durable changes go through: the same shards over a connection of its own, made when it is first used."""
+        own = Pool(redis, self._settings.namespace, len(pool.keys), pool.buckets)
+        own.whereabouts = pool.whereabouts  # what is added there is ready here
+        self._stack.push_async_callback(redis.close)
+        self._stack.push_async_callback(own.close)
+        return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
 
     async def _subscribed(self, bell: Bell) -> None:
         """Wait until the bell hears. Raises Unfit when Redis does not let it."""

@@ -131,20 +131,25 @@ async def _redis(url: str, chosen: Settings) -> Findings:
 
 
 async def _judged(redis: Redis, chosen: Settings) -> Findings:
-    """Whether it can carry the queue, and what it does with the data."""
-    info = await facts_of(redis)
+    """Whether it can carry the queue, and what each of its servers does with the data."""
+    servers = await redis.servers()
+    for server in servers:
+        subject = "redis" if len(servers) == 1 else f"redis {server.name}"
+        yield Finding("ok", subject, _described(await facts_of(server)))
+        try:
+            for warning in await judge(server, chosen):
+                yield Finding("warn", subject, warning)
+        except Unfit as error:
+            yield Finding("bad", subject, error.message)
+
+
+def _described(info: Mapping[str, str]) -> str:
     vendor = "valkey" if "valkey_version" in info else "redis"
     memory = info.get("maxmemory_human", "?")
     limit = "no memory limit" if info.get("maxmemory") == "0" else f"at most {memory} of memory"
     append = "an append-only file" if info.get("aof_enabled") == "1" else "no append-only file"
     policy = info.get("maxmemory_policy", "unknown")
-    words = f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}"
-    yield Finding("ok", "redis", words)
-    try:
-        for warning in await judge(redis, allow_eviction=chosen.allow_eviction):
-            yield Finding("warn", "redis", warning)
-    except Unfit as error:
-        yield Finding("bad", "redis", error.message)
+    return f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}"
 
 
 async def _clock(redis: Redis) -> Finding:

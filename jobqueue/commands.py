@@ -48,8 +48,8 @@ class Handover:
 
 
 def _durable(command: params.Add | params.Finish | params.Delete | params.Update) -> Answer:
-    """How safe the change is, for who asked."""
-    return {"durability": "local"} if command.durability else {}
+    """How safe the change is, as the engine noted it in the command, where that is to be told."""
+    return {"durability": command.durability} if command.durability else {}
 
 
 async def add(engine: Engine, commands: Sequence[params.Add]) -> list[Answer]:

@@ -92,9 +92,11 @@ def running_at(data: Path) -> str:
 class EmbeddedRedis:
     """The server of one data directory. `start`, then `watch` in a task; `stop` ends the server in order."""
 
-    def __init__(self, data: Path, binary: str | None = None) -> None:
+    def __init__(self, data: Path, binary: str | None = None, appendfsync: str = "everysec") -> None:
+        """`appendfsync`: as Redis has it, for a server that is started; one that is taken over keeps its own."""
         self.data = data.resolve()
         self._binary = binary
+        self._appendfsync = appendfsync
         self._socket = self.data / "redis.sock"
         self._far_note = self.data / "redis.sock.path"
         self._log = self.data / "redis.log"
@@ -322,7 +324,7 @@ class EmbeddedRedis:
             "logfile": str(self._log),
             "pidfile": str(self._pid),
             "appendonly": "yes",
-            "appendfsync": "everysec",
+            "appendfsync": self._appendfsync,
             "aof-use-rdb-preamble": "no",
             "save": "",
             "maxmemory-policy": "noeviction",

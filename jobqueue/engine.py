@@ -6,12 +6,33 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from buckets import Added, Bell, Bounds, Job, Moved, NewJob, Page, Place, Pool, Popped, State, Topic, Topics, Walk
+from buckets import (
+    LOCAL,
+    Added,
+    Bell,
+    Bounds,
+    Durability,
+    Durable,
+    Job,
+    Moved,
+    NewJob,
+    Page,
+    Place,
+    Pool,
+    Popped,
+    State,
+    Topic,
+    Topics,
+    Walk,
+    Want,
+)
 from buckets import Stats as Figures
+from buckets.adding import may_be_repeated
+from buckets.durable import Work
 from buckets.errors import JobQueueError, NotFound
 from jobqueue import cursors, params
 from jobqueue.errors import BadField
@@ -20,6 +41,8 @@ from jobqueue.params import ms
 from jobqueue.policies import Policies
 
 LONGEST_ID = 255
+
+_Change = params.Add | params.Finish | params.Delete | params.Update
 
 
 def new_id() -> str:
@@ -52,8 +75,21 @@ class Copy(NamedTuple):
 class Engine:
     """What the service can do, whatever the protocol."""
 
-    def __init__(self, pool: Pool, topics: Topics, walk: Walk, bell: Bell, policies: Policies) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        topics: Topics,
+        walk: Walk,
+        bell: Bell,
+        policies: Policies,
+        durable: Durable,
+        durability: Durability = LOCAL,
+    ) -> None:
+        """`durable`: what changes go through that are to be more than local; `durability`: of those that do not say."""
         self._pool = pool
+        self._durable = durable
+        self._durability: Durability = durability
+        self._plain = {LOCAL, None} if durability == LOCAL else {LOCAL}
         self._topics = topics
         self._walk = walk
         self._bell = bell
@@ -85,6 +121,24 @@ class Engine:
             policy.max_pending,
         )
 
+    def _is_plain(self, commands: Sequence[_Change]) -> bool:
+        """Whether none of these is to be more than local."""
+        return {command.durability for command in commands} <= self._plain
+
+    async def _durably(
+        self, commands: Sequence[_Change], items: Sequence[Any], work: Work, *, repeat: bool = True
+    ) -> list[Any]:
+        """Do the work on the items, one of each command, as durably as these say; each then says what was reached."""
+        wants = [
+            Want(command.id or "", command.durability or self._durability, item)
+            for command, item in zip(commands, items, strict=True)
+        ]
+        told = await self._durable.change(wants, work, repeat=repeat)
+        for command, each in zip(commands, told, strict=True):
+            if command.durability or self._durability != LOCAL:
+                command.durability = each.durability
+        return [each.result for each in told]
+
     async def add(self, commands: Sequence[params.Add]) -> Sequence[Added | list[Copy] | JobQueueError]:
         """Keep jobs; for each what became of it. One without an id is given one, in its command too. One that is added
         to a virtual topic becomes a job in each of its topics, all or none."""
@@ -93,7 +147,10 @@ class Engine:
                 command.id = new_id()
         if self.policies.has_virtual and any(self.policies.targets(command.topic) for command in commands):
             return await self._add_copies(commands)
-        return await self._pool.add([self._new_job(each, each.id or "", each.topic) for each in commands])
+        jobs = [self._new_job(each, each.id or "", each.topic) for each in commands]
+        if self._is_plain(commands):
+            return await self._pool.add(jobs)
+        return await self._durably(commands, jobs, self._durable.pool.add, repeat=all(map(may_be_repeated, jobs)))
 
     async def _add_copies(self, commands: Sequence[params.Add]) -> list[Added | list[Copy] | JobQueueError]:
         """As `add`, where some of the topics are virtual."""
@@ -106,7 +163,7 @@ class Engine:
                 results.append([])
             except JobQueueError as error:
                 results.append(error)
-        outcome = await self._pool.add_groups(list(groups.values()))
+        outcome = await self._add_groups([commands[place] for place in groups], list(groups.values()))
         for (place, group), added in zip(groups.items(), outcome, strict=True):
             if isinstance(added, JobQueueError):
                 results[place] = added
@@ -115,6 +172,14 @@ class Engine:
             else:
                 results[place] = added[0]
         return results
+
+    async def _add_groups(
+        self, commands: Sequence[params.Add], groups: list[list[NewJob]]
+    ) -> Sequence[list[Added] | JobQueueError]:
+        if self._is_plain(commands):
+            return await self._pool.add_groups(groups)
+        repeat = all(may_be_repeated(job) for group in groups for job in group)
+        return await self._durably(commands, groups, self._durable.pool.add_groups, repeat=repeat)
 
     def _copies(self, command: params.Add, job_id: str) -> list[NewJob]:
         """The jobs that an add stands for: one, or one in each topic of a virtual one. Raises BadField."""
@@ -150,11 +215,14 @@ class Engine:
 
     async def finish(self, commands: Sequence[params.Finish]) -> list[str | JobQueueError]:
         """End jobs; for each its state or why not."""
-        return await self._pool.finish([(command.id, command.lease) for command in commands])
+        jobs = [(command.id, command.lease) for command in commands]
+        if self._is_plain(commands):
+            return await self._pool.finish(jobs)
+        return await self._durably(commands, jobs, self._durable.pool.finish)
 
     def leave_at_once(self, commands: Sequence[params.Finish]) -> bool:
         """Whether finishes are one script, so that what follows may be sent right behind them."""
-        return self._pool.is_one_script([command.id for command in commands])
+        return self._is_plain(commands) and self._pool.is_one_script([command.id for command in commands])
 
     async def begun(self) -> None:
         """Wait until finishes that tasks were made for so far have left for Redis."""
@@ -163,7 +231,10 @@ class Engine:
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; for each the state that it was in or why not."""
-        return await self._pool.delete([command.id for command in commands])
+        ids = [command.id for command in commands]
+        if self._is_plain(commands):
+            return await self._pool.delete(ids)
+        return await self._durably(commands, ids, self._durable.pool.delete)
 
     async def touch(self, command: params.Touch) -> int:
         """Let the lease run anew; until when, in ms. Raises NotFound, NotReserved, StaleLease."""
@@ -200,7 +271,23 @@ class Engine:
 
     async def update(self, command: params.Update) -> Moved:
         """Change a pending job. Raises NotFound, TooLate, Reserved, WrongState, NoRoom."""
-        return await self._pool.update(
+        if self._is_plain([command]):
+            return await self._update(self._pool, command)
+
+        async def work(commands: Sequence[params.Update]) -> Sequence[Moved | JobQueueError]:
+            try:
+                return [await self._update(self._durable.pool, *commands)]
+            except JobQueueError as error:
+                return [error]
+
+        moved: Moved | JobQueueError
+        (moved,) = await self._durably([command], [command], work, repeat=False)  # a delay would begin anew
+        if isinstance(moved, JobQueueError):
+            raise moved
+        return moved
+
+    async def _update(self, pool: Pool, command: params.Update) -> Moved:
+        return await pool.update(
             command.id,
             delay_ms=_ms_or_none(command.delay),
             due_ms=None if command.at is None else params.at_ms(command.at),

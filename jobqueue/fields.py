@@ -92,7 +92,10 @@ IfExists = Annotated[
 ]
 Headers = Annotated[dict[_Short, _Short], Meta(max_length=16, description="kept, and given to the worker")]
 Tags = Annotated[list[_Short], Meta(max_length=16, description="kept, and told by `get`")]
-Durability = Annotated[Literal["local"], Meta(description="how safe the change must be; said again in the answer")]
+Durability = Annotated[
+    Literal["local", "replicated", "fsynced"],
+    Meta(description="how safe the change is to be; the answer tells what was reached"),
+]
 Count = Annotated[_Count, Meta(description="up to so many jobs, in `jobs`; and at most 8 MiB of them")]
 KickCount = Annotated[_Count, Meta(description="up to so many of the topic")]
 PeekCount = Annotated[_Count, Meta(description="at most so many a page")]
@@ -130,7 +133,7 @@ EXPECTED = {  # what a field must be, by field, or by command and field where on
     "if_exists": "keep, reject or replace",
     "headers": "an object of up to 16 strings, names and values of at most 128 characters",
     "tags": "a list of up to 16 strings of at most 128 characters",
-    "durability": "local",
+    "durability": "local, replicated or fsynced",
     "lease": "an integer from 0 to 9007199254740991, as the pop gave it",
     "count": "an integer from 1 to 1000",
     "attempt": "true, or false: this delivery does not count as a try",
@@ -154,13 +157,17 @@ DEFAULTS = {  # by command and field; a setting's name stands for its value
     "add ttl": "none",
     "add retention": "default_retention_s",
     "add if_exists": "keep",
+    "add durability": "the setting `durability`",
     "pop count": "one job, not in a list",
     "pop wait": "0",
     "pop ttr": "the job's",
+    "finish durability": "the setting `durability`",
+    "delete durability": "the setting `durability`",
     "touch ttr": "as long as before",
     "release delay": "the next step of the back-off",
     "release attempt": "true",
     "kick count": "1",
+    "update durability": "the setting `durability`",
     "peek state": "all of them",
     "peek count": "100",
     "peek shard": "all of them",

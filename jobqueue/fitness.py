@@ -6,10 +6,14 @@ What would lose jobs is refused with an Unfit; what may lose them in a crash is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.fence import FSYNCED, LOCAL, REPLICATED
 from buckets.meter import Meter
 from buckets.redis import Redis
+from buckets.scripts import Value
+from jobqueue.settings import Settings
 
 _OLDEST = (7, 0)
 _PERSIST = "Set `appendonly yes` to keep them."
@@ -34,31 +38,43 @@ def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
     raise Unfit(f"the setting redis is no URL of a Redis: {why}")
 
 
-async def judge(redis: Redis, *, allow_eviction: bool) -> list[str]:
-    """Check the Redis; the warnings, a sentence each.
+class Server(Protocol):
+    """One server of Redis, which may be asked."""
+
+    async def read(self, *command: Value) -> Any:
+        """Run a plain command that changes nothing."""
+
+
+async def judge(server: Server, settings: Settings) -> list[str]:
+    """Check a server that takes jobs; the warnings, a sentence each.
 
     Raises Unfit when it cannot carry the queue, Unavailable when it does not answer.
     """
-    info = await facts_of(redis)
+    info = await facts_of(server)
     refuse_old(info)
     _refuse_replica(info)
-    config = await _config(redis, "save", "appendfsync")
-    return [*_judge_eviction(info, allow_eviction), *_judge_persistence(info, config)]
+    _refuse_lone_node(info, settings.redis)
+    config = await _config(server, "save", "appendfsync", "no-appendfsync-on-rewrite")
+    return [
+        *_judge_eviction(info, settings.allow_eviction),
+        *_judge_persistence(info, config),
+        *_PROMISES[settings.durability](info, config, settings),
+    ]
 
 
-async def facts_of(redis: Redis) -> dict[str, str]:
+async def facts_of(server: Server) -> dict[str, str]:
     """INFO as a mapping. It is preferred to CONFIG because managed services leave it open."""
-    reply = await redis.read("INFO")
+    reply = await server.read("INFO")
     pairs = (line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}
 
 
-async def _config(redis: Redis, *names: str) -> Mapping[str, str]:
+async def _config(server: Server, *names: str) -> Mapping[str, str]:
     """The settings that CONFIG GET shows; those that are missing could not be read."""
     try:
-        reply = await redis.read("CONFIG", "GET", *names)
+        reply = await server.read("CONFIG", "GET", *names)
     except Unavailable:
-        await redis.read("PING")  # refused, or really gone?
+        await server.read("PING")  # refused, or really gone?
         return {}
     except JobQueueError:
         return {}
@@ -79,6 +95,11 @@ def _refuse_replica(info: Mapping[str, str]) -> None:
     if info.get("role") == "slave":
         master = f"{info.get('master_host')}:{info.get('master_port')}"
         raise Unfit(f"this Redis is a replica and takes no jobs; use its master, {master}")
+
+
+def _refuse_lone_node(info: Mapping[str, str], url: str) -> None:
+    if info.get("redis_mode", info.get("server_mode")) == "cluster" and "+cluster://" not in url:
+        raise Unfit("this Redis is a server of a Cluster: its URL begins with redis+cluster://")
 
 
 def _judge_eviction(info: Mapping[str, str], allow_eviction: bool) -> Iterator[str]:
@@ -120,3 +141,46 @@ def _judge_persistence(info: Mapping[str, str], config: Mapping[str, str]) -> It
         yield f"Redis keeps nothing on disk: all jobs are lost when it stops. {_PERSIST}"
     else:
         yield f"Redis only takes snapshots ({config['save']}): a crash loses the jobs since the last one. {_PERSIST}"
+
+
+def _judge_local(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """It promises no more than the persistence that was judged already."""
+    yield from ()
+
+
+def _judge_replicated(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """Replicas may come and go while the service runs, so what is missing is no reason not to start."""
+    replicas, wanted = int(info.get("connected_slaves", "0")), settings.replicas
+    if replicas < wanted:
+        yield (
+            f"The settings promise changes on {wanted} replicas (durability replicated), and this Redis has {replicas}:"
+            " answers will say `local`."
+        )
+    if "min_slaves_good_slaves" not in info:  # INFO has it only where it is wanted
+        yield (
+            "Redis takes changes with no replica connected (min-replicas-to-write 0): an old master that is cut off"
+            " takes jobs which are lost when it comes back. Their answers say `local`; with"
+            f" `min-replicas-to-write {wanted}` it takes none."
+        )
+
+
+def _judge_fsynced(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    """WAITAOF is not asked what it is worth: see buckets/fence.py."""
+    promise = "the settings promise changes that are on the disk (durability fsynced)"
+    if info.get("aof_enabled") != "1":
+        raise Unfit(f"{promise}, and this Redis keeps no append-only file. Set `appendonly yes`")
+    if "appendfsync" not in config:
+        yield f"{promise[0].upper()}{promise[1:]}, and Redis does not let us see whether it does: answers say `local`."
+    elif config["appendfsync"] != "always":
+        raise Unfit(
+            f"{promise}, and this Redis answers before that (appendfsync {config['appendfsync']})."
+            " Set `appendfsync always`"
+        )
+    elif config.get("no-appendfsync-on-rewrite") != "no":
+        yield (
+            "Redis does not sync its append-only file while it rewrites it (no-appendfsync-on-rewrite yes), so answers"
+            " say `local`. Set it to `no`."
+        )
+
+
+_PROMISES = {LOCAL: _judge_local, REPLICATED: _judge_replicated, FSYNCED: _judge_fsynced}

@@ -58,6 +58,12 @@ class Metrics(Meter):
             _DURATION_S,
             ["command"],
         )
+        self._secured = Count(
+            self.registry,
+            "jobqueue_durable_total",
+            "Changes that were to be more than local, by what was asked for and what was reached.",
+            ["asked", "reached"],
+        )
         self._parked = self._gauge("jobqueue_parked_pops", "Pops that wait for a job.")
 
     def _make_machine(self) -> None:
@@ -112,6 +118,12 @@ class Metrics(Meter):
             "Time of a call of Redis, with its wait for a connection and its repetitions.",
             _DURATION_S,
         )
+        self._fence_seconds = Spread(
+            registry,
+            "jobqueue_fence_duration_seconds",
+            "Time to learn whether changes are with the replicas or on the disk: one wait for all that came together.",
+            _DURATION_S,
+        )
         self._writes = Spread(
             registry, "jobqueue_redis_commands_per_write", "Commands that left for Redis in one write.", _WRITES
         )
@@ -161,6 +173,12 @@ class Metrics(Meter):
 
     def wrote(self, commands: int) -> None:
         self._writes.add(commands)
+
+    def fenced(self, seconds: float) -> None:
+        self._fence_seconds.add(seconds)
+
+    def secured(self, asked: str, reached: str, changes: int) -> None:
+        self._secured.add(asked, reached, n=changes)
 
     def paged(self, entries: int) -> None:
         self._pages.add()

@@ -68,6 +68,9 @@ _SEMANTICS = """\
 - **ttl** counts from the due time, and is over even when nobody pops.
 - **Dead letters** keep body and reason until they are kicked or deleted, or as long as the topic's policy says (30 days
   by default, `default_dead_age_s`).
+- **Durability**: `replicated` is in the memory of so many replicas (the setting `replicas`), `fsynced` on the disk of
+  the Redis that took it. What was not reached, or not known, within `durability_timeout_s` is done all the same and
+  says `local`; the same command again tells anew. Those of one kind that stand together in an array wait together.
 - **A body** is any JSON that a reader can decode: a lone surrogate or `1e999` is refused.
 - **A job whose record cannot be read** (another program wrote there) is set aside, told in the log, and blocks nobody.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from buckets.errors import Unavailable, Unfit
+from buckets.fence import FSYNCED
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.fitness import judge, redis_at, without_secret
 from jobqueue.settings import Settings
@@ -30,7 +31,8 @@ async def service_redis(settings: Settings) -> AsyncIterator[str]:
 
 async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
     """Start the Redis that comes along; its URL."""
-    embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None)
+    appendfsync = "always" if settings.durability == FSYNCED else "everysec"
+    embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync)
     url = await embedded.start()
     stack.push_async_callback(_stop, embedded, settings.grace_s)
     await stack.enter_async_context(running("embedded", embedded.watch()))
@@ -50,11 +52,12 @@ async def _judge(url: str, settings: Settings) -> None:
     """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
     redis = redis_at(url, settings.redis_timeout_s)
     try:
-        warnings = await judge(redis, allow_eviction=settings.allow_eviction)
+        warnings = {server.name: await judge(server, settings) for server in await redis.servers()}
     except Unavailable as error:
         where = without_secret(settings.redis)
         raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
     finally:
         await redis.close()
-    for warning in warnings:
-        log.warning("redis.judged", warning=warning)
+    for server, words in warnings.items():
+        for warning in words:
+            log.warning("redis.judged", server=server, warning=warning)

@@ -58,6 +58,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     clock_limit_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 1.0
     allow_eviction: bool = False
+    durability: Literal["local", "replicated", "fsynced"] = "local"
+    replicas: Annotated[int, Meta(ge=1, le=100)] = 1
+    durability_timeout_s: Annotated[float, Meta(ge=0.001, le=30)] = 1.0
     data: str = "jobqueue-data"
     redis_server: str = ""
     namespace: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$")] = "jq"

@@ -20,7 +20,10 @@ _Topic = Annotated[str, Meta(description="the topic")]
 _State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 _NewState = Annotated[_State, Meta(description="the state that it is in now")]
 _Due = Annotated[float, Meta(description="when it is due, in unix seconds")]
-_Durability = Annotated[Literal["local"], Meta(description="where it was asked for: how safe the change is")]
+_Durability = Annotated[
+    Literal["local", "replicated", "fsynced"],
+    Meta(description="where it was asked for, or the setting is not local: how safe the change is"),
+]
 _Headers = Annotated[dict[str, str] | None, Meta(description="as the add gave them")]
 _Cursor = Annotated[str | None, Meta(description="for the next call; null: that was all")]
 _Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed, ready, reserved and dead")]

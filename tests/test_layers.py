@@ -33,6 +33,8 @@ LAYERS = {
         "whereabouts",
         "search",
         "pool",
+        "fence",
+        "durable",
         "topics",
         "walk",
         "pages",

@@ -234,6 +234,12 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     assert await contents(redis) == before
 
 
+async def test_the_key_that_a_fence_leaves_for_a_second_is_ours(redis: Redis, pool: Pool) -> None:
+    await pool.call("fence", 0)
+    report = await fsck(pool)
+    assert (report.findings, report.foreign.found) == ({}, 0)
+
+
 async def test_keys_that_are_not_ours_are_told_and_left_alone(redis: Redis, pool: Pool, clock: HeldClock) -> None:
     await fill(pool, clock)
     names = [f"{pool.keys[0].tag}{name}" for name in ("colour", "r:x:t", "b:one", "never")]

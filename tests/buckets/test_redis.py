@@ -120,6 +120,17 @@ def waits_for(redis: Redis, answers: int) -> bool:
     return link is not None and len(link._waiting) == answers
 
 
+async def test_the_connection_of_a_key_is_another_one_after_each_loss(own_server: RedisServer, own: Redis) -> None:
+    first = await own.link_to("a")
+    assert await own.link_to("b") is first
+    own_server.kill()
+    await until(lambda: first.lost)
+    own_server.start()
+    second = await own.link_to("a")
+    assert second is not first
+    assert not second.lost
+
+
 async def test_calls_wait_for_a_redis_that_is_started_again(own_server: RedisServer, own: Redis) -> None:
     pool = await Pool.open(own)
     own_server.kill()

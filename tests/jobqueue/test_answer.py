@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from buckets import Bell, NewJob, Pool, Topics, Walk
+from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
 from jobqueue import params
 from jobqueue.commands import answer
 from jobqueue.engine import Engine
@@ -17,7 +17,9 @@ from jobqueue.settings import Settings
 
 @pytest.fixture
 def engine(live_pool: Pool) -> Engine:
-    return Engine(live_pool, Topics(live_pool), Walk(live_pool), Bell(live_pool), Policies(Settings()))
+    return Engine(
+        live_pool, Topics(live_pool), Walk(live_pool), Bell(live_pool), Policies(Settings()), Durable(live_pool, 1, 1)
+    )
 
 
 async def answers(engine: Engine, *commands: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets import Bell, NewJob, Pool, Topics, Walk
+from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
 from jobqueue.engine import Engine
 from jobqueue.metrics import Metrics
 from jobqueue.policies import Policies
@@ -25,7 +25,7 @@ POP = b'{"command":"pop","topic":"t"}'
 async def web(live_pool: Pool) -> AsyncIterator[Web]:
     """With one job that is ready."""
     settings, metrics, topics, bell = Settings(), Metrics(), Topics(live_pool), Bell(live_pool)
-    engine = Engine(live_pool, topics, Walk(live_pool), bell, Policies(settings))
+    engine = Engine(live_pool, topics, Walk(live_pool), bell, Policies(settings), Durable(live_pool, 1, 1))
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
     yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, bell, Totals()))
 

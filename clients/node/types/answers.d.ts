@@ -22,7 +22,7 @@ export interface AddedJob {
 }
 
 export interface AddAnswer extends Answer, AddedJob {
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
   /** Of a virtual topic: its name. `state`, `due` and `result` are then those of each of `jobs`, and not here. */
   topic?: string;
   jobs?: (AddedJob & { topic: string })[];
@@ -58,12 +58,12 @@ export interface PoppedJob<T = unknown> {
 }
 
 export interface FinishAnswer extends AnswerOfJob {
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 /** `state`: what it was before. */
 export interface DeleteAnswer extends AnswerOfJob {
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 export interface TouchAnswer extends AnswerOfJob {
@@ -77,7 +77,7 @@ export interface MoveAnswer extends AnswerOfJob {
 }
 
 export interface UpdateAnswer extends MoveAnswer {
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 export interface BuryAnswer extends AnswerOfJob {}

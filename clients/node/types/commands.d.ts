@@ -20,7 +20,7 @@ export interface AddFields {
   if_exists?: 'keep' | 'reject' | 'replace';
   headers?: Record<string, string>;
   tags?: readonly string[];
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 export interface PopFields {
@@ -32,7 +32,7 @@ export interface PopFields {
 
 export interface FinishFields {
   lease?: number;
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 export interface TouchFields {
@@ -53,7 +53,7 @@ export interface BuryFields {
 }
 
 export interface DeleteFields {
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 export interface UpdateFields {
@@ -62,7 +62,7 @@ export interface UpdateFields {
   body?: Body;
   priority?: number;
   ttl?: number;
-  durability?: 'local';
+  durability?: 'local' | 'replicated' | 'fsynced';
 }
 
 export interface PeekFields {

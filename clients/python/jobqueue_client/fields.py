@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 from jobqueue_client.times import Moment, Seconds
 
 LiveState = Literal["delayed", "ready", "reserved", "dead"]
+Durability = Literal["local", "replicated", "fsynced"]
 
 
 class AddFields(TypedDict, total=False):
@@ -26,7 +27,7 @@ class AddFields(TypedDict, total=False):
     if_exists: Literal["keep", "reject", "replace"] | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
-    durability: Literal["local"] | None
+    durability: Durability | None
 
 
 class PopFields(TypedDict, total=False):
@@ -37,7 +38,7 @@ class PopFields(TypedDict, total=False):
 
 class FinishFields(TypedDict, total=False):
     lease: int | None
-    durability: Literal["local"] | None
+    durability: Durability | None
 
 
 class TouchFields(TypedDict, total=False):
@@ -58,7 +59,7 @@ class BuryFields(TypedDict, total=False):
 
 
 class DeleteFields(TypedDict, total=False):
-    durability: Literal["local"] | None
+    durability: Durability | None
 
 
 class UpdateFields(TypedDict, total=False):
@@ -68,7 +69,7 @@ class UpdateFields(TypedDict, total=False):
     """The new body; None is one, JSON's null."""
     priority: int | None
     ttl: Seconds | None
-    durability: Literal["local"] | None
+    durability: Durability | None
 
 
 class PeekFields(TypedDict, total=False):
