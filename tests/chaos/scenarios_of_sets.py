@@ -7,7 +7,9 @@ from tests.chaos.scenario import Promise, Scenario
 from tests.chaos.servers import cluster, networked, sentinels
 
 # Failovers forget what was only `local`; what is `replicated` must stay.
-_BOTH_CLASSES = Work()
+_BOTH_CLASSES = Work(durabilities=("local", "replicated"))
+# A consumer that has a job of the dead node in hand waits for it: there must be some that have none.
+_MANY_HANDS = Work(consumers=24, durabilities=_BOTH_CLASSES.durabilities)
 _DOWN_S = 4.0  # until all clients go on: a Sentinel's 1 s until a server counts as down, and 3 s
 _CLUSTER_DOWN_S = 6.0  # a node counts as down after 1.5 s, and a failover is voted a second or two later
 
@@ -57,7 +59,7 @@ ON_SETS = [
         "10 x kill -9 of a master in turn: the other nodes' jobs stay on time",
         cluster,
         {"kill-master": {"every_s": 4}},
-        work=_BOTH_CLASSES,
+        work=_MANY_HANDS,
         promise=Promise(outage_s=_CLUSTER_DOWN_S, late_elsewhere_p99_ms=200),
         seconds=90,
         alone=True,
