@@ -51,7 +51,7 @@ ON_SETS = [
         sentinels,
         {"freeze-replicas": {"every_s": 2, "for_s": 4}},
         work=_BOTH_CLASSES,
-        promise=Promise(outage_s=3),
+        promise=Promise(outage_s=4),
         seconds=30,
     ),
     Scenario(
