@@ -34,6 +34,6 @@ PROGRAMS = {
         "tests.chaos.slow_clients",
         short=("--half-open", "500", "--dripping", "500", "--seconds", "12", "--client-timeout", "5"),
     ),
-    "fault-points": Program("tests.chaos.fault_points", short=("--every", "7")),
+    "fault-points": Program("tests.chaos.fault_points", short=("--every", "29")),
 }
 """2,000 half-open and 2,000 slow clients; a kill and a cut before and after each command to Redis."""
