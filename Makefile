@@ -22,7 +22,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
 .PHONY: chaos chaos-short bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-walk bench-spark bench-million
+.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an
 
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
 	$(BIN)/python -m tests.bench.growth
+
+bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; what a shard costs
+	$(BIN)/python -m tests.bench.cluster
 
 bench-clients: setup  ## what each client does in a second, and how its workers die
 	$(BIN)/python -m tests.bench.clients

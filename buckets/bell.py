@@ -56,6 +56,11 @@ class Bell:
         self.connected = asyncio.Event()
         """Set while all subscriptions stand."""
 
+    @property
+    def hears(self) -> bool:
+        """Whether the subscription of some shard stands; where masters of a Cluster fail, not of all."""
+        return bool(self._standing)
+
     def alarm(self, shard: int, bucket: int) -> asyncio.Event:
         """Set when a bucket has something earlier than all that its timer knows of."""
         return self._alarms.setdefault((shard, bucket), asyncio.Event())

@@ -175,5 +175,5 @@ def _readiness(roll: Roll, locks: list[Locks], loops: list[asyncio.Task[None]], 
     return {
         "redis": asyncio.get_running_loop().time() - last_answer < _REDIS_QUIET_S,
         "timers": not any(loop.done() for loop in loops),
-        "bell": bell.connected.is_set(),
+        "bell": bell.hears,
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import burst, clients, growth, memory, punctual, scripts, walk
+from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, walk
 from tests.bench.compare import MissingError
 from tests.bench.compare.__main__ import GROUPS, bench
 from tests.bench.compare.install import program
@@ -39,6 +39,14 @@ async def test_the_burst_benchmark_runs_and_an_idle_service_asks_little(capsys: 
 async def test_the_growth_benchmark_runs(capsys: pytest.CaptureFixture[str]) -> None:
     await growth.main(1000, 2000)
     assert "pop and finish" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_a_cluster_runs_and_an_idle_service_asks_little_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await cluster.main(500, 1)
+    *_, idle = capsys.readouterr().out.splitlines()
+    assert int(idle.split(":")[1].split()[0]) < 150
 
 
 @pytest.mark.slow

@@ -13,12 +13,12 @@ from jobqueue.errors import STATUS
 from tests.fuzz.requests import Lease, Request, damaged, framed, written
 from tests.fuzz.wire import PATIENCE_S, Response, Wire
 
-# Every key but the locks and the roll, with a digest of its value and its end. The tests' Redis keeps small collections
-# packed and does not compress, so that equal values have equal dumps.
+# Every key but the locks, the roll and the fence, which end by themselves, with a digest of its value and its end. The
+# tests' Redis keeps small collections packed and does not compress, so that equal values have equal dumps.
 _STATE = """#!lua flags=no-writes
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
-  if not string.find(key, ':lock:', 1, true) and not string.find(key, ':roll', 1, true) then
+  if not (string.find(key, '}:lock:') or string.find(key, '}:roll$') or string.find(key, '}:fence$')) then
     local dump = redis.call('DUMP', key)
     found[#found + 1] = key .. ' ' .. redis.sha1hex(dump) .. ' ' .. redis.call('PEXPIRETIME', key)
   end
