@@ -39,7 +39,7 @@ class Work:
 
     rate: float = 150.0
     producers: int = 3
-    consumers: int = 4
+    consumers: int = 8
     durabilities: tuple[str, ...] = ("local",)
 
 

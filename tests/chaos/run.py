@@ -132,8 +132,10 @@ async def _attack(stage: Stage, nemeses: list[Nemesis], seconds: float) -> None:
 
 async def _strikes(stage: Stage, nemesis: Nemesis, end: float) -> None:
     clock = asyncio.get_running_loop().time
-    while clock() + nemesis.every_s < end:
-        await asyncio.sleep(nemesis.every_s)
+    next_at = clock() + nemesis.every_s
+    while max(next_at, clock()) < end:
+        await asyncio.sleep(max(0.0, next_at - clock()))
+        next_at = clock() + nemesis.every_s
         await nemesis.strike(stage)
 
 
