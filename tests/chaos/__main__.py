@@ -64,6 +64,7 @@ def explain(outcome: Outcome) -> None:
     """What was found, and what repeats it."""
     findings = outcome.report.findings
     print(f"\n{outcome.scenario.name}, seed {outcome.seed}: {len(findings)} findings; history in {outcome.folder}")
+    print(f"  promised: {outcome.scenario.says}")
     for finding in findings[:_SHOWN]:
         print(f"  {finding}")
 
