@@ -4,6 +4,8 @@ A pure function of the events. It believes nothing that it cannot show from them
 that the command was done, was not, or will be. Orders in time are taken from what one clock says: a command that was
 sent after an answer was heard came after it; a lease is the time of its delivery in Redis's clock; two leases of one
 job are in the order of their numbers.
+
+Not judged here: I13, the order within a topic, which many consumers cannot see, and I14, resources.
 """
 
 from __future__ import annotations

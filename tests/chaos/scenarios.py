@@ -49,7 +49,7 @@ SCENARIOS = [
         "the only instance is killed -9 again and again: nothing is lost or early",
         volatile,
         {"kill-instance": {"every_s": 3}},
-        promise=Promise(outage_s=5),
+        promise=Promise(outage_s=10),
         seconds=45,
     ),
     Scenario(
@@ -109,7 +109,7 @@ SCENARIOS = [
         "SCRIPT FLUSH every second: no client notices",
         volatile,
         {"flush-scripts": {"every_s": 1}},
-        promise=Promise(errors=0, outage_s=1),
+        promise=Promise(errors=0, outage_s=2),
         seconds=30,
         short={"flush-scripts": {"every_s": 0.5}},
     ),
