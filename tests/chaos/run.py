@@ -132,10 +132,8 @@ async def _attack(stage: Stage, nemeses: list[Nemesis], seconds: float) -> None:
 
 async def _strikes(stage: Stage, nemesis: Nemesis, end: float) -> None:
     clock = asyncio.get_running_loop().time
-    next_at = clock() + nemesis.every_s
-    while max(next_at, clock()) < end:
-        await asyncio.sleep(max(0.0, next_at - clock()))
-        next_at = clock() + nemesis.every_s
+    while clock() + nemesis.every_s < end:
+        await asyncio.sleep(nemesis.every_s)
         await nemesis.strike(stage)
 
 

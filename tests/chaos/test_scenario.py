@@ -65,5 +65,5 @@ def test_scenarios_have_names_of_their_own_and_times_that_fit_half_an_hour_and_f
 
 def test_options_of_the_short_form_stand_over_those_of_the_long_one() -> None:
     paused = next(scenario for scenario in SCENARIOS if scenario.name == "holder-paused")
-    assert paused.options("pause-holder", short=False) == {"every_s": 11, "for_s": 8}
+    assert paused.options("pause-holder", short=False) == {"every_s": 3, "for_s": 8}
     assert paused.options("pause-holder", short=True) == {"every_s": 0.5, "for_s": 7}

@@ -33,8 +33,7 @@ NEMESES = {
 
 
 class Nemesis(ABC):
-    """`every_s`: from the beginning of a strike to that of the next, in seconds; if a strike takes longer, the next one
-    follows it. The first comes after that time too."""
+    """`every_s`: the pause before each strike, in seconds, in which all is well."""
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s
