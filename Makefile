@@ -15,13 +15,14 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 
 # What was found is repeated with its seed, one scenario alone.
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+.PHONY: chaos chaos-short
 
 # Tests wait more than they work: three processes keep two cores busy. Those of a file share what they started.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
-.PHONY: chaos chaos-short bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
+.PHONY: bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
 
 help:  ## show this list

@@ -26,15 +26,15 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     names = [*(scenario.name for scenario in SCENARIOS), *PROGRAMS]
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names, help=", ".join(names))
-    parser.add_argument("--short", action="store_true", help="each briefly, two at a time, without marks of lateness")
+    parser.add_argument("--short", action="store_true", help="each briefly, without marks of lateness")
     parser.add_argument("--seconds", type=float, help="the time under attack, instead of each scenario's own")
     parser.add_argument("--seed", type=int, help="what repeats the choices of a run; a random one by default")
     return parser.parse_args(given)
 
 
 async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: int) -> list[Outcome]:
-    """Run them one after the other; in the short form two at a time, but for those that are better alone."""
-    turns = asyncio.Semaphore(2 if wanted.short else 1)
+    """Run them two at a time; then those that measure lateness, alone (in the short form they do not measure)."""
+    turns = asyncio.Semaphore(2)
     width = max((len(scenario.name) for scenario in scenarios), default=0)
     print(f"seed {seed}\n{'scenario':{width}}  {HEAD}", flush=True)
 
@@ -45,9 +45,10 @@ async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: i
         print(f"{scenario.name:{width}}  {row(outcome)}", flush=True)
         return outcome
 
-    together = [scenario for scenario in scenarios if not scenario.alone]
+    alone = [scenario for scenario in scenarios if scenario.alone and not wanted.short]
+    together = [scenario for scenario in scenarios if scenario not in alone]
     outcomes = list(await asyncio.gather(*(one(scenario) for scenario in together)))
-    return outcomes + [await one(scenario) for scenario in scenarios if scenario.alone]
+    return outcomes + [await one(scenario) for scenario in alone]
 
 
 async def run_programs(wanted: argparse.Namespace) -> list[str]:
@@ -64,6 +65,7 @@ def explain(outcome: Outcome) -> None:
     """What was found, and what repeats it."""
     findings = outcome.report.findings
     print(f"\n{outcome.scenario.name}, seed {outcome.seed}: {len(findings)} findings; history in {outcome.folder}")
+    print(f"  promised: {outcome.scenario.says}")
     for finding in findings[:_SHOWN]:
         print(f"  {finding}")
 

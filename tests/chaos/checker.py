@@ -4,6 +4,8 @@ A pure function of the events. It believes nothing that it cannot show from them
 that the command was done, was not, or will be. Orders in time are taken from what one clock says: a command that was
 sent after an answer was heard came after it; a lease is the time of its delivery in Redis's clock; two leases of one
 job are in the order of their numbers.
+
+Not judged here: I13, the order within a topic, which many consumers cannot see, and I14, resources.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
             says, excused = f"{due_ms - at_ms} ms before it was due", trouble.excuse(delivery.answer)
             yield Finding("early", says, life.id, _lines(delivery), excused)
     for before, after in pairwise(life.deliveries):
-        for release in life.of(before, "release"):
+        for release in _until(after, life.of(before, "release")):
             due = release.answer.due if release.ok and release.answer else None
             until = release.invoke.at + (release.invoke.delay or 0)  # of the machine's clock
             if due is not None and (after.lease // 1000 < round(due * 1000) or after.answer.at < until - _ROUNDING_S):
@@ -163,24 +165,29 @@ def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
         excused = trouble.excuse(before.answer)
         if before.lease == after.lease:
             yield Finding("lease", "given twice", life.id, _lines(before, after), excused)
-        elif after.lease // 1000 < (end_ms := _end_ms(before, life)) and not _gave_up(before, after, life):
-            touches = life.of(before, "touch")
+        elif after.lease // 1000 < (end_ms := _end_ms(before, after, life)) and not _gave_up(before, after, life):
+            touches = _until(after, life.of(before, "touch"))
             excused = excused or any(trouble.excuse(each.answer) for each in touches)
             says = f"delivered {end_ms - after.lease // 1000} ms before the lease before it was over"
             yield Finding("overlap", says, life.id, _lines(before, after, *touches), excused)
 
 
-def _end_ms(delivery: Delivery, life: Life) -> int:
-    """When a lease that nobody gave up is over at the earliest, ms of Redis's clock."""
-    ends = [delivery.lease // 1000 + round((delivery.answer.ttr or 0) * 1000)]
-    ends += [round(act.answer.until * 1000) for act in life.of(delivery, "touch") if act.answer and act.answer.until]
-    return max(ends)
+def _until(after: Delivery, acts: Iterable[Act]) -> list[Act]:
+    """Those that were sent before a delivery was heard of: what came later does not bear on it."""
+    return [act for act in acts if act.invoke.at <= after.answer.at]
+
+
+def _end_ms(before: Delivery, after: Delivery, life: Life) -> int:
+    """When a lease that nobody gave up is over at the earliest, ms of Redis's clock, as known at the next one."""
+    touches = _until(after, life.of(before, "touch"))
+    ends = [before.lease // 1000 + round((before.answer.ttr or 0) * 1000)]
+    return max(ends + [round(act.answer.until * 1000) for act in touches if act.answer and act.answer.until])
 
 
 def _gave_up(before: Delivery, after: Delivery, life: Life) -> bool:
     """Whether the holder of a lease may have given it up before the next was heard of."""
-    words: Iterable[Act] = (*life.of(before, "finish", "release", "bury"), *life.acts["delete"])
-    return any(act.perhaps and act.invoke.at <= after.answer.at for act in words)
+    words = (*life.of(before, "finish", "release", "bury"), *life.acts["delete"])
+    return any(act.perhaps for act in _until(after, words))
 
 
 def check_tries(life: Life, trouble: Faults) -> Iterator[Finding]:

@@ -70,6 +70,7 @@ class Lane:
             redis=self._gate.url,
             buckets=_BUCKETS,
             grace_s=1.0,
+            durability_timeout_s=0.05,  # there is no replica, and no answer says that there is
             virtual_topics=VIRTUAL_TOPICS,
         )
         return self

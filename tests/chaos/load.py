@@ -24,13 +24,16 @@ RETENTION_S = 3600.0
 """Longer than any run: what ended is remembered until the last look."""
 _DELETED = 0.04  # of the jobs
 _LIMITED = 0.1  # of the jobs have three tries, the others no limit
-
-
-_WORDS: list[Fields] = [
+_WAYS = {"die": 2, "late": 2, "release": 5, "bury": 1, "touch": 3, "dawdle": 2, "finish": 85}
+"""What handlers do, of 100; `die` says nothing, `late` not until some time around the end of its lease."""
+_WAYS_AGAIN = _WAYS | {"late": 40, "finish": 47}
+"""With jobs that were handed out before: so that two who have had a job meet."""
+_LATE_WORDS: list[Fields] = [
     {"command": "finish"},
     {"command": "touch", "ttr": TTR_S},
     {"command": "release", "delay": 0.1},
-]  # of handlers that come back late
+]
+_DAWDLE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Work:
 
     rate: float = 150.0
     producers: int = 3
-    consumers: int = 4
+    consumers: int = 8
     durabilities: tuple[str, ...] = ("local",)
 
 
@@ -83,11 +86,7 @@ class Producer(Participant):
 
 
 class Consumer(Participant):
-    """Pops until it is told to stop, and does with each job what chance says.
-
-    Some handlers are late: they come back around the end of their lease. Of jobs that were handed out before more are,
-    so that two who had a job meet.
-    """
+    """Pops until it is told to stop, and does with each job what chance says."""
 
     def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
         super().__init__(name, history, wire, chance)
@@ -108,29 +107,34 @@ class Consumer(Participant):
                 await asyncio.sleep(self.chance.uniform(0, 0.1))
 
     async def _handle(self, job: Fields) -> None:
-        chance = self.chance
         lease: Fields = {"id": job["id"], "lease": job["lease"]}
-        lot = 1.0 if self.careful else chance.random()
-        if lot < 0.02:
-            return  # the handler died
-        if lot < (0.04 if job["attempt"] == 1 else 0.4):
-            word = chance.choice(_WORDS)
-            self._late.append((asyncio.get_running_loop().time() + chance.uniform(0.5, 1.5) * TTR_S, lease | word))
-            return
-        lot = 1.0 if self.careful else chance.random()
-        if lot < 0.05:
-            back = {"command": "release", "delay": round(chance.uniform(0, 1), 3), "attempt": chance.random() < 0.5}
-            await self.insist(lease | back, for_s=TTR_S)
-            return
-        if lot < 0.06:
-            await self.insist(lease | {"command": "bury"}, for_s=TTR_S)
-            return
-        if lot < 0.11:
-            await self.insist(lease | {"command": "touch", "ttr": TTR_S}, for_s=TTR_S)
-        if lot < 0.08:
-            await asyncio.sleep(0.2)
+        match self._way(job):
+            case "die":
+                return
+            case "late":
+                at = asyncio.get_running_loop().time() + self.chance.uniform(0.5, 1.5) * TTR_S
+                self._late.append((at, lease | self.chance.choice(_LATE_WORDS)))
+                return
+            case "release":
+                counts, delay = self.chance.random() < 0.5, round(self.chance.uniform(0, 1), 3)
+                await self.insist(lease | {"command": "release", "delay": delay, "attempt": counts}, for_s=TTR_S)
+                return
+            case "bury":
+                await self.insist(lease | {"command": "bury"}, for_s=TTR_S)
+                return
+            case "touch":
+                await self.insist(lease | {"command": "touch", "ttr": TTR_S}, for_s=TTR_S)
+            case "dawdle":
+                await asyncio.sleep(_DAWDLE_S)
         durability = self._work.durabilities[job["value"] % len(self._work.durabilities)]
         await self.insist(lease | {"command": "finish", "durability": durability}, for_s=10)
+
+    def _way(self, job: Fields) -> str:
+        """What this handler is like."""
+        if self.careful:
+            return "finish"
+        ways = _WAYS if job["attempt"] == 1 else _WAYS_AGAIN
+        return self.chance.choices(list(ways), list(ways.values()))[0]
 
     async def _come_late(self, now: float) -> None:
         """Say what is to be said by now."""

@@ -28,7 +28,8 @@ class Promise:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`nemeses`: the options of each, by its name. `alone`: it measures lateness, so nothing else runs beside it.
+    """`nemeses`: the options of each, by its name. `alone`: it measures lateness, so that in the long form nothing
+    else runs beside it.
 
     `seconds` and `short_s` are the times under attack of `make chaos` and `make chaos-short`; `short` has options of
     nemeses for the latter, and the pass marks of lateness are those of the long form only: short ones have too few

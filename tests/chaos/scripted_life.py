@@ -118,6 +118,8 @@ class ScriptedLife(Participant):
 
         await self._handled(PLAIN, work)
         await self._tell(add)
+        await self._tell(self._job(PLAIN, 3, durability="replicated"))
+        await self._handled(PLAIN, self._finish)
 
     async def _batches(self) -> None:
         """An array of adds; then a worker's usual request, finishes and the next pop."""

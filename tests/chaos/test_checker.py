@@ -355,6 +355,23 @@ def test_a_forgotten_finish_or_pop_is_counted_and_no_failure(fable: Fable) -> No
     assert sorted(finding.invariant for finding in excused(fable.look())) == ["overlap", "revived", "tries"]
 
 
+def test_who_goes_on_with_an_older_lease_after_the_newer_was_forgotten_is_excused(fable: Fable) -> None:
+    fable.drain()
+    fable.add("a")
+    first = fable.pop("a")
+    fable.pass_s(TTR_S)
+    fable.pop("a")
+    fable.fault("local", forgets_s=2)
+    fable.totals["delivered"] -= 1
+    tale = fable.jobs["a"]
+    tale.lease, tale.attempt = first, 1
+    fable.touch("a", first)
+    fable.release("a", first, delay=1)
+    fable.pass_s(1)
+    fable.finish("a", fable.pop("a"))
+    assert {finding.invariant for finding in excused(fable.look())} == {"stale", "tries"}
+
+
 def test_lateness_is_told_inside_and_outside_of_faults_and_an_outage_from_the_beginning_of_its_fault() -> None:
     fable = Fable()
     for number, late_s in enumerate([0.1, 0.2, 0.3]):

@@ -39,7 +39,7 @@ NEMESES = {
 
 
 class Nemesis(ABC):
-    """`every_s`: the pause before each strike, in seconds."""
+    """`every_s`: the pause before each strike, in seconds, in which all is well."""
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s

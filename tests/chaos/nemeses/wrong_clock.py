@@ -12,7 +12,7 @@ import aiohttp
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Instance, Stage
 
-_LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+_LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
 _PATIENCE_S = 5.0
