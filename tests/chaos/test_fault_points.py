@@ -44,7 +44,17 @@ async def test_no_job_is_lost_early_or_doubled_at_some_of_the_points() -> None:
     first = await learn()
     assert not first.findings
     points = points_of(first.passed)
-    assert {point.command for point in points} >= {"add", "pop", "finish", "due", "beat", "roll", "bound", "fence", "WAIT"}
+    assert {point.command for point in points} >= {
+        "add",
+        "pop",
+        "finish",
+        "due",
+        "beat",
+        "roll",
+        "bound",
+        "fence",
+        "WAIT",
+    }
     todo = chosen(points, EVERY, seed=datetime.date.today().toordinal())
     outcomes = await play_all(todo, lanes=6)
     assert {outcome.how for outcome in outcomes} == set(HOWS)
