@@ -5,7 +5,7 @@ unless an end has given up meanwhile. A new connection is taken by the kernel, a
 space, and hears nothing.
 
 `of`: only the connections from these addresses have the weather. All of 127.0.0.0/8 is this machine, and a Redis with
-`bind-source-addr 127.0.0.7` calls others from there: so one knows who calls (tests/redis_network.py).
+`bind-source-addr 127.0.0.7` calls others from there: so one knows who calls.
 """
 
 from __future__ import annotations

@@ -123,8 +123,7 @@ def networked(folder: Path) -> Networked:
 
 
 def sentinels(folder: Path) -> SentinelSet:
-    """A master, two replicas and three Sentinels; in a folder of their own. A master that lost all replicas takes adds
-    only from those who find `local` enough."""
+    """A master, two replicas and three Sentinels; in a folder of their own."""
     return SentinelSet()
 
 
