@@ -13,6 +13,10 @@ SPARK_TESTS := tests/spark
 # Where an environment keeps its packages.
 PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
+# What was found is repeated with its seed, one scenario alone.
+CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+.PHONY: chaos chaos-short
+
 # Tests wait more than they work: three processes keep two cores busy. Those of a file share what they started.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -69,6 +73,12 @@ docs: setup  ## write docs/protocol.md anew from the docstrings and types
 fuzz: setup  ## 100,000 requests of all kinds, good and bad; REQUESTS=n for another number
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz --timeout 7200
 
+chaos: setup  ## break everything under load, all scenarios; at most 30 minutes; SEED=n ONLY="name name"
+	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
+
+chaos-short: setup  ## the same, each briefly; at most 4 minutes
+	$(BIN)/python -m tests.chaos --short $(CHAOS_OPTIONS)
+
 demo: setup  ## the main job on real orders; fails when a job is lost, early or doubled
 	$(BIN)/python -m tests.acceptance.demo
 
@@ -110,4 +120,4 @@ bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
 	$(BIN)/python -m tests.bench.walk
 
 clean:  ## remove what setup and the tools made
-	rm -rf $(VENV) $(VENV_OLD) .bench build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_OLD) .bench .chaos build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

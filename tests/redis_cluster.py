@@ -113,14 +113,37 @@ class ClusterSet:
         return [self._node(words[0]) for words in await self.view() if "master" in words[2] and words[8:]]
 
     async def owner(self, slot: int) -> RedisNode:
-        """The master of a slot."""
-        for words in await self.view():
-            if any(_covers(part, slot) for part in words[8:]):
-                return self._node(words[0])
-        raise LookupError(f"nobody has slot {slot}")
+        """The master of a slot: who says so of itself. What others say may be older for a moment, after a move too."""
+        alive = [node for node in self.nodes if node.alive]
+        told = await asyncio.gather(*(_of_itself(node) for node in alive), return_exceptions=True)
+        claims = [
+            (int(words[6]), node)
+            for node, words in zip(alive, told, strict=True)
+            if isinstance(words, list) and any(_covers(part, slot) for part in words[8:])
+        ]
+        if not claims:
+            raise OSError(f"nobody has slot {slot}")
+        return max(claims, key=lambda claim: claim[0])[1]  # one that was frozen may not know of its successor yet
+
+    async def some_master(self, turn: int) -> RedisNode:
+        """The owners of the first, the second and the third third of the slots in turn."""
+        return await self.owner(SLOTS * (turn % MASTERS) // MASTERS)
 
     async def master_of(self, key: str) -> RedisNode:
         return await self.owner(slot_of(key))
+
+    async def slots_of(self, master: RedisNode) -> tuple[int, int] | None:
+        """Its first and its last slot; None when it has none."""
+        for words in await self.view():
+            if words[0] == self._ids[master] and words[8:]:
+                ends = [int(end) for part in words[8:] if part[0] != "[" for end in part.split("-")]
+                return min(ends), max(ends)
+        return None
+
+    async def replicas(self) -> list[RedisNode]:
+        """All living replicas."""
+        masters = await self.masters()
+        return [node for node in self.nodes if node.alive and node not in masters]
 
     async def replicas_of(self, master: RedisNode) -> list[RedisNode]:
         """Its living replicas."""
@@ -188,7 +211,22 @@ class ClusterSet:
         others = [node for node in await self.masters() if node not in (old, to)]
         for node in (to, old, *others):
             await node.ask("CLUSTER", "SETSLOT", slot, "NODE", self._ids[to])
+        await until(lambda: self._is_agreed(slot, to))
         return moved
+
+    async def _is_agreed(self, slot: int, owner: RedisNode) -> bool:
+        """Whether all nodes know that a slot is its owner's, and since which epoch.
+
+        If it moved on before that, the next owner could take an epoch that is no higher, lose the slot to what is still
+        said of the last one, and drop its keys: nobody would have it.
+        """
+        epoch = (await _of_itself(owner))[6]
+        views = await asyncio.gather(*(node.ask("CLUSTER", "NODES") for node in self.nodes if node.alive))
+        return all(self._shows(view, owner, slot, epoch) for view in views)
+
+    def _shows(self, view: str, owner: RedisNode, slot: int, epoch: str) -> bool:
+        words = next(words for line in view.splitlines() if (words := line.split())[0] == self._ids[owner])
+        return words[6] == epoch and any(_covers(part, slot) for part in words[8:])
 
     async def _migrate(self, keys: Sequence[str], old: RedisNode, to: RedisNode) -> None:
         words: list[Any] = ["MIGRATE", "127.0.0.1", to.port, "", 0, _MOVE_MS]
@@ -203,6 +241,12 @@ class ClusterSet:
         masters = await self.masters()
         away = masters[(masters.index(home) + 1) % len(masters)]
         return await self.move_slot(slot, away, batch) + await self.move_slot(slot, home, batch)
+
+
+async def _of_itself(node: RedisNode) -> list[str]:
+    """The words of its own line of CLUSTER NODES."""
+    lines = (await node.ask("CLUSTER", "NODES", within_s=1)).splitlines()
+    return next(words for line in lines if "myself" in (words := line.split())[2])
 
 
 def _covers(part: str, slot: int) -> bool:

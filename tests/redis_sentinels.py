@@ -112,9 +112,22 @@ class SentinelSet:
         await until(another)
         return await self.master()
 
-    async def failover(self) -> RedisNode:
-        """SENTINEL FAILOVER; the new master."""
-        old = await self.master()
+    @property
+    def nodes(self) -> list[RedisNode]:
+        """Those that hold data."""
+        return self.servers
+
+    async def slots_of(self, master: RedisNode) -> tuple[int, int] | None:
+        """There are none; a master of a Cluster has some."""
+        return None
+
+    async def some_master(self, turn: int) -> RedisNode:
+        """The master; a Cluster has several, and gives each its turn."""
+        return await self.master()
+
+    async def failover(self, old: RedisNode | None = None) -> RedisNode:
+        """SENTINEL FAILOVER; the new master. What it had not sent to a replica yet is lost."""
+        old = old or await self.master()
         await until(lambda: self._ordered(old))
         return await self.failed_over(old)
 

@@ -1,0 +1,88 @@
+"""`python -m tests.chaos`: runs the scenarios, prints a table, and ends with 1 when anything was found."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from tests.chaos.programs import PROGRAMS
+from tests.chaos.run import Outcome, run
+from tests.chaos.scenario import Scenario
+from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.table import HEAD, row
+
+FOLDER = Path(".chaos")
+_SHOWN = 10
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    names = [*(scenario.name for scenario in SCENARIOS), *PROGRAMS]
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names, help=", ".join(names))
+    parser.add_argument("--short", action="store_true", help="each briefly, without marks of lateness")
+    parser.add_argument("--seconds", type=float, help="the time under attack, instead of each scenario's own")
+    parser.add_argument("--seed", type=int, help="what repeats the choices of a run; a random one by default")
+    return parser.parse_args(given)
+
+
+async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: int) -> list[Outcome]:
+    """Run them two at a time; then those that measure lateness, alone (in the short form they do not measure)."""
+    turns = asyncio.Semaphore(2)
+    width = max((len(scenario.name) for scenario in scenarios), default=0)
+    print(f"seed {seed}\n{'scenario':{width}}  {HEAD}", flush=True)
+
+    async def one(scenario: Scenario) -> Outcome:
+        async with turns:
+            seconds = wanted.seconds or (scenario.short_s if wanted.short else scenario.seconds)
+            outcome = await run(scenario, seconds, seed, FOLDER / f"{scenario.name}-{seed}", wanted.short)
+        print(f"{scenario.name:{width}}  {row(outcome)}", flush=True)
+        return outcome
+
+    alone = [scenario for scenario in scenarios if scenario.alone and not wanted.short]
+    together = [scenario for scenario in scenarios if scenario not in alone]
+    outcomes = list(await asyncio.gather(*(one(scenario) for scenario in together)))
+    return outcomes + [await one(scenario) for scenario in alone]
+
+
+async def run_programs(wanted: argparse.Namespace) -> list[str]:
+    """Run the programs among what is wanted, one after the other; what those said that found something."""
+    found = []
+    for name in (name for name in PROGRAMS if name in wanted.only):
+        good, said = await PROGRAMS[name].run(wanted.short)
+        print(f"{name} {'passed' if good else 'FOUND'}:", *said.splitlines()[-1:], flush=True)
+        found += [] if good else [f"{name}:\n{said}"]
+    return found
+
+
+def explain(outcome: Outcome) -> None:
+    """What was found, and what repeats it."""
+    findings = outcome.report.findings
+    print(f"\n{outcome.scenario.name}, seed {outcome.seed}: {len(findings)} findings; history in {outcome.folder}")
+    print(f"  promised: {outcome.scenario.says}")
+    for finding in findings[:_SHOWN]:
+        print(f"  {finding}")
+
+
+def main() -> int:
+    wanted = arguments()
+    seed = random.randrange(1_000_000) if wanted.seed is None else wanted.seed
+    scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted.only]
+    failures = [outcome for outcome in uvloop.run(run_all(scenarios, wanted, seed)) if not outcome.passed]
+    said = uvloop.run(run_programs(wanted))
+    for outcome in failures:
+        explain(outcome)
+    print(*said, sep="\n\n", end="")
+    if not failures:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    return 1 if failures or said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

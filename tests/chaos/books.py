@@ -1,0 +1,66 @@
+"""What the service says of itself: its counts against the answers, its refusals, and what fsck found."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.chaos.findings import Finding
+from tests.chaos.history import Event
+from tests.chaos.lives import Act, Faults, Life
+
+LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
+_REASONS = ("STALE_LEASE", "NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")  # the answers that a race explains
+_NEEDS_ROOM = ("add", "update")
+
+
+def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
+    """No answer but those that a fault or a race explains; and full memory refuses only what needs room."""
+    for event in events:
+        if event.command == "fsck" and event.faults:
+            yield Finding("broken", f"fsck found {event.counts}", lines=(event.line,))
+        if event.code is None or event.code in (*LATER, *_REASONS):
+            continue
+        if event.code != "NO_ROOM" or event.command not in _NEEDS_ROOM:
+            yield Finding("refusal", f"{event.command} was answered {event.code}", event.id, (event.line,))
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What a history lets one say of a total: it is between these two, or at least the one."""
+
+    least: int = 0
+    most: int | None = 0
+
+    def add(self, acts: Iterable[Act], trouble: Faults) -> None:
+        """One job's acts of a kind."""
+        perhaps = [act for act in acts if act.perhaps]
+        self.most = (self.most or 0) + bool(perhaps)
+        self.least += any(act.ok and not trouble.excuse(act.answer) for act in perhaps)
+
+
+def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Faults) -> Iterator[Finding]:
+    """The last stats of each topic balance, and agree with the answers."""
+    last = {event.topic: event for event in events if event.command == "stats" and event.kind == "ok" and event.topic}
+    sums: dict[str, dict[str, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
+    for life in known.values():
+        if topic := next((act.invoke.topic for act in life.acts["add"]), None):
+            sums[topic]["created"].add(life.acts["add"], trouble)
+            sums[topic]["finished"].add(life.acts["finish"], trouble)
+            sums[topic]["deleted"].add(life.acts["delete"], trouble)
+            delivered = sums[topic]["delivered"]
+            delivered.most = None  # some are delivered to nobody
+            delivered.least += sum(not trouble.excuse(each.answer) for each in life.deliveries)
+    for topic, event in last.items():
+        assert topic is not None
+        totals, counts = event.totals or {}, event.counts or {}
+        born = totals.get("created", 0) + totals.get("replaced", 0)
+        there = sum(counts.values()) + totals.get("finished", 0) + totals.get("deleted", 0)
+        if born != there:
+            yield Finding("count", f"{topic}: {born} were created, {there} live or ended", lines=(event.line,))
+        for name, sum_ in sums[topic].items():
+            total = totals.get(name, 0)
+            if total < sum_.least or (sum_.most is not None and total > sum_.most):
+                says = f"{topic}: {name} is {total}, the answers say {sum_.least} to {sum_.most}"
+                yield Finding("count", says, lines=(event.line,))

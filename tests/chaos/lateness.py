@@ -1,0 +1,87 @@
+"""The numbers of a run: how late jobs were inside and outside of faults, and how long nobody was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from buckets.keys import Keys, shard_of
+from tests.chaos.findings import Figures
+from tests.chaos.history import Event
+from tests.chaos.lives import Delivery, Faults, Life, by_process
+from tests.redis_cluster import slot_of
+
+NAMESPACE = "jq"
+SHARDS = 16  # of a new namespace on a Cluster
+SETTLE_S = 1.0
+"""What falls due so soon after a fault counts as inside of it."""
+_LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "NOT_SENT", "NOT_ANSWERED")
+
+
+def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults) -> Figures:
+    """The figures of a history."""
+    inside: list[float] = []
+    outside: list[float] = []
+    elsewhere: list[float] = []
+    for life in known.values():
+        for delivery in life.deliveries[:1]:
+            if delivery.answer.attempt == 1 and delivery.answer.due is not None:
+                late_s = delivery.lease / 1e6 - delivery.answer.due
+                (inside if _is_inside(delivery, late_s, trouble) else outside).append(late_s * 1000)
+                if _is_elsewhere(life.id, delivery, late_s, trouble):
+                    elsewhere.append(late_s * 1000)
+    outage_s, outage_of = _outage(events, trouble)
+    return Figures(
+        adds=sum(life.added is not None for life in known.values()),
+        deliveries=sum(len(life.deliveries) for life in known.values()),
+        errors=sum(event.code in _LATER for event in events),
+        late_inside=quantiles(inside),
+        late_outside=quantiles(outside),
+        late_elsewhere=quantiles(elsewhere),
+        late_all=quantiles(inside + outside),
+        outage_s=outage_s,
+        outage_of=outage_of,
+    )
+
+
+def _is_inside(delivery: Delivery, late_s: float, trouble: Faults) -> bool:
+    """Whether a fault touched the time from when it was due until it was heard of."""
+    return trouble.touch(delivery.answer.at - late_s, delivery.answer.at, SETTLE_S)
+
+
+def _is_elsewhere(job: str, delivery: Delivery, late_s: float, trouble: Faults) -> bool:
+    """Whether faults of a part of a Cluster, and none of all, touched that time, and the job was on another part."""
+    met = list(trouble.touching(delivery.answer.at - late_s, delivery.answer.at, SETTLE_S))
+    slot = slot_of(Keys(NAMESPACE, shard_of(job, SHARDS)).meta)
+    return bool(met) and all(fault.slots and not fault.slots[0] <= slot <= fault.slots[1] for fault in met)
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float | None]:
+    """p50, p99 and the highest; None of nothing."""
+    if not values:
+        return {"p50": None, "p99": None, "max": None}
+    ordered = sorted(values)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100], "max": ordered[-1]}
+
+
+def _outage(events: Sequence[Event], trouble: Faults) -> tuple[float, str]:
+    """The longest time from the beginning of a fault to a participant's first answer to what it asked after that,
+    and the nemesis."""
+    longest, whose = 0.0, ""
+    for own in by_process(events).values():
+        answered = [(invoke.at, answer.at) for invoke, answer in _answered(own)]
+        place = 0
+        for fault in sorted(trouble, key=lambda each: each.begin):
+            if fault.begin < own[0].at:
+                continue  # it was not there yet
+            while place < len(answered) and answered[place][0] < fault.begin:
+                place += 1
+            if place < len(answered) and (gone_s := answered[place][1] - fault.begin) > longest:
+                longest, whose = gone_s, fault.nemesis
+    return longest, whose
+
+
+def _answered(own: Sequence[Event]) -> list[tuple[Event, Event]]:
+    """What a participant asked and was answered well, in the order of asking."""
+    sent = {event.op: event for event in own if event.kind == "invoke"}
+    ends = {event.op: event for event in own if event.kind == "ok"}
+    return [(sent[op], ends[op]) for op in sorted(ends)]

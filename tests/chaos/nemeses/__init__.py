@@ -1,0 +1,63 @@
+"""The nemeses: the contract of one, and the table of all. Each breaks one thing, in a file of its own.
+
+A nemesis notes each of its faults in the history (`stage.history.fault`), from just before it breaks something until
+all is as before, and says there what the fault may forget. It is made anew for each run, with `every_s` and the
+options that the scenario gives.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.stage import Stage
+
+NEMESES = {
+    "kill-instance": "tests.chaos.nemeses.kill_instance:KillInstance",
+    "stop-instance": "tests.chaos.nemeses.stop_instance:StopInstance",
+    "pause-holder": "tests.chaos.nemeses.pause_holder:PauseHolder",
+    "pause-worker": "tests.chaos.nemeses.pause_worker:PauseWorker",
+    "kill-worker": "tests.chaos.nemeses.kill_worker:KillWorker",
+    "kill-redis": "tests.chaos.nemeses.kill_redis:KillRedis",
+    "cut-power": "tests.chaos.nemeses.cut_power:CutPower",
+    "freeze-redis": "tests.chaos.nemeses.freeze_redis:FreezeRedis",
+    "sleep-redis": "tests.chaos.nemeses.sleep_redis:SleepRedis",
+    "flush-scripts": "tests.chaos.nemeses.flush_scripts:FlushScripts",
+    "fill-memory": "tests.chaos.nemeses.fill_memory:FillMemory",
+    "wrong-clock": "tests.chaos.nemeses.wrong_clock:WrongClock",
+    "kill-master": "tests.chaos.nemeses.kill_master:KillMaster",
+    "freeze-master": "tests.chaos.nemeses.freeze_master:FreezeMaster",
+    "step-down": "tests.chaos.nemeses.step_down:StepDown",
+    "move-slots": "tests.chaos.nemeses.move_slots:MoveSlots",
+    "freeze-replicas": "tests.chaos.nemeses.freeze_replicas:FreezeReplicas",
+    "bad-weather": "tests.chaos.nemeses.bad_weather:BadWeather",
+    "vanish": "tests.chaos.nemeses.vanish:Vanish",
+}
+"""The class of each nemesis, by its name in scenarios and histories."""
+
+
+class Nemesis(ABC):
+    """`every_s`: the pause before each strike, in seconds, in which all is well."""
+
+    def __init__(self, every_s: float) -> None:
+        self.every_s = every_s
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """What the instances need in their environment for it; `folder` is the run's."""
+        return {}
+
+    @abstractmethod
+    async def strike(self, stage: Stage) -> None:
+        """One fault, from its beginning until all is as before."""
+
+    async def heal(self, stage: Stage) -> None:  # noqa: B027 - most leave nothing behind
+        """Undo what a strike that was cancelled left broken."""
+
+
+def make(name: str, **options: Any) -> Nemesis:
+    """The nemesis of that name."""
+    module, _, cls = NEMESES[name].partition(":")
+    nemesis: Nemesis = getattr(importlib.import_module(module), cls)(**options)
+    return nemesis

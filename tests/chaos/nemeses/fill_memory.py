@@ -1,0 +1,25 @@
+"""maxmemory is reached for a while: adds are refused, and all else must go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.chaos.nemeses import Nemesis
+from tests.chaos.stage import Stage
+
+
+class FillMemory(Nemesis):
+    """`for_s`: how long there is no room."""
+
+    def __init__(self, every_s: float, for_s: float) -> None:
+        super().__init__(every_s)
+        self._for_s = for_s
+
+    async def strike(self, stage: Stage) -> None:
+        with stage.history.fault("fill-memory"):
+            await stage.standalone.read("CONFIG", "SET", "maxmemory", "1mb")
+            await asyncio.sleep(self._for_s)
+            await self.heal(stage)
+
+    async def heal(self, stage: Stage) -> None:
+        await stage.standalone.read("CONFIG", "SET", "maxmemory", "0")

@@ -1,0 +1,33 @@
+"""SIGSTOP of all replicas: they lag, so nothing new is replicated. The master is well, and stays it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.chaos.nemeses import Nemesis
+from tests.chaos.replicated import replicated
+from tests.chaos.stage import Stage
+from tests.redis_node import RedisNode
+
+
+class FreezeReplicas(Nemesis):
+    """`for_s`: how long."""
+
+    def __init__(self, every_s: float, for_s: float) -> None:
+        super().__init__(every_s)
+        self._for_s = for_s
+        self._frozen: list[RedisNode] = []
+
+    async def strike(self, stage: Stage) -> None:
+        servers = replicated(stage)
+        with stage.history.fault("freeze-replicas"):
+            self._frozen = await servers.replicas()
+            for replica in self._frozen:
+                replica.freeze()
+            await asyncio.sleep(self._for_s)
+            await self.heal(stage)
+            await servers.settled()
+
+    async def heal(self, stage: Stage) -> None:
+        while self._frozen:
+            self._frozen.pop().thaw()

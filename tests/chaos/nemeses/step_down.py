@@ -1,0 +1,24 @@
+"""SENTINEL FAILOVER, or CLUSTER FAILOVER: an operator lets a replica become the master."""
+
+from __future__ import annotations
+
+from tests.chaos.nemeses import Nemesis
+from tests.chaos.replicated import UNSENT_S, replicated
+from tests.chaos.stage import Stage
+from tests.redis_sentinels import SentinelSet
+
+
+class StepDown(Nemesis):
+    def __init__(self, every_s: float) -> None:
+        super().__init__(every_s)
+        self._turn = 0
+
+    async def strike(self, stage: Stage) -> None:
+        servers = replicated(stage)
+        self._turn += 1
+        # Sentinels do not ask the old master, which goes on for a second or more, with the other replica behind it. In
+        # a Cluster it stops, and waits until the new one has all.
+        forgets = ("local", "replicated") if isinstance(servers, SentinelSet) else ()
+        with stage.history.fault("step-down", forgets, UNSENT_S):
+            await servers.failover(await servers.some_master(self._turn))
+            await servers.settled()

@@ -1,0 +1,63 @@
+"""The clock of all instances jumps an hour ahead, then an hour back; that of Redis is right. By libfaketime."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import aiohttp
+
+from tests.chaos.nemeses import Nemesis
+from tests.chaos.stage import Instance, Stage
+
+_LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+
+
+_PATIENCE_S = 5.0
+
+
+async def _is_wrong(instance: Instance, offset_s: float) -> None:
+    """Wait until its clock is as wrong as it shall be: it stands in the head of its answers."""
+    async with asyncio.timeout(_PATIENCE_S), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(instance.url + "/healthz") as response:
+                said = parsedate_to_datetime(response.headers["Date"]).timestamp()
+            if abs(said - time.time() - offset_s) < 60:
+                return
+            await asyncio.sleep(0.05)
+
+
+class WrongClock(Nemesis):
+    """`for_s`: how long each wrong time lasts."""
+
+    def __init__(self, every_s: float, for_s: float) -> None:
+        super().__init__(every_s)
+        self._for_s = for_s
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        if not _LIBRARIES:
+            raise RuntimeError("libfaketime is missing: apt-get install libfaketime")
+        self._set(folder, "+0")
+        return {
+            "LD_PRELOAD": str(_LIBRARIES[0]),
+            "FAKETIME_TIMESTAMP_FILE": str(folder / "faketime"),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def _set(self, folder: Path, offset: str) -> None:
+        (folder / "faketime").write_text(offset + "\n")
+
+    async def strike(self, stage: Stage) -> None:
+        with stage.history.fault("wrong-clock"):
+            for offset_s in (3600, -3600):
+                self._set(stage.folder, f"{offset_s:+}")
+                for instance in stage.instances:
+                    await _is_wrong(instance, offset_s)
+                await asyncio.sleep(self._for_s)
+            await self.heal(stage)
+
+    async def heal(self, stage: Stage) -> None:
+        self._set(stage.folder, "+0")

@@ -1,0 +1,203 @@
+"""A bad network: a TCP proxy before a server, whose weather may change at any time.
+
+A cut is that of a cable, not of a socket: what is sent stays under way, and arrives when the network is whole again,
+unless an end has given up meanwhile. A new connection is taken by the kernel, as nothing else is to be had in user
+space, and hears nothing.
+
+`of`: only the connections from these addresses have the weather. All of 127.0.0.0/8 is this machine, and a Redis with
+`bind-source-addr 127.0.0.7` calls others from there: so one knows who calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Self
+
+THERE = "there"  # to the server
+BACK = "back"
+BOTH = (THERE, BACK)
+
+_CHUNK = 1 << 16
+_UNDER_WAY = 256  # chunks of a connection and a direction
+_RESET_AT_ONCE = struct.pack("ii", 1, 0)
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Dial = Callable[[], Awaitable[Streams]]
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What happens to bytes."""
+
+    latency_s: float = 0.0
+    """How much later they arrive, in each direction."""
+    resets: float = 0.0
+    """The probability with which a chunk resets its connection instead of arriving."""
+    slice_bytes: int = 0
+    """They arrive so many at a time (0: as they were sent) …"""
+    slice_s: float = 0.0
+    """… with so many seconds between."""
+    cut: Collection[str] = ()
+    """The directions in which nothing arrives."""
+
+
+FAIR = Weather()
+
+
+class Proxy:
+    """`async with Proxy(to(port))`, or `Proxy(to(path of a Unix socket))`; clients go to `port` of 127.0.0.1."""
+
+    def __init__(self, dial: Dial, *, port: int = 0, seed: int = 0) -> None:
+        self.port = port
+        self.connections = 0
+        """How many there ever were."""
+        self.resets = 0
+        self._dial = dial
+        self._chance = random.Random(seed)
+        self._weather = FAIR
+        self._of: Collection[str] | None = None
+        self._changed = asyncio.Event()
+        self._open: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._server.close()
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def set(self, weather: Weather, of: Collection[str] | None = None) -> None:
+        """From now on, also for what is under way already; `of` whom, or of all."""
+        self._weather, self._of = weather, of
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def reset_all(self) -> None:
+        """Reset all connections that there are, once."""
+        for writers in self._open.values():
+            self._reset(writers)
+
+    def _of_whom(self, source: str) -> Weather:
+        return self._weather if self._of is None or source in self._of else FAIR
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until both directions have ended or it is reset."""
+        task = asyncio.current_task()
+        assert task
+        self.connections += 1
+        writers = self._open[task] = [writer]
+        source = writer.get_extra_info("peername")[0]
+        try:
+            there, back = await self._dial()
+            writers.append(back)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._carry(reader, back, THERE, source, writers))
+                both.create_task(self._carry(there, writer, BACK, source, writers))
+        except* OSError:
+            pass  # one end is gone, so the other goes too
+        finally:
+            del self._open[task]
+            for each in writers:
+                each.transport.abort()
+
+    async def _carry(
+        self,
+        incoming: asyncio.StreamReader,
+        outgoing: asyncio.StreamWriter,
+        way: str,
+        source: str,
+        writers: list[asyncio.StreamWriter],
+    ) -> None:
+        """Bytes of one direction, in their order. Raises OSError when an end is reset."""
+        under_way: asyncio.Queue[tuple[float, bytes | OSError]] = asyncio.Queue(_UNDER_WAY)
+        taking = asyncio.create_task(_take(incoming, under_way))
+        try:
+            while True:
+                sent, data = await under_way.get()
+                await self._arrival(sent, way, source)
+                if isinstance(data, OSError):
+                    raise data
+                weather = self._of_whom(source)
+                if data and self._chance.random() < weather.resets:
+                    self._reset(writers)
+                    raise ConnectionResetError
+                await _hand_over(data, outgoing, weather)
+                if not data:
+                    return
+        finally:
+            taking.cancel()
+
+    async def _arrival(self, sent: float, way: str, source: str) -> None:
+        """Wait until what was sent then (loop time) arrives, by the weather as it changes."""
+        loop = asyncio.get_running_loop()
+        while True:
+            weather, changed = self._of_whom(source), self._changed
+            if way in weather.cut:
+                await changed.wait()
+                continue
+            left = sent + weather.latency_s - loop.time()
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await changed.wait()
+
+    def _reset(self, writers: list[asyncio.StreamWriter]) -> None:
+        self.resets += 1
+        for writer in writers:
+            end: socket.socket | None = writer.get_extra_info("socket")
+            if end is not None and not writer.transport.is_closing():
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_ONCE)
+            writer.transport.abort()
+
+
+async def _take(incoming: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes | OSError]]) -> None:
+    loop = asyncio.get_running_loop()
+    data: bytes | OSError = b"-"
+    while isinstance(data, bytes) and data:
+        try:
+            data = await incoming.read(_CHUNK)
+        except OSError as error:
+            data = error
+        await under_way.put((loop.time(), data))
+
+
+async def _hand_over(data: bytes, outgoing: asyncio.StreamWriter, weather: Weather) -> None:
+    if not data:
+        outgoing.write_eof()
+        return
+    size = weather.slice_bytes or len(data)
+    for begin in range(0, len(data), size):
+        if begin:
+            await asyncio.sleep(weather.slice_s)
+        outgoing.write(data[begin : begin + size])
+        await outgoing.drain()
+
+
+def to(place: int | str) -> Dial:
+    """A port of 127.0.0.1, or the path of a Unix socket."""
+
+    def dial() -> Awaitable[Streams]:
+        return asyncio.open_connection("127.0.0.1", place) if isinstance(place, int) else _dial_path(place)
+
+    return dial
+
+
+async def _dial_path(path: str) -> Streams:
+    return await asyncio.open_unix_connection(path)

@@ -1,0 +1,156 @@
+"""One run of a scenario: builds the stage, lets load and nemeses go, and has the history judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import tempfile
+import traceback
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tests.chaos.checker import check
+from tests.chaos.findings import Finding, Report
+from tests.chaos.history import Event, History, read
+from tests.chaos.load import Load
+from tests.chaos.nemeses import Nemesis, make
+from tests.chaos.scenario import Scenario, judge
+from tests.chaos.stage import Instance, Stage, WorkerProcess
+from tests.chaos.survey import drained, survey
+
+WARM_UP_S = 1.0
+DRAIN_S = 60.0
+MOST_S = 180.0
+"""A run that takes so much longer than its attack hangs."""
+
+
+@dataclass
+class Outcome:
+    """What came of a run; `folder` is gone when nothing was found."""
+
+    scenario: Scenario
+    seed: int
+    report: Report
+    strikes: int
+    folder: Path
+
+    @property
+    def passed(self) -> bool:
+        return not self.report.findings
+
+
+async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short: bool = False) -> Outcome:
+    """Run a scenario with `seconds` under attack; its history and logs are kept in `folder` if anything is found."""
+    parts = folder / "parts"
+    shutil.rmtree(folder, ignore_errors=True)
+    parts.mkdir(parents=True)
+    nemeses = [make(name, **scenario.options(name, short)) for name in scenario.nemeses]
+    broke: list[Finding] = []
+    with History(parts / "load.jsonl") as history:
+        try:
+            async with (
+                asyncio.timeout(seconds + MOST_S),
+                _stage(scenario, nemeses, seed, folder, history) as stage,
+            ):
+                await _play(stage, scenario, nemeses, seconds, seed)
+        except Exception as error:  # of this run; others go on
+            (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
+            broke.append(Finding("run", f"{error!r}: see {folder}/error.txt"))
+    events = read(parts)
+    report = await asyncio.to_thread(check, events)
+    report.found += broke
+    strikes = sum(event.kind == "begin" for event in events)
+    report.found += judge(scenario.promise, report, seconds, strikes, short)
+    report.found += _complaints(folder)
+    _keep(folder, events, report)
+    return Outcome(scenario, seed, report, strikes, folder)
+
+
+async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], seconds: float, seed: int) -> None:
+    """Load, attack, the queue's end, and the last look."""
+    load = Load(stage.history, stage.urls, seed, scenario.work)
+    async with load.running() as end_adds:
+        await asyncio.sleep(WARM_UP_S)
+        await _attack(stage, nemeses, seconds)
+        await end_adds()
+        for worker in stage.workers:
+            await worker.stop()
+        await drained(stage.urls, stage.history, DRAIN_S)
+    await survey(stage.urls, stage.servers.url, load.ids, stage.history)
+
+
+@contextlib.asynccontextmanager
+async def _stage(
+    scenario: Scenario, nemeses: list[Nemesis], seed: int, folder: Path, history: History
+) -> AsyncIterator[Stage]:
+    """Servers, instances and worker processes; ended and their places tidied whatever happens."""
+    environment: dict[str, str] = {}
+    for nemesis in nemeses:
+        environment |= nemesis.environment(folder)
+    # Not in `folder`: the path of a Unix socket has 107 characters at most.
+    with tempfile.TemporaryDirectory(prefix="jq-chaos-") as data:
+        async with scenario.servers(Path(data)) as servers, contextlib.AsyncExitStack() as stack:
+            flags = ("--redis", servers.url, *scenario.flags)
+            instances = [
+                Instance(*flags, log=folder / f"instance-{number}.log", environment=environment)
+                for number in range(scenario.instances)
+            ]
+            for instance in instances:
+                stack.push_async_callback(_end, instance)
+            await asyncio.gather(*(instance.start() for instance in instances))
+            urls = [instance.url for instance in instances]
+            workers = [WorkerProcess(f"w{number}", urls, folder / "parts", seed) for number in range(scenario.workers)]
+            for worker in workers:
+                stack.push_async_callback(worker.kill)
+                await worker.start()
+            yield Stage(servers, instances, workers, history, random.Random(seed), folder)
+
+
+async def _end(instance: Instance) -> None:
+    if instance.process:
+        await instance.__aexit__()
+
+
+async def _attack(stage: Stage, nemeses: list[Nemesis], seconds: float) -> None:
+    """Let all nemeses strike for so long, then mend everything. A strike that has begun ends in its own time."""
+    end = asyncio.get_running_loop().time() + seconds
+    try:
+        async with asyncio.TaskGroup() as group:
+            for nemesis in nemeses:
+                group.create_task(_strikes(stage, nemesis, end))
+    except BaseException:
+        for nemesis in nemeses:
+            await nemesis.heal(stage)
+        raise
+    await asyncio.sleep(max(0.0, end - asyncio.get_running_loop().time()))
+
+
+async def _strikes(stage: Stage, nemesis: Nemesis, end: float) -> None:
+    clock = asyncio.get_running_loop().time
+    while clock() + nemesis.every_s < end:
+        await asyncio.sleep(nemesis.every_s)
+        await nemesis.strike(stage)
+
+
+def _complaints(folder: Path) -> list[Finding]:
+    """Tracebacks in the logs of the instances."""
+    logs = sorted(folder.glob("instance-*.log"))
+    return [Finding("log", f"a traceback in {log}") for log in logs if "Traceback" in log.read_text()]
+
+
+def _keep(folder: Path, events: list[Event], report: Report) -> None:
+    """Keep one whole history, whose lines are those of the findings; or nothing when there are none."""
+    if not report.findings:
+        shutil.rmtree(folder)
+        return
+    for event in events:
+        event.line = 0
+    with (folder / "history.jsonl").open("wb") as file:
+        file.writelines(msgspec.json.encode(event) + b"\n" for event in events)
+    (folder / "findings.txt").write_text("".join(f"{finding}\n" for finding in report.found))
+    shutil.rmtree(folder / "parts")

@@ -1,0 +1,102 @@
+"""The stage of a run: the real processes that nemeses may do anything to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
+from tests.chaos.history import History
+from tests.chaos.servers import Servers, Standalone
+
+
+class Instance(ServiceProcess):
+    """A process of the service, on the same port each time it is started; with variables in its environment."""
+
+    def __init__(self, *flags: str, log: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(*flags, log=log)
+        self._environment = environment
+
+    async def _spawn(self) -> None:
+        assert self._log
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+        with self._log.open("ab") as output:
+            self.process = await asyncio.create_subprocess_exec(
+                *(*JOBQUEUE, "serve", "--port", str(self.port), *self._flags),
+                stdout=output,
+                stderr=output,
+                env=kept | dict(self._environment),
+            )
+
+    async def locks(self) -> int:
+        """How many timers run in it."""
+        async with aiohttp.ClientSession() as session, session.get(self.url + "/metrics") as response:
+            lines = (await response.text()).splitlines()
+        return sum(int(float(line.split()[1])) for line in lines if line.startswith("jobqueue_locks_held "))
+
+
+class WorkerProcess:
+    """Consumers in a process of their own: tests/chaos/worker.py. Each start has a name and a history of its own in the
+    folder of histories."""
+
+    def __init__(self, name: str, urls: list[str], histories: Path, seed: int) -> None:
+        self._name = name
+        self._urls = urls
+        self._histories = histories
+        self._seed = seed
+        self._starts = 0
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        self._starts += 1
+        name = f"{self._name}.{self._starts}."
+        arguments = (name, str(self._seed), str(self._histories / f"{name}jsonl"), *self._urls)
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.chaos.worker", *arguments, cwd=ROOT
+        )
+
+    def signal(self, number: int) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """kill -9."""
+        if self.process and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM: it ends what it has in hand."""
+        if self.process and self.process.returncode is None:
+            self.signal(signal.SIGTERM)
+            await self.process.wait()
+
+
+@dataclass
+class Stage:
+    """All that runs, and where to write down what is done to it. `chance` decides what a nemesis does at random."""
+
+    servers: Servers
+    instances: list[Instance]
+    workers: list[WorkerProcess]
+    history: History
+    chance: random.Random
+    folder: Path
+
+    @property
+    def urls(self) -> list[str]:
+        return [instance.url for instance in self.instances]
+
+    @property
+    def standalone(self) -> Standalone:
+        """The one Redis, for nemeses that are for such scenarios."""
+        assert isinstance(self.servers, Standalone)
+        return self.servers

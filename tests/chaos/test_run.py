@@ -1,0 +1,62 @@
+"""A whole run with real processes: a service that loses a job is caught, and an honest one is not blamed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.history import read
+from tests.chaos.load import Work
+from tests.chaos.nemeses import NEMESES, Nemesis, make
+from tests.chaos.run import run
+from tests.chaos.scenario import Scenario
+from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.servers import volatile
+from tests.chaos.stage import Stage
+
+_LIGHT = Work(rate=60, producers=1, consumers=2)
+
+
+class Steal(Nemesis):
+    """Takes the record of one delayed job out of Redis, and says nothing of it in the history."""
+
+    async def strike(self, stage: Stage) -> None:
+        with stage.history.fault("steal"):
+            delayed = [await stage.standalone.read("ZRANGE", f"{{jq:0}}:b:{bucket}", "-1", "-1") for bucket in range(8)]
+            job = max(job for ids in delayed for job in ids).decode()
+            assert await stage.standalone.read("DEL", f"{{jq:0}}:j:{job}")
+            (stage.folder.parent / "stolen").write_text(job)
+
+
+def scenario(nemesis: str, every_s: float) -> Scenario:
+    return Scenario(nemesis, "", volatile, {nemesis: {"every_s": every_s}}, work=_LIGHT)
+
+
+async def test_a_service_whose_redis_loses_a_job_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NEMESES, "steal", f"{__name__}:Steal")
+    monkeypatch.setattr("tests.chaos.run.DRAIN_S", 6.0)  # the counts speak of a job that is not there
+    outcome = await run(scenario("steal", 1), 1.5, 7, tmp_path / "run")
+    assert not outcome.passed
+    (lost,) = (finding for finding in outcome.report.findings if finding.invariant == "lost")
+    assert lost.id == (tmp_path / "stolen").read_text()
+    events = read(outcome.folder)
+    assert {events[line - 1].id for line in lost.lines} == {lost.id}
+    assert f"lost: {lost.id}: " in (outcome.folder / "findings.txt").read_text()
+
+
+async def test_an_honest_service_passes_and_leaves_no_history(tmp_path: Path) -> None:
+    outcome = await run(scenario("flush-scripts", 0.3), 1.5, 7, tmp_path / "run", short=True)
+    assert outcome.report.found == []
+    assert outcome.strikes >= 3 and outcome.report.figures.adds > 50
+    assert not outcome.folder.exists()
+
+
+@pytest.mark.parametrize("name", NEMESES)
+def test_every_nemesis_of_the_table_can_be_made_and_says_what_it_is(name: str) -> None:
+    used = [each for each in SCENARIOS if name in each.nemeses]
+    assert used
+    for options in [each.options(name, short) for each in used for short in (False, True)]:
+        nemesis = make(name, **options)
+        assert nemesis.every_s == options["every_s"]
+        assert type(nemesis).__module__ == f"tests.chaos.nemeses.{name.replace('-', '_')}"
