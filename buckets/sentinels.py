@@ -2,6 +2,8 @@
 
 They are asked twice a second who it is, and the answer with the highest epoch counts: one that was cut off from the
 others still names the old master. So a master that hangs, or was cut off, is left behind though its connection stands.
+The epoch and the address come from two commands: during a failover the Sentinel that leads it tells the new epoch with
+the old address in SENTINEL MASTER, and the promoted replica in GET-MASTER-ADDR-BY-NAME.
 """
 
 from __future__ import annotations
@@ -62,12 +64,14 @@ class Sentinels(Standalone):
         with contextlib.suppress(Unavailable):
             deadline = asyncio.get_running_loop().time() + _ANSWER_S
             link = await sentinel.connected(deadline)
-            reply = await within(deadline, link.ask(("SENTINEL", "MASTER", self._url.master)))
-            if isinstance(reply, ErrorReply):
-                sentinel.trouble = str(reply)
+            name = self._url.master
+            asked = link.ask(("SENTINEL", "MASTER", name)), link.ask(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name))
+            master, address = await within(deadline, asyncio.gather(*asked))
+            if isinstance(master, ErrorReply) or not address:
+                sentinel.trouble = str(master)
                 return None
-            told = dict(zip(reply[::2], reply[1::2], strict=False))
-            return int(told[b"config-epoch"]), Address(told[b"ip"].decode(), int(told[b"port"]))
+            told = dict(zip(master[::2], master[1::2], strict=False))
+            return int(told[b"config-epoch"]), Address(address[0].decode(), int(address[1]))
         return None
 
     async def _watch(self) -> None:
