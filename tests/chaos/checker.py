@@ -93,14 +93,14 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
     asked = min((act.invoke.at + (act.invoke.delay or 0) for act in adds), default=0.0)
     for delivery in life.deliveries:
         at_ms = delivery.lease // 1000
-        dues = [*told, *([delivery.answer.due] if delivery.answer.due is not None else [])]
-        if delivery.answer.at < asked - _ROUNDING_S:
+        own_ms = round((delivery.answer.due or 0) * 1000)
+        if at_ms < (due_ms := max([own_ms, *(round(due * 1000) for due in told)])):
+            # That of a life that was forgotten, before the job was added again.
+            excused = at_ms >= own_ms and trouble.excuse(delivery.answer)
+            yield Finding("early", f"{due_ms - at_ms} ms before it was due", life.id, _lines(delivery), excused)
+        elif delivery.answer.at < asked - _ROUNDING_S:
             early_ms = (asked - delivery.answer.at) * 1000
             yield Finding("early", f"{early_ms:.0f} ms before its delay was over", life.id, _lines(delivery))
-        elif dues and at_ms < (due_ms := round(max(dues) * 1000)):
-            # Where an add that was not answered is forgotten, it is repeated, with another due time: of another life.
-            says, excused = f"{due_ms - at_ms} ms before it was due", trouble.excuse(delivery.answer)
-            yield Finding("early", says, life.id, _lines(delivery), excused)
     for before, after in pairwise(life.deliveries):
         for release in _until(after, life.of(before, "release")):
             due = release.answer.due if release.ok and release.answer else None

@@ -372,6 +372,29 @@ def test_who_goes_on_with_an_older_lease_after_the_newer_was_forgotten_is_excuse
     assert {finding.invariant for finding in excused(fable.look())} == {"stale", "tries"}
 
 
+def test_a_delivery_before_the_job_was_forgotten_and_added_again_is_excused_unless_it_was_early_then(
+    fable: Fable,
+) -> None:
+    fable.drain()
+    for job, delay in (("a", 0.0), ("b", 0.5)):
+        fable.add(job, delay, heard=False)
+        fable.pop(job)
+    for job in ("a", "b"):
+        fable.lose(job)
+    fable.totals["delivered"] -= 2
+    op = fable.write("begin", "kill", process="nemesis", forgets=("local",), forgets_s=2)
+    fable.pass_s(1)
+    fable.write("end", "kill", op, process="nemesis")
+    for job, delay in (("a", 0.0), ("b", 0.5)):
+        fable.add(job, delay)
+    fable.drain()
+    report = check(fable.look())
+    assert [(finding.id, finding.excused) for finding in report.found if finding.invariant == "early"] == [
+        ("a", True),
+        ("b", False),
+    ]
+
+
 def test_lateness_is_told_inside_and_outside_of_faults_and_an_outage_from_the_beginning_of_its_fault() -> None:
     fable = Fable()
     for number, late_s in enumerate([0.1, 0.2, 0.3]):
