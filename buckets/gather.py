@@ -67,7 +67,6 @@ class Gather(Generic[T]):
         if self._waiting:
             self._begun = self._begun or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._begun)
-            await asyncio.sleep(0)  # work on several shards has a task for each, which begins a turn later
 
     def _begin(self) -> None:
         if self._next:

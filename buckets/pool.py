@@ -62,9 +62,10 @@ class Pool(Shards):
         # Two pages at a time keep Redis busy; with one a bucket, everyone else would wait behind eight.
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
         self._preparing = Preparing(shards)
-        self._adding = Gather(partial(self._add, repeat=True), OneScript)
-        self._adding_once = Gather(partial(self._add, repeat=False), OneScript)
-        self._finishing = Gather(self._finish, OneScript)
+        # One a shard: a server of a Cluster that is away holds up nobody whose jobs are elsewhere.
+        self._adding = [Gather(partial(self._add, shard, True), OneScript) for shard in range(shards)]
+        self._adding_once = [Gather(partial(self._add, shard, False), OneScript) for shard in range(shards)]
+        self._finishing = [Gather(partial(self._finish, shard), OneScript) for shard in range(shards)]
         self._popping = Gather(self._pop_ones, _Asks, self._return, patient=True)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
@@ -72,7 +73,7 @@ class Pool(Shards):
         prepared = self._preparing.job
         items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
         adding = self._adding if all(map(may_be_repeated, jobs)) else self._adding_once
-        results = await adding.hand_in(items)
+        results = await self.spread(items, lambda shard, some: adding[shard].hand_in(some))
         self._tell_ready(zip(jobs, results, strict=True))
         return results
 
@@ -88,7 +89,8 @@ class Pool(Shards):
             )
             for group in groups
         ]
-        added = await self._add(items, repeat=all(may_be_repeated(job) for group in groups for job in group))
+        repeat = all(may_be_repeated(job) for group in groups for job in group)
+        added = await self.spread(items, lambda shard, some: self._add(shard, repeat, some))
         results = [[result] if isinstance(result, Added) else result for result in added]
         for group, result in zip(groups, results, strict=True):
             if isinstance(result, list):
@@ -107,16 +109,16 @@ class Pool(Shards):
         if state == State.READY.word:
             self.whereabouts.stir(shard_of(job_id, len(self.keys)))
 
-    async def _add(self, items: Sequence[Item], *, repeat: bool) -> list[Any]:
-        return await self.each(
+    async def _add(self, shard: int, repeat: bool, items: Sequence[Item]) -> list[Any]:
+        return await self.run_in(
+            shard,
             "add",
             items,
+            {"now": self.clock.now(), "buckets": self.buckets},
             fresh=lambda: {"bucket": next(self._turn)},
             repeat=repeat,
             pack=pack_groups,
             read=read_results,
-            now=self.clock.now(),
-            buckets=self.buckets,
         )
 
     async def pop(
@@ -239,7 +241,7 @@ class Pool(Shards):
     async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
-        return _words(await self._finishing.hand_in(items))
+        return _words(await self.spread(items, lambda shard, some: self._finishing[shard].hand_in(some)))
 
     def is_one_script(self, ids: Sequence[str]) -> bool:
         """Whether what changes these jobs leaves for Redis at once, and not one part behind another."""
@@ -248,10 +250,11 @@ class Pool(Shards):
     async def begun(self) -> None:
         """Wait until what `finish` was called for has left, so far as it is one script (`is_one_script`): what is
         asked for now comes behind it."""
-        await self._finishing.begun()
+        for finishing in self._finishing:
+            await finishing.begun()
 
-    async def _finish(self, items: Sequence[Item]) -> list[Any]:
-        return await self.each("finish", items, now=self.clock.now())
+    async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
+        return await self.run_in(shard, "finish", items, {"now": self.clock.now()})
 
     async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Cancel jobs; for each the state it was in, or NotFound, WrongState."""
@@ -349,8 +352,9 @@ class Pool(Shards):
 
     async def close(self) -> None:
         """Wait until what must be given back is, and for the work under way."""
-        for gather in (self._adding, self._adding_once, self._finishing, self._popping):
+        for gather in (*self._adding, *self._adding_once, *self._finishing):
             await gather.close()
+        await self._popping.close()
         if self._unheard:
             with contextlib.suppress(JobQueueError):
                 for server in await self.redis.servers():

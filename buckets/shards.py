@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
@@ -30,6 +30,10 @@ class Item(NamedTuple):
     size: int = 0
     """Bytes."""
     jobs: int = 1
+
+
+Work = Callable[[int, Sequence[Item]], Awaitable[list[Any]]]
+"""Works on items of a shard; a result for each."""
 
 
 class OneScript:
@@ -157,45 +161,55 @@ class Shards:
             script, shard, (), repeat=repeat, orphan=None, now=self.clock.now(), id=job_id, **arguments
         )
 
-    async def each(
-        self,
-        script: str,
-        items: Sequence[Item],
-        fresh: Callable[[], dict[str, Value]] = dict,
-        repeat: bool | None = None,
-        pack: Callable[[Iterable[Any]], list[Value]] = _flat,
-        read: Callable[[list[Any]], list[Any]] = list,
-        **arguments: Value,
-    ) -> list[Any]:
-        """Run a script that takes many jobs over all their shards; the results in the order of the items. `fresh` gives
-        the arguments that are others for each call of the script, `pack` those that the values of the items become;
-        `read` turns its answer into a result for each item."""
-
-        async def go(shard: int, items: Sequence[Item]) -> list[Any]:
-            results: list[Any] = []
-            away: Unavailable | None = None
-            for chunk in _chunks(items):
-                try:
-                    if away:
-                        raise away
-                    rest = pack([item.values for item in chunk])
-                    reply = await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
-                    results += read(judge_all(reply))
-                except JobQueueError as error:
-                    away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
-                    results += [error] * len(chunk)
-            return results
-
+    async def spread(self, items: Sequence[Item], work: Work) -> list[Any]:
+        """Let the items of each shard be worked on, all shards at once; the results in the order of the items."""
         if len(self.keys) == 1:
-            return await go(0, items)
+            return await work(0, items)
         places: dict[int, list[int]] = {}
         for place, item in enumerate(items):
             places.setdefault(shard_of(item.id, len(self.keys)), []).append(place)
-        told = await asyncio.gather(*(go(shard, [items[each] for each in own]) for shard, own in places.items()))
+        told = await asyncio.gather(*(work(shard, [items[each] for each in own]) for shard, own in places.items()))
         results: list[Any] = [None] * len(items)
         for own, some in zip(places.values(), told, strict=True):
             for place, result in zip(own, some, strict=True):
                 results[place] = result
+        return results
+
+    async def each(self, script: str, items: Sequence[Item], **arguments: Value) -> list[Any]:
+        """Run a script that takes many jobs over all their shards; the results in the order of the items."""
+
+        async def work(shard: int, items: Sequence[Item]) -> list[Any]:
+            return await self.run_in(shard, script, items, arguments)
+
+        return await self.spread(items, work)
+
+    async def run_in(
+        self,
+        shard: int,
+        script: str,
+        items: Sequence[Item],
+        arguments: Mapping[str, Value],
+        *,
+        fresh: Callable[[], dict[str, Value]] = dict,
+        repeat: bool | None = None,
+        pack: Callable[[Iterable[Any]], list[Value]] = _flat,
+        read: Callable[[list[Any]], list[Any]] = list,
+    ) -> list[Any]:
+        """Run a script that takes many jobs over those of one shard. `fresh` gives the arguments that are others for
+        each call of the script, `pack` those that the values of the items become; `read` turns its answer into a result
+        for each item."""
+        results: list[Any] = []
+        away: Unavailable | None = None
+        for chunk in _chunks(items):
+            try:
+                if away:
+                    raise away
+                rest = pack([item.values for item in chunk])
+                reply = await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
+                results += read(judge_all(reply))
+            except JobQueueError as error:
+                away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
+                results += [error] * len(chunk)
         return results
 
     async def sign(self, token: str, life_ms: int, apart_ms: int) -> tuple[int, int, list[bytes]]:

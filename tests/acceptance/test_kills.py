@@ -18,7 +18,7 @@ from tests.acceptance.service import Client, ServiceProcess, free_port
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-KILLS = int(os.environ.get("JOBQUEUE_KILLS", "20"))
+KILLS = int(os.environ.get("JOBQUEUE_KILLS", "5"))
 
 
 async def server_pid(redis: Redis) -> int:

@@ -13,6 +13,7 @@ from buckets.adding import Added
 from buckets.errors import Unavailable
 from buckets.fsck import Fsck
 from buckets.job import NewJob
+from buckets.keys import shard_of
 from buckets.pool import Pool
 from buckets.redis import Redis
 from buckets.topics import Topics
@@ -153,3 +154,20 @@ async def test_no_server_that_answers_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="no server of the Cluster"):
         await redis.read("TYPE", "a")
     await redis.close()
+
+
+async def test_who_has_jobs_on_living_servers_does_not_wait_with_those_whose_server_is_dead(
+    pool: Pool, cluster: ClusterSet
+) -> None:
+    """Adds and finishes that come in the same turn share their scripts, but not their troubles."""
+    old = await cluster.master_of(pool.keys[0].meta)
+    mine = [NewJob(f"{n}", "t", b"", ttr_ms=60_000) for n in range(64)]
+    lost = [await cluster.master_of(pool.keys[shard_of(job.id, SHARDS)].meta) is old for job in mine]
+    old.freeze()
+    adding = [asyncio.create_task(add(pool, job.id)) for job in mine]
+    living = [task for task, dead in zip(adding, lost, strict=True) if not dead]
+    await asyncio.gather(*living)
+    assert not any(task.done() for task, dead in zip(adding, lost, strict=True) if dead)
+    old.thaw()
+    await asyncio.gather(*adding)
+    await cluster.settled()
