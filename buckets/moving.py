@@ -13,7 +13,7 @@ import itertools
 import re
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -40,8 +40,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Moved:
-    """What was moved, by topic and state; how many ids of it were known on the new Redis and left as they are there; and
-    whether the old one was found empty, or the mover was stopped."""
+    """What was moved, by topic and state; how many of these the new Redis knew, and left as it had them; and whether
+    the old one was found empty (else the mover was stopped)."""
 
     topics: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     known: int = 0
@@ -84,8 +84,8 @@ class Move:
         patience_s: float = PATIENCE_S,
         progress: Progress | None = None,
     ) -> Self:
-        """`shards` and `buckets` are for a new namespace that nobody has founded yet; `rest` is how many seconds Redis is
-        left to others after each second of work.
+        """`shards` and `buckets` are for a new namespace that nobody has founded yet; `rest` is how many seconds the
+        two are left to others after each second of work.
 
         Raises Unfit where one of the two is of another version, or damaged, or the old one is not there.
         """
@@ -95,9 +95,7 @@ class Move:
         if meta.faults:
             raise Unfit(f"the old namespace {namespace} is damaged. Run `jobqueue fsck --repair` on it")
         source = Pool(old, namespace, meta.shards, meta.buckets)
-        return cls(
-            source, await Pool.open(new, namespace, shards=shards, buckets=buckets), rest, patience_s, progress
-        )
+        return cls(source, await Pool.open(new, namespace, shards=shards, buckets=buckets), rest, patience_s, progress)
 
     def stop(self) -> None:
         """Let `run` end behind the page that is under way."""
@@ -108,7 +106,7 @@ class Move:
         when one of them does not answer: then nothing is lost, and it may be run again."""
         paused = await self._copy_pauses()
         try:
-            while not await self._pass():
+            while not await self._pass():  # noqa: ASYNC110 - others take jobs and give them back, where we hear nothing
                 await asyncio.sleep(_WAIT_S if self._left else 0)
         except _Stopped:
             return self.moved
@@ -160,9 +158,10 @@ class Move:
             read = self._old.redis.read
             lengths = await asyncio.gather(*(read("LLEN", keys.ready(each, topic)) for each in lists))
             for priority, length in zip(lists, lengths, strict=True):
-                while length > 0:
+                rest = length
+                while rest > 0:  # what comes meanwhile is for the next pass
                     looked = await self._move(shard, (), f"{priority}:{topic}")
-                    length = length - looked if looked else 0
+                    rest = rest - looked if looked else 0
 
     async def _move_all(self) -> None:
         """All others, and what movers left that died."""
@@ -217,7 +216,9 @@ class Move:
         results = await self._put(self._new, jobs)
         failed = [result for result in results if isinstance(result, JobQueueError)]
         if failed and not all(isinstance(result, NoRoom) for result in failed):
-            raise next(result for result in failed if not isinstance(result, NoRoom))  # some may be there: the hash stays
+            raise next(
+                result for result in failed if not isinstance(result, NoRoom)
+            )  # some may be there: the hash stays
         refused = [job for job, result in zip(jobs, results, strict=True) if isinstance(result, NoRoom)]
         for result in await self._put(self._old, refused):
             if isinstance(result, JobQueueError):
@@ -249,3 +250,9 @@ class Move:
             for at, result in zip(places, some, strict=True):
                 results[at] = result
         return results
+
+
+def _raise_first(results: Iterable[Any]) -> None:
+    for result in results:
+        if isinstance(result, JobQueueError):
+            raise result

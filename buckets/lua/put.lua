@@ -31,6 +31,10 @@ end
 local function put(id, raw)
   if read_job(id) then return 0 end
   local job = parse(id, raw)
+  if not job then
+    keep_aside(id, raw)
+    return 0
+  end
   if job.state <= dead then
     settle(job, raw)
   elseif job.next > now_ms then

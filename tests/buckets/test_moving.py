@@ -66,7 +66,17 @@ def content(jobs: dict[str, Job]) -> str:
     said = hashlib.sha256()
     for job_id, job in sorted(jobs.items()):
         kind = job.kind
-        numbers = (job.created, job.due, job.next, kind.ttr, kind.tries, kind.attempts, kind.deliveries, kind.step, kind.lease)
+        numbers = (
+            job.created,
+            job.due,
+            job.next,
+            kind.ttr,
+            kind.tries,
+            kind.attempts,
+            kind.deliveries,
+            kind.step,
+            kind.lease,
+        )
         said.update(repr((job_id, kind.topic, kind.state, kind.priority, kind.cause, *numbers)).encode())
         said.update(repr(sorted(kind.optional.items())).encode() + job.body)
     return said.hexdigest()
