@@ -214,23 +214,18 @@ class Move:
     async def _deliver(self, key: bytes, jobs: Sequence[Job]) -> None:
         """Put jobs that were taken, then let go of the hash that keeps them."""
         results = await self._put(self._new, jobs)
-        failed = [result for result in results if isinstance(result, JobQueueError)]
-        if failed and not all(isinstance(result, NoRoom) for result in failed):
-            raise next(
-                result for result in failed if not isinstance(result, NoRoom)
-            )  # some may be there: the hash stays
         refused = [job for job, result in zip(jobs, results, strict=True) if isinstance(result, NoRoom)]
-        for result in await self._put(self._old, refused):
-            if isinstance(result, JobQueueError):
-                raise result
+        _raise_first(
+            result for result in results if not isinstance(result, NoRoom)
+        )  # some may be there: the hash stays
+        _raise_first(await self._put(self._old, refused))
         await self._old.redis.read("UNLINK", key)
         for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, NoRoom):
                 self.moved.topics[job.topic][job.state.word] += 1
                 self.moved.known += not result
         self._progress(self.moved.jobs, self._left)
-        if failed:
-            raise failed[0]
+        _raise_first(results)
 
     async def _put(self, pool: Pool, jobs: Sequence[Job]) -> list[Any]:
         """For each 1, 0 where its id is known, or an error."""

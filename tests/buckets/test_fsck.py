@@ -66,6 +66,13 @@ async def flags(redis: Redis, pool: Pool, job_id: str, value: int) -> None:
     await redis.read("SETRANGE", pool.keys[0].job(job_id), 2, bytes((value,)))
 
 
+async def take_away(redis: Redis, pool: Pool) -> None:
+    """As a mover that died long ago."""
+    ids, now = ("delayed", "ready", "dead", "finished"), pool.clock.now()
+    _, _, key, *_ = await pool.call("take", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
+    await redis.read("RENAME", key, "{jq:0}:m:5:f00d")
+
+
 async def drop_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
     await redis.read("ZREM", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), job_id)
 
@@ -196,13 +203,6 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
         lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "shards", "5"),
     ),
 }
-
-
-async def take_away(redis: Redis, pool: Pool) -> None:
-    """As a mover that died long ago."""
-    ids, now = ("delayed", "ready", "dead", "finished"), pool.clock.now()
-    _, _, key, *_ = await pool.call("take", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
-    await redis.read("RENAME", key, "{jq:0}:m:5:f00d")
 
 
 async def _replace(redis: Redis, key: str, command: str, *value: str) -> None:

@@ -145,6 +145,10 @@ async def check_whole(old: Pool, new: Pool) -> None:
     await emptied(old)
     await sound(old)
     await sound(new)
+    totals = (await Topics(old).stats()).totals
+    live = sum(stats.counts.values())
+    assert totals["finished"] == stats.totals["finished"] and totals["moved"] == totals["deleted"] == live
+    assert (await Topics(new).stats()).totals == {"created": live}
     assert (await move(old, new)).jobs == 0
 
 
@@ -331,6 +335,25 @@ async def test_jobs_with_large_bodies_go_a_few_at_a_time(old: Pool, new: Pool) -
     jobs = await records(old)
     await move(old, new)
     assert content(await records(new)) == content(jobs)
+
+
+async def test_a_script_takes_no_more_than_it_has_room_for_but_one_always(old: Pool) -> None:
+    for n in range(3):
+        await add(old, f"j{n}")
+    for ids, front in (((), "4:t"), (("j1", "j2"), "")):
+        looked, _, _, job_id, *_ = await old.call("take", 0, ids, now="", batch="0", front=front, page=9, room=1)
+        assert (looked, job_id) == (1, b"j1" if ids else b"j0")
+
+
+async def test_an_entry_of_an_earlier_life_on_the_new_redis_is_stale(old: Pool, other: Redis) -> None:
+    new = await Pool.open(other)
+    await add(old, "j")
+    number = (await get(old, "j")).kind.number
+    await add(new, "first")
+    await other.read("LPUSH", new.keys[0].ready(4, "t"), f"{number}:j", f"{number + 1}:j")
+    await move(old, new)
+    assert await popped_ids(new) == ["first", "j"]
+    await new.close()
 
 
 async def test_a_long_optional_block_and_a_later_dead_letter_survive(old: Pool, new: Pool) -> None:
