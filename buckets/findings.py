@@ -22,6 +22,7 @@ KINDS = {
     "miscounted": "the counts of a topic are not those of its jobs",
     "idle_list": "a topic without ready jobs has ready lists",
     "unknown_topic": "a topic with counts is missing in the list of topics",
+    "adrift": "jobs that a mover took away and did not put anywhere: run `jobqueue move` again",
     "misplaced": "a job is in another shard than its id belongs to",
 }
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from buckets.clock import Clock
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, NoRoom
 from buckets.findings import Report, shown
 from buckets.keys import FAMILIES, shard_of
 from buckets.meta import Meta, examine
@@ -33,6 +33,7 @@ PASSES = 3
 REST = 2.0
 _PAGE = 64  # jobs a script: about 1 ms of Redis
 _FIELDS = 100  # counts a script
+_ADRIFT_MS = 300_000  # after which no mover is behind the jobs that one took
 
 # What the keys of a family must be: a type of Redis, or one of the words of evict.lua.
 _FORMS = {
@@ -45,6 +46,7 @@ _FORMS = {
     "TOPICS": ("", "zset"),
     "PAUSED": (".+", "moment"),
     "ASIDE": ("", "hash"),
+    "MOVING": (r"\d+:[0-9a-f]+", "hash"),
     "EVENTS": ("", "stream"),
     "LOCK": (r"\d{1,3}", "lock"),
     "ROLL": ("", "zset"),
@@ -145,6 +147,7 @@ class _ShardCheck:
         judged, and whether to look at jobs again."""
         sight = _Sight(begun=(await self._call("audit", [], buckets=self._pool.buckets))[0])
         await self._look_at_keys(sight)
+        await self._look_at_batches(sight)
         await self._look_at_lists(sight)
         for topic in self._known(sight):
             sight.before[topic] = await self._counters(topic)
@@ -194,6 +197,23 @@ class _ShardCheck:
         if kind == "string" and wanted == "lock":
             return bool(await read("PTTL", key) == -1)
         return kind != wanted
+
+    # Jobs that were taken to be put into another Redis
+
+    async def _look_at_batches(self, sight: _Sight) -> None:
+        for name in sight.keys["MOVING"]:
+            key = self._key("MOVING", name)
+            if sight.begun - int(name.partition(b":")[0]) > _ADRIFT_MS and await self._pool.redis.read("EXISTS", key):
+                self._find("adrift", shown(key), repaired=self._repair and await self._put_back(key))
+
+    async def _put_back(self, key: bytes) -> bool:
+        pairs = await self._pool.redis.read("HGETALL", key)
+        try:
+            await self._call("put", pairs, bucket=0, buckets=self._pool.buckets)
+        except NoRoom:
+            return False
+        await self._pool.redis.read("UNLINK", key)
+        return True
 
     # Ready lists
 

@@ -62,8 +62,9 @@ LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 
 # The arrows of the picture, and the scripts that move a job along each. `None`: there was no job, or a tombstone.
 MOVES: dict[tuple[State | None, State], set[str]] = {
-    (None, State.DELAYED): {"add"},
-    (None, State.READY): {"add"},
+    (None, State.DELAYED): {"add", "put"},
+    (None, State.READY): {"add", "put"},
+    (None, State.DEAD): {"put"},  # of another Redis
     (State.DELAYED, State.DELAYED): {"add", "update", "rewrite"},  # replaced; changed
     (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite"},
     (State.READY, State.DELAYED): {"add"},  # replaced
@@ -81,10 +82,10 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.RESERVED, State.FINISHED): {"finish"},
     (State.DELAYED, State.FINISHED): {"finish"},
     (State.DEAD, State.FINISHED): {"finish"},
-    (State.DELAYED, State.DELETED): {"delete", "purge"},
-    (State.READY, State.DELETED): {"delete", "purge_ready"},
+    (State.DELAYED, State.DELETED): {"delete", "purge", "take"},  # to another Redis
+    (State.READY, State.DELETED): {"delete", "purge_ready", "take"},
     (State.RESERVED, State.DELETED): {"delete", "purge"},
-    (State.DEAD, State.DELETED): {"delete", "purge", "bound"},
+    (State.DEAD, State.DELETED): {"delete", "purge", "bound", "take"},
 }
 
 

@@ -20,6 +20,7 @@ FAMILIES = {
     "TOPICS": "t",  # zset: topic -> ms of last use
     "PAUSED": "p:",  # + topic         string: paused until
     "ASIDE": "x",  # hash: id -> a record that could not be read
+    "MOVING": "m:",  # + ms:batch      hash: id -> a record on its way to another Redis
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: the token of the process that runs the timer of bucket n
     "ROLL": "roll",  # of shard 0: zset: token of a living instance -> ms of its last signature

@@ -161,9 +161,10 @@ class Topics:
         ):
             for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
-        return Topic(name, counts, await self._paused_until(name))
+        return Topic(name, counts, await self.paused_until(name))
 
-    async def _paused_until(self, name: str) -> int | None:
+    async def paused_until(self, name: str) -> int | None:
+        """Until when a topic is paused; as `Topic.paused_until`."""
         (raw,) = await self._pool.redis.read("MGET", self._pool.keys[0].paused(name))  # nothing where it is no string
         until = int(raw) if raw is not None and raw.isdigit() and len(raw) < 16 else None
         return None if until and until <= await self._pool.now_ms() else until

@@ -142,6 +142,18 @@ def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) 
     sys.exit(inspect(flags, config, repair=repair, as_json=as_json))
 
 
+@main.command("move")
+@click.option("--from", "old", metavar="URL", required=True, help="the Redis that is to be empty")
+@click.option("--to", "new", metavar="URL", required=True, help="the Redis that is to have the jobs")
+@click.option("--namespace", metavar="NS", default="jq", help="which one, on both [jq]")
+@click.option("--rest", type=click.FloatRange(0), default=1.0, metavar="S", help="pause after each second of work [1]")
+def move_command(old: str, new: str, namespace: str, rest: float) -> None:
+    """Move all jobs to another Redis, while services run on both. Exit code 1: some are left; 2: it could not begin."""
+    from jobqueue.moving import move  # noqa: PLC0415 - as above
+
+    sys.exit(move(old, new, namespace, rest))
+
+
 main.add_command(callbacks_command)
 
 

@@ -42,6 +42,7 @@ LAYERS = {
         "findings",
         "tally",
         "fsck",
+        "moving",
         "bell",
         "drift",
         "roll",
@@ -88,7 +89,7 @@ LAYERS = {
         *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
         *("callbacks", "callbacks.callback", "callbacks.signature", "callbacks.addresses", "callbacks.verdicts"),
         *("callbacks.places", "callbacks.caller", "callbacks.worker", "callbacks.command"),
-        *("check", "inspection", "cli"),
+        *("check", "inspection", "moving", "cli"),
     ],
     "jobqueue_client": [
         *("times", "job", "fields", "answers", "errors", "options"),

@@ -259,5 +259,5 @@ async def test_in_a_pipe_a_watch_is_a_line_a_look(shell: Shell) -> None:
 async def test_the_help_lists_the_service_first_and_has_help_for_each_command(shell: Shell) -> None:
     ran = await shell.run("--help")
     listed = [line.split()[0] for line in ran.out.partition("The service:")[2].splitlines() if line.startswith("  ")]
-    assert listed[:4] == ["serve", "check", "fsck", "callbacks"]
+    assert listed[:5] == ["serve", "check", "fsck", "move", "callbacks"]
     assert listed[-len(params.BY_NAME) :] == list(params.BY_NAME)

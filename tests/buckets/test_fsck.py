@@ -66,6 +66,13 @@ async def flags(redis: Redis, pool: Pool, job_id: str, value: int) -> None:
     await redis.read("SETRANGE", pool.keys[0].job(job_id), 2, bytes((value,)))
 
 
+async def take_away(redis: Redis, pool: Pool) -> None:
+    """As a mover that died long ago."""
+    ids, now = ("delayed", "ready", "dead", "finished"), pool.clock.now()
+    _, _, key, *_ = await pool.call("take", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
+    await redis.read("RENAME", key, "{jq:0}:m:5:f00d")
+
+
 async def drop_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
     await redis.read("ZREM", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), job_id)
 
@@ -183,6 +190,7 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
     ),
     "a lock without an end": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].lock(2), "nobody")),
     "set-aside records of another type": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].aside, "x")),
+    "jobs that a mover left": ({"adrift"}, take_away),
     "settings that are gone": ({"meta"}, lambda redis, pool: redis.read("DEL", pool.keys[0].meta)),
     "settings of another type": ({"meta"}, lambda redis, pool: _replace(redis, pool.keys[0].meta, "SET", "x")),
     "settings with a stranger": ({"meta"}, lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "colour", "red")),

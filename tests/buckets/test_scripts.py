@@ -74,7 +74,7 @@ def test_arguments_are_read_in_the_head_and_nowhere_below(script: Script) -> Non
 def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(script: Script) -> None:
     found = HEAD.match(SOURCES[script.name])
     flags = found and found["flags"]
-    takes_room = script.name in ("add", "rewrite")
+    takes_room = script.name in ("add", "put", "rewrite")
     assert flags == (None if takes_room else "no-writes" if script.name in READERS else "allow-oom")
 
 

@@ -1,0 +1,165 @@
+"""`jobqueue move` as an operator runs it, beside real services on both Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from buckets import Redis
+from buckets.job import NewJob
+from buckets.moving import Move
+from buckets.pool import Pool
+from tests.acceptance.load import Load
+from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+HOUR_MS = 3_600_000
+_MOVER = """
+import asyncio, sys
+from buckets.moving import Move
+from buckets.redis import Redis
+
+async def main():
+    await (await Move.open(Redis(sys.argv[1]), Redis(sys.argv[2]), rest=0, patience_s=0)).run()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def new(own_server: RedisServer) -> AsyncIterator[Redis]:
+    redis = Redis(own_server.url)
+    yield redis
+    await redis.close()
+
+
+async def _start(*command: str) -> asyncio.subprocess.Process:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
+    """The exit code, and what was printed and complained of."""
+    output, complaint = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode(), complaint.decode()
+
+
+async def move(old: str, new: str, *flags: str) -> tuple[int, str, str]:
+    return await _ended(await _start(*JOBQUEUE, "move", "--from", old, "--to", new, "--rest", "0", *flags))
+
+
+async def test_all_is_moved_while_services_run_on_both_and_a_line_a_topic_tells_it(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer
+) -> None:
+    old, new = redis_server.url, own_server.url
+    async with (
+        ServiceProcess("--redis", old) as first,
+        ServiceProcess("--redis", new) as second,
+        Client(first.url) as before,
+        Client(second.url) as after,
+    ):
+        for number in range(7):
+            await before.ask("add", topic="mails", id=f"m{number}", body="my secret body")
+            await before.ask("add", topic="calls", id=f"c{number}", delay=60, body="my secret body")
+        job = await before.ask("pop", topic="mails")
+        await before.ask("bury", id=job["id"], lease=job["lease"])
+        await after.ask("add", topic="calls", id="c0", delay=60, body=1)
+        waiting = asyncio.create_task(after.ask("pop", topic="mails", count=9, wait=20))
+        code, output, complaint = await move(old, new)
+        assert (code, complaint) == (0, "")
+        lines = [line.strip("│┃ ").replace("│", " ").replace("┃", " ").split() for line in output.splitlines()]
+        assert ["topic", "delayed", "ready", "dead", "finished", "deleted"] in lines
+        assert ["calls", "7", "0", "0", "0", "0"] in lines and ["mails", "0", "6", "1", "0", "0"] in lines
+        assert "14 jobs and tombstones were moved; 1 of them were on the new Redis already" in output
+        assert "secret" not in output
+        assert len((await waiting)["jobs"]) == 6  # who waited on the new one was woken
+        assert not any((await before.ask("stats"))["counts"].values())
+
+
+async def test_while_producers_add_to_both_and_workers_pop_from_both_no_job_is_lost_or_early(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer
+) -> None:
+    old, new = redis_server.url, own_server.url
+    async with ServiceProcess("--redis", old) as first, ServiceProcess("--redis", new) as second:
+        load = Load([first.url, second.url])
+        async with load.running(producers=4, workers=4):
+            await until(lambda: len(load.acknowledged) > 300)
+            moving = asyncio.create_task(move(old, new))
+            await until(lambda: len(load.acknowledged) > 900)
+        assert (await moving)[0] == 0
+        load.check()
+
+
+async def test_a_mover_that_is_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
+) -> None:
+    old = await Pool.open(redis)
+    number, chance = 6_000, random.Random(7)
+    await old.add([NewJob(f"j{n}", f"t{n % 3}", b"x", delay_ms=n % 2 * HOUR_MS) for n in range(number)])
+    left = number
+    while left > number // 3:
+        process = await _start(sys.executable, "-c", _MOVER, redis_server.url, own_server.url)
+        fewer = left - chance.randrange(1, number // 3)
+
+        async def has_fewer(most: int = fewer) -> bool:
+            return int(await redis.read("DBSIZE")) <= most
+
+        await until(has_fewer)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        left = len(await redis.read("KEYS", "*:j:*"))
+    moved = await (await Move.open(redis, new, rest=0, patience_s=0)).run()
+    assert moved.done and await redis.read("KEYS", "*:[mjrbh]:*") == []
+    assert set(await new.read("KEYS", "*:j:*")) == {f"{{jq:0}}:j:j{n}".encode() for n in range(number)}
+    counts = [await new.read("HMGET", f"{{jq:0}}:c:t{n}", "created", "delayed", "ready") for n in range(3)]
+    assert counts == [[b"2000", b"1000", b"1000"]] * 3
+
+
+async def test_ctrl_c_ends_it_behind_a_page(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
+) -> None:
+    old = await Pool.open(redis)
+    await old.add([NewJob(f"j{n}", "t", b"x") for n in range(20_000)])
+    command = ("move", "--from", redis_server.url, "--to", own_server.url, "--rest", "20")
+    process = await _start(*JOBQUEUE, *command)
+
+    async def has_begun() -> bool:
+        return bool(await new.read("EXISTS", "{jq:0}:c:t"))
+
+    await until(has_begun)
+    process.send_signal(signal.SIGINT)
+    code, output, complaint = await _ended(process)
+    assert code == 1 and "run it again" in complaint and "jobs and tombstones were moved" in output
+    assert await redis.read("KEYS", "*:m:*") == []
+    assert int(await redis.read("DBSIZE")) > 10_000
+
+
+async def test_what_cannot_begin_is_told_without_a_secret(redis_server: RedisServer, redis: Redis) -> None:
+    url = redis_server.url
+    await Pool.open(redis)
+    code, output, complaint = await move(url, url)
+    assert (code, output) == (2, "") and "--from and --to lead to the same Redis" in complaint
+    code, _, complaint = await move(url, "redis://me:secret@127.0.0.1:1/0?nonsense=1")
+    assert code == 2 and "--to is no URL" in complaint and "secret" not in complaint
+
+
+async def test_a_full_new_redis_is_told_and_nothing_is_lost(
+    redis_server: RedisServer, redis: Redis, own_server: RedisServer, new: Redis
+) -> None:
+    old = await Pool.open(redis)
+    await Pool.open(new)
+    await old.add([NewJob(f"j{n}", "t", b"x") for n in range(300)])
+    await new.read("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", 1)
+    code, output, complaint = await move(redis_server.url, own_server.url)
+    assert code == 1 and output == "0 jobs and tombstones were moved\n"
+    assert "Redis is full" in complaint and "run it again to move the rest" in complaint
+    assert len(await redis.read("KEYS", "*:j:*")) == 300
