@@ -26,7 +26,7 @@ from buckets.search import Popped
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S = 0.1  # before a lost subscription is tried again
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is tried again
 
 
 class _Waiter:
@@ -76,7 +76,7 @@ class Bell:
                 group.create_task(self._listen(shard))
 
     async def _listen(self, shard: int) -> None:
-        told = False
+        told, pause = False, _PAUSE_S
         while True:
             try:
                 await self._pool.listen(shard, partial(self.hear, shard), partial(self._look_again, shard))
@@ -86,10 +86,11 @@ class Bell:
                     told = True
             except Exception:
                 log.exception("bell.failed", extra={"shard": shard})
+            pause = _PAUSE_S if shard in self._standing else min(2 * pause, _LONGEST_PAUSE_S)
             self._standing.discard(shard)
             self.connected.clear()
             self._pool.whereabouts.lost(shard)
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(pause)
 
     def hear(self, shard: int, message: str) -> None:
         """Act on what a script said; what another program says on the channel does no harm."""

@@ -182,10 +182,11 @@ class Link(Wire):
 
 
 class _Hearing:
-    """One channel that is heard."""
+    """One who hears a channel."""
 
-    def __init__(self, heard: Callable[[str], None]) -> None:
+    def __init__(self, channel: str, heard: Callable[[str], None]) -> None:
         loop = asyncio.get_running_loop()
+        self.channel = channel.encode()
         self.heard = heard
         self.begun: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -206,14 +207,15 @@ class Ear(Wire):
     def __init__(self, connection: Any, timeout_s: float) -> None:
         super().__init__(connection)
         self._timeout_s = timeout_s
-        self._channels: dict[str, _Hearing] = {}
+        self._hearings: list[_Hearing] = []  # a few: one a shard
         self._last = self._loop.time()  # when Redis said something
         self._watching = self._loop.call_later(timeout_s, self._watch)
 
     async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """Hear a channel, which nobody here hears yet; `connected` is called when that begins. Raises Unavailable or
-        TimeoutError at its end, or what `heard` raised. The last channel's end is the connection's."""
-        hearing = self._channels[channel] = _Hearing(heard)
+        """Hear a channel; `connected` is called when that begins. Raises Unavailable or TimeoutError at its end, or
+        what `heard` raised. When nobody hears anything more, that is the end of the connection."""
+        hearing = _Hearing(channel, heard)
+        self._hearings.append(hearing)
         try:
             if self.lost:
                 raise Unavailable("the subscription is lost")
@@ -223,11 +225,14 @@ class Ear(Wire):
             connected()
             await hearing.ended
         finally:
-            del self._channels[channel]
-            if not self._channels:
+            self._hearings.remove(hearing)
+            if not self._hearings:
                 self.lose()
-            elif not hearing.ended.done():
+            elif not hearing.ended.done() and not self._of(hearing.channel):
                 self._transport.write(_packed(("SUNSUBSCRIBE", channel)))
+
+    def _of(self, channel: bytes) -> list[_Hearing]:
+        return [hearing for hearing in self._hearings if hearing.channel == channel]
 
     def _watch(self) -> None:
         quiet = self._loop.time() - self._last
@@ -242,15 +247,14 @@ class Ear(Wire):
         self._last = self._loop.time()
         if isinstance(reply, ErrorReply):  # that of the first channel that waits: they are answered in order
             error = Unavailable(f"{LOST}{reply}")
-            waiting = [hearing for hearing in self._channels.values() if not hearing.begun.done()]
+            waiting = [hearing for hearing in self._hearings if not hearing.begun.done()]
             for hearing in waiting[:1]:
                 hearing.fail(error)
-        elif reply[0] != b"pong":
-            heard = self._channels.get(reply[1].decode())
-            if heard:
-                self._act(heard, *reply)
+        elif isinstance(reply, list) and reply[0] != b"pong":  # before the first subscription PONG is a word
+            for hearing in self._of(reply[1]):
+                self._act(hearing, reply[0], reply[2])
 
-    def _act(self, hearing: _Hearing, kind: bytes, channel: bytes, said: Any) -> None:
+    def _act(self, hearing: _Hearing, kind: bytes, said: Any) -> None:
         if kind == b"smessage":
             try:
                 hearing.heard(said.decode("utf-8", "replace"))
@@ -263,5 +267,5 @@ class Ear(Wire):
 
     def _end(self) -> None:
         self._watching.cancel()
-        for hearing in self._channels.values():
+        for hearing in self._hearings:
             hearing.fail(Unavailable("the subscription is lost"))

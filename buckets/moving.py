@@ -15,6 +15,7 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
@@ -24,6 +25,7 @@ from buckets.meta import examine
 from buckets.pages import Pages, chunks
 from buckets.pool import Pool
 from buckets.redis import Redis
+from buckets.scripts import Value
 from buckets.shards import Item
 from buckets.topics import Topics
 
@@ -235,16 +237,14 @@ class Move:
             places = [at for at, result in enumerate(results) if isinstance(result, Unavailable)]
             if not places:
                 break
-            some = await pool.each(
-                "put",
-                [items[at] for at in places],
-                fresh=lambda: {"bucket": next(self._turn)},
-                now=pool.clock.now(),
-                buckets=pool.buckets,
-            )
+            some = await pool.spread([items[at] for at in places], partial(self._put_in, pool))
             for at, result in zip(places, some, strict=True):
                 results[at] = result
         return results
+
+    async def _put_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
+        own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
+        return await pool.run_in(shard, "put", items, own, fresh=lambda: {"bucket": next(self._turn)})
 
 
 def _raise_first(results: Iterable[Any]) -> None:

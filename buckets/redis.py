@@ -19,7 +19,7 @@ from buckets.link import LOST, ErrorReply, Link, Orphan
 from buckets.meter import Meter
 from buckets.scripts import SCRIPTS, Script, Value
 from buckets.sentinels import Sentinels
-from buckets.server import Retired, Server, within
+from buckets.server import SILENT_S, Retired, Server, within
 from buckets.standalone import Standalone
 from buckets.url import Kind, Url, read_url
 
@@ -30,6 +30,7 @@ _PASSING = (
     *("CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
 )
 _PAUSE_S = 0.05
+_MOST_REFUSALS = 1000  # keys remembered; as many as there are shards would do
 
 Key = str | bytes
 
@@ -102,6 +103,8 @@ class Redis:
         told = read_url(address, timeout_s)
         self.is_cluster = told.kind == "cluster"
         self._servers: Servers = _KINDS[told.kind](told, timeout_s, self.meter)
+        self._refusals: dict[Key | None, tuple[float, float]] = {}
+        """By key, the loop times since when and until when scripts were refused for now, as while its slot moves."""
 
     @property
     def trouble(self) -> str:
@@ -109,9 +112,14 @@ class Redis:
         return self._servers.trouble
 
     def is_away(self, key: Key) -> bool:
-        """Whether the server of a key cannot be asked now, or has been silent for a quarter of a second."""
+        """Whether the server of a key cannot be asked now, or has been silent, or has refused all that was asked of the
+        key, for a quarter of a second."""
         server = self._servers.of(key)
-        return server is None or server.is_away
+        return server is None or server.is_away or self._is_refused(key)
+
+    def _is_refused(self, key: Key) -> bool:
+        first, last = self._refusals.get(key, (0.0, 0.0))
+        return last - first > SILENT_S and asyncio.get_running_loop().time() - last < SILENT_S
 
     async def call(
         self,
@@ -169,6 +177,8 @@ class Redis:
             reply = await self._ask(key, command, repeat, script, orphan, only)
             if isinstance(reply, ErrorReply):
                 raise _judge(reply)
+            if self._refusals:
+                self._refusals.pop(key, None)
         except JobQueueError as error:
             code = None if isinstance(error, Refused) else error.code
             self.meter.called(name, time.perf_counter() - begun, code)
@@ -215,10 +225,17 @@ class Redis:
             elif not isinstance(_judge(reply), Unavailable):
                 return reply
             else:
-                told, followed = self._servers.refused(server, str(reply)), instead is not None
-                instead = None if followed else told
+                told = self._refused(server, key, str(reply))
+                instead = None if instead else told
                 if not instead:  # nobody told, or two who send us to each other, as in the midst of a move
                     await self._pause(deadline, _judge(reply))
+
+    def _refused(self, server: Server, key: Key | None, error: str) -> Server | None:
+        """A server refuses for now what was asked about a key; whom to ask instead, where it told that."""
+        if key and len(self._refusals) < _MOST_REFUSALS:
+            now = asyncio.get_running_loop().time()
+            self._refusals[key] = (self._refusals.get(key, (now, now))[0], now)
+        return self._servers.refused(server, error)
 
     async def _pause(self, deadline: float, error: JobQueueError | None = None) -> None:
         if asyncio.get_running_loop().time() + _PAUSE_S > deadline:
@@ -228,7 +245,7 @@ class Redis:
     async def listen(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
         """Hear a channel of the shard of that key as long as its server has it: `heard` gets each message, `connected`
         is called when the subscription begins. Raises Unavailable at its end; what was said then and until the next one
-        is lost. A channel is heard once at a time."""
+        is lost."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         server = self._servers.of(channel) or await self._servers.find(channel, deadline)
         try:

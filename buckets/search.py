@@ -78,7 +78,7 @@ class Search:
         trouble: Unavailable | None = None
         answered = False
         for shard, topics in self.whereabouts.places(self.ask.topics):
-            if not self._wants_more():
+            if not self._wants_more() or loop.time() > deadline:
                 break
             if self._is_away(shard) and (trouble or self.is_hopeless(shard)):
                 continue

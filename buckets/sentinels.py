@@ -78,12 +78,18 @@ class Sentinels(Standalone):
         """Leave a server behind that is not the master any more."""
         while True:
             await asyncio.sleep(_EVERY_S)
-            with contextlib.suppress(OSError):
-                master = await self._named()
-                if self._master and master != self._master:
-                    log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})
-                    self._master = master  # told once, also while the way there is not open yet
-                    self._server.leave_behind()
+            try:
+                self._follow(await self._named())
+            except OSError:
+                pass  # none of them answers: what they said last holds
+            except Exception:
+                log.exception("sentinels.unreadable")
+
+    def _follow(self, master: Address) -> None:
+        if self._master and master != self._master:
+            log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})
+            self._master = master  # told once, also while the way there is not open yet
+            self._server.leave_behind()
 
     async def close(self) -> None:
         """Hang up."""

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 _LOADED = ("add", "finish", "pop")  # scripts that Redis knows from the beginning of a connection
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # s between two tries to connect
-_SILENT_S = 0.25  # who says nothing for so long is away
+SILENT_S = 0.25  # who says nothing for so long is away
+_HEAR_S = 1.0  # to connect for channels
 _SETTLED_S = 0.2  # the age at which a connection may be replaced
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ class Server:
     @property
     def is_away(self) -> bool:
         """Whether it cannot be asked now, or does not answer."""
-        return self.link is None or self.link.lost or self.link.silent_s > _SILENT_S
+        return self.link is None or self.link.lost or self.link.silent_s > SILENT_S
 
     def begin(self) -> asyncio.Future[Link]:
         """Connect, unless that is under way; the connection, when it is there."""
@@ -134,8 +135,11 @@ class Server:
         """As `Ear.hear`, on the connection that all channels of the server share. Raises Unavailable."""
         try:
             async with self._ear_lock:
+                if self.retired:
+                    raise Unavailable(f"{LOST}the shard has another server now")
                 if self._ear is None or self._ear.lost:
-                    self._ear = await self._open(lambda connection: Ear(connection, self._timeout_s))
+                    async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for it, and it may be gone
+                        self._ear = await self._open(lambda connection: Ear(connection, self._timeout_s))
                 ear = self._ear
             await ear.hear(channel, heard, connected)
         except (RedisError, OSError) as error:
@@ -143,9 +147,10 @@ class Server:
 
     def replace(self) -> None:
         """Take up another connection: this one leads to a server that is no master now. What was asked is answered."""
-        link, self._ear, ear = self.link, None, self._ear
+        link = self.link
         if link and not link.lost and asyncio.get_running_loop().time() - self._since > _SETTLED_S:
             self.link = None
+            self._ear, ear = None, self._ear
             self.begin()
             link.leave()
             if ear:
@@ -153,6 +158,9 @@ class Server:
 
     def leave_behind(self) -> None:
         """Hang up and take up another connection: the server is another now, or was lost without a word."""
+        if self._connecting and self._coming and not self._coming.done():  # perhaps on its way to the old one
+            self._connecting.cancel()
+            self._connecting = asyncio.create_task(self._connect(self._coming))
         if self.link:
             self.link.lose()
         if self._ear:

@@ -61,7 +61,7 @@ class Connection(Refusing):
             "_needed",
             "_ours",
         ),
-        *("_surplus", "_task", "_unread_since", "_wire"),
+        *("_answers", "_surplus", "_task", "_unread_since", "_visited", "_wire"),
     )
 
     def __init__(self, server: web.Server, answerer: Answerer, limits: Limits, **options: Any) -> None:
@@ -73,6 +73,8 @@ class Connection(Refusing):
         self._wire: asyncio.Transport | None = None  # until the connection is lost; aiohttp forgets it when it closes
         self._late_since = 0.0  # loop time from when on we wait for a request; 0: we do not
         self._unread_since = 0.0  # and for the client to take its answer
+        self._answers = 0  # of ours that were begun
+        self._visited = 0  # how many there were at the last visit, aiohttp's with them
         self._half_read = False  # whether aiohttp has a part of a head
         self._ours = True
         self._lent = False
@@ -230,6 +232,7 @@ class Connection(Refusing):
     def _write(self, reply: Reply, request_id: str) -> None:
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError("the client is gone")
+        self._answers += 1
         self.transport.write(plain.written(reply, request_id, last=self._close))
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -247,6 +250,9 @@ class Connection(Refusing):
         wire = self._wire
         if wire is None:
             return
+        visited, self._visited = self._visited, self._answers + self._request_count
+        if self._visited != visited:  # who has another answer has taken the one before
+            self._unread_since = 0.0
         self._unread_since = (self._unread_since or now) if wire.get_write_buffer_size() else 0.0
         self._late_since = (self._late_since or now) if self._is_late() else 0.0
         if not self._ours and self._charged and self._idle():

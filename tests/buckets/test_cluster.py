@@ -19,8 +19,8 @@ from buckets.redis import Redis
 from buckets.topics import Topics
 from tests.buckets.bells import hearing, job_of, park
 from tests.buckets.jobs import add
-from tests.redis_cluster import ClusterSet
-from tests.redis_node import Access
+from tests.redis_cluster import ClusterSet, slot_of
+from tests.redis_node import Access, RedisNode
 from tests.waiting import until
 
 SHARDS = 16
@@ -171,3 +171,31 @@ async def test_who_has_jobs_on_living_servers_does_not_wait_with_those_whose_ser
     old.thaw()
     await asyncio.gather(*adding)
     await cluster.settled()
+
+
+async def test_a_slot_that_moves_holds_up_only_pops_that_must_wait_for_it(pool: Pool, cluster: ClusterSet) -> None:
+    """Jobs of all other shards go on, however long the move takes."""
+    await pool.add(jobs(200))
+    key = pool.keys[0].meta
+    home, slot = await cluster.master_of(key), slot_of(key)
+    away = next(node for node in await cluster.masters() if node is not home)
+    await away.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", await home_id(home))
+    await home.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", await home_id(away))
+    here = [job.id for job in jobs(200) if shard_of(job.id, SHARDS) == 0]
+    got: list[str] = []
+    while len(got) < 200 - len(here):
+        async with asyncio.timeout(pool.redis.timeout_s / 2):
+            got += [job.id for job in (await pool.pop(["t"])).jobs]
+    assert not set(got) & set(here)
+    await away.ask("CLUSTER", "SETSLOT", slot, "STABLE")
+    await home.ask("CLUSTER", "SETSLOT", slot, "STABLE")
+    await until(lambda: finds(pool, got, 200))
+
+
+async def home_id(node: RedisNode) -> str:
+    return str(await node.ask("CLUSTER", "MYID"))
+
+
+async def finds(pool: Pool, got: list[str], number: int) -> bool:
+    got += [job.id for job in (await pool.pop(["t"], number)).jobs]
+    return len(set(got)) == number

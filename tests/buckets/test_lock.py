@@ -210,18 +210,23 @@ async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_where_t
     assert await beats(redis) == 1
 
 
-async def test_where_the_roll_is_silent_locks_are_kept_by_what_it_said_last(redis: Redis, live_pool: Pool) -> None:
-    """As on a Cluster, when the master of the roll's shard is away."""
+async def test_where_the_roll_is_silent_locks_are_kept_and_those_that_nobody_holds_are_taken(
+    redis: Redis, live_pool: Pool
+) -> None:
+    """As on a Cluster, when the master of the roll's shard is away, and an instance ends then."""
     instance = Instance(live_pool)
     await sign(live_pool, "other")
     async with instance.running():
         await until(lambda: sum(instance.held) == 4)
+        await take(live_pool, "other", [instance.roll.token])
         await redis.read("ACL", "SETUSER", "default", "-zadd")
         try:
             await until(instance.roll.is_silent)
             asked = instance.locks[0].last_answer
             await until(lambda: instance.locks[0].last_answer > asked)
             assert sum(instance.held) == 4
+            await live_pool.redis.read("DEL", *(live_pool.keys[0].lock(number) for number in range(8)))
+            await until(lambda: sum(instance.held) == 8)
         finally:
             await redis.read("ACL", "SETUSER", "default", "+@all")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -17,6 +18,7 @@ from tests.buckets.bells import hearing, job_of, park
 from tests.buckets.jobs import add, finish, pop_one, state
 from tests.redis_node import Access
 from tests.redis_sentinels import SentinelSet
+from tests.redis_server import RedisServer
 from tests.waiting import until
 
 
@@ -113,3 +115,36 @@ async def test_a_password_for_the_servers_is_none_for_the_sentinels() -> None:
 
 async def _has(pool: Pool, job_id: str) -> bool:
     return await pool.get(job_id) is not None
+
+
+async def test_behind_a_name_that_leads_elsewhere_commands_and_bells_find_the_new_master(tmp_path: Path) -> None:
+    """The old one is read-only for a while before the name changes, and goes on to live."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    with RedisServer(tmp_path / "old") as old, RedisServer(tmp_path / "new") as new:
+        name = tmp_path / "name"
+        name.symlink_to(old.socket)
+        redis = Redis(f"unix://{name}")
+        pool = await Pool.open(redis)
+        other = Redis(new.url)
+        await Pool.open(other)
+        async with hearing(pool) as bell:
+            waiting = await park(bell)
+            await asyncio.sleep(0.25)  # connections that are younger are not replaced
+            await redis.read("REPLICAOF", "127.0.0.1", "1")
+            adding = asyncio.create_task(add(pool, "a"))
+            await until(lambda: asked_again(old))
+            name.unlink()
+            name.symlink_to(new.socket)
+            assert (await adding).result == "created"
+            assert (await job_of(waiting)).id == "a"
+        await redis.close()
+        await other.close()
+
+
+async def asked_again(server: RedisServer) -> bool:
+    """Whether the server refused more than one script."""
+    redis = Redis(server.url)
+    said = (await redis.read("INFO", "errorstats")).decode()
+    await redis.close()
+    return int(said.partition("errorstat_READONLY:count=")[2].split()[0] or 0) > 4 if "READONLY" in said else False
