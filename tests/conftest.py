@@ -19,9 +19,14 @@ settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_
 settings.load_profile("jobqueue")
 
 
+# They take minutes, or wait for failovers: at the end one process would be busy with one of them alone.
+_FIRST = ("tests/spark/", "test_cluster.py", "test_redis_sets.py", "test_sentinels.py", "tests/chaos/", "test_timers")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's files first: they take minutes, and at the end one process would be busy with them alone."""
-    items.sort(key=lambda item: "tests/spark/" not in item.nodeid)
+    """Files that take long first, Spark's before all."""
+    places = {part: place for place, part in enumerate(_FIRST)}
+    items.sort(key=lambda item: min(place if part in item.nodeid else len(_FIRST) for part, place in places.items()))
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ import aiohttp
 import pytest
 
 from buckets import Redis
-from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
@@ -68,22 +67,6 @@ async def test_a_stop_answers_the_parked_pops_empty(pair: Pair) -> None:
     assert all(answer["success"] for answer in answers)
     assert [answer["id"] for answer in answers[:50]] == [None] * 50
     assert [answer["jobs"] for answer in answers[50:]] == [[]] * 50
-
-
-async def test_instances_come_and_go_under_load_and_nothing_is_lost(redis_server: RedisServer, redis: Redis) -> None:
-    services = [await ServiceProcess("--redis", redis_server.url).start() for _ in range(2)]
-    load = Load([service.url for service in services], longest_delay_s=1.0)
-    try:
-        async with load.running():
-            for turn in range(6):
-                await asyncio.sleep(0.5)
-                service = services[turn % 2]
-                await (service.kill() if turn < 3 else service.stop())
-                services[turn % 2] = await ServiceProcess("--redis", redis_server.url, port=service.port).start()
-        load.check()
-    finally:
-        for service in services:
-            await service.stop()
 
 
 async def test_a_client_that_hangs_up_burns_no_job(pair: Pair) -> None:

@@ -51,11 +51,11 @@ async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: i
     return outcomes + [await one(scenario) for scenario in alone]
 
 
-async def run_programs(wanted: argparse.Namespace) -> list[str]:
-    """Run the programs among what is wanted, one after the other; what those said that found something."""
+async def run_programs(names: Sequence[str]) -> list[str]:
+    """Run programs, one after the other; what those said that found something."""
     found = []
-    for name in (name for name in PROGRAMS if name in wanted.only):
-        good, said = await PROGRAMS[name].run(wanted.short)
+    for name in names:
+        good, said = await PROGRAMS[name].run()
         print(f"{name} {'passed' if good else 'FOUND'}:", *said.splitlines()[-1:], flush=True)
         found += [] if good else [f"{name}:\n{said}"]
     return found
@@ -75,7 +75,8 @@ def main() -> int:
     seed = random.randrange(1_000_000) if wanted.seed is None else wanted.seed
     scenarios = [scenario for scenario in SCENARIOS if scenario.name in wanted.only]
     failures = [outcome for outcome in uvloop.run(run_all(scenarios, wanted, seed)) if not outcome.passed]
-    said = uvloop.run(run_programs(wanted))
+    programs = [] if wanted.short else [name for name in PROGRAMS if name in wanted.only]
+    said = uvloop.run(run_programs(programs))
     for outcome in failures:
         explain(outcome)
     print(*said, sep="\n\n", end="")

@@ -1,4 +1,7 @@
-"""Attacks that are programs of their own, with load and judgement of their own: exit code 1 for a finding."""
+"""Attacks that are programs of their own, with load and judgement of their own: exit code 1 for a finding.
+
+They belong to the long form; in short they are tests of the suite (test_slow_clients.py, test_fault_points.py).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,14 @@ from tests.acceptance.service import ROOT
 
 @dataclass(frozen=True)
 class Program:
-    """`options` and `short` are its arguments in the long and in the short form."""
+    """A module that is run."""
 
     module: str
-    options: tuple[str, ...] = ()
-    short: tuple[str, ...] = ()
 
-    async def run(self, short: bool) -> tuple[bool, str]:
+    async def run(self) -> tuple[bool, str]:
         """Whether it found nothing, and what it printed."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", self.module, *(self.short if short else self.options)),
+            *(sys.executable, "-m", self.module),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -30,10 +31,7 @@ class Program:
 
 
 PROGRAMS = {
-    "slow-clients": Program(
-        "tests.chaos.slow_clients",
-        short=("--half-open", "500", "--dripping", "500", "--seconds", "12", "--client-timeout", "5"),
-    ),
-    "fault-points": Program("tests.chaos.fault_points", short=("--every", "29")),
+    "slow-clients": Program("tests.chaos.slow_clients"),
+    "fault-points": Program("tests.chaos.fault_points"),
 }
 """2,000 half-open and 2,000 slow clients; a kill and a cut before and after each command to Redis."""
