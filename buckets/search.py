@@ -20,6 +20,7 @@ from buckets.scripts import Value
 from buckets.shards import MOST, Shards
 from buckets.whereabouts import Whereabouts
 
+_GRACE_S = 1.0  # behind the deadline, for shards that were not asked yet
 _LOOK_S = 0.1  # between two looks whether a server that does not answer is away
 
 
@@ -78,7 +79,7 @@ class Search:
         trouble: Unavailable | None = None
         answered = False
         for shard, topics in self.whereabouts.places(self.ask.topics):
-            if not self._wants_more() or loop.time() > deadline:
+            if not self._wants_more() or loop.time() > deadline + _GRACE_S:
                 break
             if self._is_away(shard) and (trouble or self.is_hopeless(shard)):
                 continue
