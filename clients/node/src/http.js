@@ -1,6 +1,7 @@
 /** Requests over kept connections. It knows no commands and repeats nothing; each failure says how far it came. */
 import http from 'node:http';
 import https from 'node:https';
+import { setImmediate as turn } from 'node:timers/promises';
 
 import { UnreachableError } from './errors.js';
 import { checkHeaders, checkSeconds, checkedUrl } from './options.js';
@@ -40,6 +41,10 @@ export class Transport {
    * @throws {UnreachableError}
    */
   async post(text, wait_s, signal) {
+    // A caller that kept the loop busy comes before the loop sees which kept connections were closed meanwhile. The
+    // first turn may end this round of the loop; before the second it has looked.
+    await turn();
+    await turn();
     signal?.throwIfAborted();
     const headers = { ...this.#headers, 'Content-Length': Buffer.byteLength(text) };
     const patience = { connect_ms: this.#connect_timeout_ms, answer_ms: this.#timeout_ms + wait_s * 1000 };

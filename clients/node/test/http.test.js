@@ -1,5 +1,7 @@
 /** Run by `npm run check`: the client before servers of the test's own, and errors that cannot be shown. */
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import net from 'node:net';
 import { after, before, test } from 'node:test';
@@ -72,6 +74,36 @@ test('a connection that does not come about is waited for no longer than connect
   const url = `https://127.0.0.1:${mute.address().port}`;
   const impatient = new Client({ url, connect_timeout_s: 0.2, retry_for_s: 0 });
   await assert.rejects(impatient.get('x'), (error) => error instanceof UnreachableError && !error.maybe_done);
+});
+
+const SERVER = `
+  const server = require('node:http').createServer((request, answer) => answer.end('{"success":true}'));
+  server.listen(0, '127.0.0.1', () => console.log(server.address().port));
+`;
+
+test('a connection that broke while the caller was busy is not used again', async (t) => {
+  for (const signal of ['SIGKILL', 'SIGTERM']) {
+    const service = spawn(process.execPath, ['-e', SERVER]);
+    const [port] = await once(service.stdout, 'data');
+    const caller = new Client({ url: `http://127.0.0.1:${Number(port)}`, retry_for_s: 0 });
+    t.after(() => caller.close());
+    await caller.get('x');
+    service.kill(signal);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500); // the loop turns no more until it is dead
+    // Not "the connection broke": `run` was not sent, so it may be repeated.
+    await assert.rejects(caller.run('x'), (error) => error instanceof UnreachableError && !error.maybe_done);
+  }
+});
+
+test('an answer that ends with its connection is whole', async (t) => {
+  const page = net.createServer((socket) => {
+    socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"success":true,"job":null}'));
+  });
+  t.after(() => page.close());
+  await new Promise((resolve) => { page.listen(0, '127.0.0.1', resolve); });
+  const caller = new Client({ url: `http://127.0.0.1:${page.address().port}`, retry_for_s: 0 });
+  t.after(() => caller.close());
+  for (let n = 0; n < 3; n++) await caller.pause('t');
 });
 
 test('an error that cannot be shown is a reason all the same', () => {

@@ -47,6 +47,10 @@ class Session:
             await session.close()
 
     async def _post(self, post: Post) -> Reply:
+        # A caller that kept the loop busy comes before the loop sees which kept connections were closed meanwhile. It
+        # looks after this turn, and acts upon it in the next, but after us.
+        for _ in range(2):
+            await asyncio.sleep(0)
         within_s = self._options.timeout_s + post.wait_s
         try:
             return await self._exchange(post.data, within_s)
