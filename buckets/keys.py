@@ -85,9 +85,13 @@ def shard_of(job_id: str, shards: int) -> int:
     return zlib.crc32(job_id.partition("@")[0].encode()) % shards if shards > 1 else 0
 
 
+_WORD = re.compile(r"\w+")
+
+
 def lua_names(source: str) -> str:
     """The Lua lines that define the prefixes that `source` uses, from the key of `meta`."""
-    used = [name for name in FAMILIES if re.search(rf"\b{name}\b", source)]
+    words = set(_WORD.findall(source))
+    used = [name for name in FAMILIES if name in words]
     if not used:
         return ""
     values = ", ".join(f"TAG .. '{FAMILIES[name]}'" for name in used)

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from buckets.keys import lua_names
@@ -62,14 +63,19 @@ def _arrows(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((before, after) for before, after in pairs)
 
 
+@cache
+def _included(name: str) -> str:
+    return (_FOLDER / "include" / f"{name}.lua").read_text()
+
+
 def load(path: Path) -> Script:
     """Read one file and put its includes, and the key prefixes that it uses, behind its arguments."""
     source = path.read_text()
     fields, end = _head(source)
     body = source[end:]
-    if re.search(r"\b(KEYS|ARGV)\b", body):
+    if "KEYS" in body or "ARGV" in body:
         raise ValueError(f"{path.name} uses KEYS or ARGV below its arguments")
-    included = "".join((_FOLDER / "include" / f"{name}.lua").read_text() for name in fields.get("include", "").split())
+    included = "".join(_included(name) for name in fields.get("include", "").split())
     arguments = _ARGUMENT.findall(source[:end])
     return Script(
         name=path.stem,
