@@ -2,8 +2,7 @@
 
 Each process that runs timers signs the roll in Redis several times a second, under a token of its own, and reads who
 else did. Who has not signed for a while is struck off: it died, or stands still. From the same roll all draw the same
-conclusion: of all timers, numbered through, each is that of the next token in order, round and round. So every timer
-has one instance, and no instance many more than another.
+conclusion (buckets/deal.py): every timer has one instance, and no instance many more than another.
 
 The roll guards nothing, and neither do the locks that follow it (buckets/lock.py): where it cannot be read, what it
 said last goes on to hold.
@@ -18,6 +17,7 @@ import secrets
 import time
 
 from buckets.bell import Bell
+from buckets.deal import deal
 from buckets.drift import Drift
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.pool import Pool
@@ -46,15 +46,15 @@ class Roll:
         self.token = secrets.token_hex(8)
         self.living: list[bytes] = []
         """Their tokens, in order, with our own; empty until Redis has answered once."""
+        self._owners: list[bytes] = []  # of all timers, the shards' one after the other
         self.last_answer = 0.0
         """When Redis answered last: the loop's time at the question."""
 
     def share(self, shard: int) -> list[bool]:
         """For each bucket of a shard, whether its timer should run here."""
-        first = shard * self._pool.buckets
-        owners = self.living or [b""]
-        own = self.token.encode()
-        return [owners[number % len(owners)] == own for number in range(first, first + self._pool.buckets)]
+        buckets, own = self._pool.buckets, self.token.encode()
+        owners = self._owners[shard * buckets : (shard + 1) * buckets] or [b""] * buckets
+        return [owner == own for owner in owners]
 
     def is_silent(self) -> bool:
         """Whether Redis does not answer for the roll."""
@@ -89,6 +89,7 @@ class Roll:
     def _take(self, living: list[bytes]) -> None:
         if living != self.living:
             self.living = living
+            self._owners = deal(len(self._pool.keys) * self._pool.buckets, living)
             self._pool.redis.meter.signed(len(living))
             log.info("roll.changed", extra={"instances": len(living)})
             self._wake()

@@ -45,6 +45,7 @@ LAYERS = {
         "moving",
         "bell",
         "drift",
+        "deal",
         "roll",
         "lock",
         "nap",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -84,10 +85,12 @@ async def test_the_locks_of_one_that_is_not_on_the_roll_are_taken_before_their_e
 async def test_the_locks_of_the_living_are_left_to_them(redis: Redis, live_pool: Pool) -> None:
     await sign(live_pool, "other")
     await take(live_pool, "other")
-    await redis.read("DEL", live_pool.keys[0].lock(3), live_pool.keys[0].lock(4))
     instance = Instance(live_pool)
+    await instance.roll.tick()
+    ours, others = (instance.roll.share(0).index(each) for each in (True, False))
+    await redis.read("DEL", live_pool.keys[0].lock(ours), live_pool.keys[0].lock(others))
     await instance.tick()
-    assert sum(instance.held) == 1  # of the two that are free, its own
+    assert [bucket for bucket, held in enumerate(instance.held) if held] == [ours]  # of the two that are free
     assert (await owners(redis, live_pool)).count("other") == 6
 
 
@@ -198,10 +201,12 @@ async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: 
 
 async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_where_the_roll_is_silent(redis: Redis) -> None:
     pool = await Pool.open(redis, "few", buckets=1)
-    for other in ("", " ", "!"):  # each comes before any token of ours, in the order of the roll
-        await sign(pool, other)
     instance = Instance(pool)
     await instance.roll.tick()
+    others = itertools.count()
+    while any(instance.roll.share(0)):
+        await sign(pool, str(next(others)))
+        await instance.roll.tick()
     await redis.read("CONFIG", "RESETSTAT")
     await instance.locks[0]._ticked()
     assert await beats(redis) == 0
