@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 from buckets.clock import HeldClock
 from buckets.pool import Pool
@@ -17,6 +19,20 @@ from tests.redis_server import RedisServer
 # The same examples in every run, whatever the machine's pace; a failure prints what repeats it.
 settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("jobqueue")
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """A file at a time to a process; all of Spark's to two, for each starts a Java of its own and warms it up."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        if not file.startswith("tests/spark/"):
+            return file
+        return "spark, a to i" if file < "tests/spark/test_j" else "spark, j to z"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
+    return _Scheduling(config, log)
 
 
 # They take minutes, or wait for failovers: at the end one process would be busy with one of them alone.
