@@ -11,7 +11,8 @@ from typing import Any, Self
 import hiredis
 from redis.crc import key_slot
 
-from tests.redis_node import EVERYBODY, Access, RedisNode, free_ports, until
+from tests.ports import free_ports
+from tests.redis_node import EVERYBODY, Access, RedisNode, until
 
 SLOTS = 1 << 14
 MASTERS = 3

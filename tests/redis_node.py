@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,27 +22,9 @@ from tests.redis_server import binary
 HOST = "127.0.0.1"
 _PATIENCE_S = 30.0
 _ANSWER_S = 10.0
-# Below those that the kernel gives to connections, which could take a killed server's port before it is back.
-_PORTS = range(12_000, 32_000)
 _PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None)
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody has."""
-    with ExitStack() as held:
-        found: list[int] = []
-        for port in random.sample(_PORTS, len(_PORTS)):
-            probe = held.enter_context(socket.socket())
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            found.append(port)
-            if len(found) == number:
-                break
-        return found
 
 
 async def until(reached: Callable[[], Awaitable[Any]], within_s: float = _PATIENCE_S) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import hiredis
 
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, free_ports, until
+from tests.ports import free_ports
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until
 
 NAME = "jq-main"
 _REPLICAS = 2

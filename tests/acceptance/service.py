@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -15,16 +14,10 @@ from typing import Any
 
 import aiohttp
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 JOBQUEUE = [sys.executable, "-m", "jobqueue.cli"]
-
-
-def free_port() -> int:
-    """A TCP port that nobody has."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class ServiceProcess:

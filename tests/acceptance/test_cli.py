@@ -10,8 +10,9 @@ import pytest
 from aiohttp import web
 
 from jobqueue import params
-from tests.acceptance.service import Client, ServiceProcess, free_port
+from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
+from tests.ports import free_port
 from tests.redis_server import RedisServer
 
 

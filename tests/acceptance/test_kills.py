@@ -14,7 +14,8 @@ from typing import Any
 
 from buckets import Redis
 from tests.acceptance.load import Load
-from tests.acceptance.service import Client, ServiceProcess, free_port
+from tests.acceptance.service import Client, ServiceProcess
+from tests.ports import free_port
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from buckets.redis import Redis
-from tests.acceptance.service import free_port
+from tests.ports import free_port
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ from buckets.errors import Unavailable
 from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.buckets.jobs import add, popped_ids
-from tests.redis_node import free_ports
+from tests.ports import free_port
 from tests.redis_server import RedisServer, binaries
 
 
@@ -40,7 +40,7 @@ def secure(tmp_path: Path, authority: trustme.CA) -> Iterator[str]:
     own.private_key_pem.write_to_path(tmp_path / "key.pem")
     own.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    (port,) = free_ports(1)
+    port = free_port()
     options = [
         "--tls-port",
         f"{port}",

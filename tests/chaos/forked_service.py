@@ -16,7 +16,7 @@ from typing import Any
 
 from jobqueue import lifetime, logs, settings
 from jobqueue.app import Service
-from tests.redis_node import free_ports
+from tests.ports import free_port
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([__name__])
@@ -37,7 +37,7 @@ class ForkedService:
     """One that is started again and again on one port. `flags`: the settings, by their names."""
 
     def __init__(self, log: Path, **flags: Any) -> None:
-        (port,) = free_ports(1)
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log = log
         self._port = port

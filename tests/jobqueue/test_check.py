@@ -13,8 +13,9 @@ import pytest
 from buckets import Pool, Redis
 from jobqueue.check import Finding, check
 from jobqueue.cores import usable
-from tests.acceptance.service import ServiceProcess, free_port
+from tests.acceptance.service import ServiceProcess
 from tests.acceptance.shell import Shell
+from tests.ports import free_port
 from tests.redis_server import RedisServer
 
 

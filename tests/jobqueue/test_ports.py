@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jobqueue.ports import _holder, taken, url_of
-from tests.acceptance.service import free_port
+from tests.ports import free_port, free_ports
 
 
 def listening(port: int, *options: int) -> socket.socket:
@@ -62,7 +62,7 @@ async def test_a_port_that_a_killed_service_still_has_for_a_moment_is_waited_for
 
 def test_of_many_who_take_a_port_at_the_same_time_one_gets_it() -> None:
     threads, rounds = 8, 50
-    ports = [free_port() for _ in range(rounds)]
+    ports = free_ports(rounds)
     together = threading.Barrier(threads)
 
     def take_all() -> list[socket.socket | None]:

@@ -17,7 +17,7 @@ from pyspark_jobqueue.jobs_schema import JOBS, READ_ONLY
 from pyspark_jobqueue.pipelines.flags import sentence
 from pyspark_jobqueue.reader import reader
 
-from tests.acceptance.service import free_port
+from tests.ports import free_port
 from tests.spark.serving import Serving
 
 if TYPE_CHECKING:

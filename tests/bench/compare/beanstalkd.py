@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.acceptance.service import free_port
 from tests.bench.compare import (
     BATCHERS,
     CONSUMERS,
@@ -32,6 +31,7 @@ from tests.bench.compare.parking import Lot, park
 from tests.bench.compare.processes import cpu_us, memory
 from tests.bench.compare.sockets import OverSockets
 from tests.bench.compare.talk import Conversation
+from tests.ports import free_port
 
 _TTR_S = 60
 _PAGE = 500

@@ -10,11 +10,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.acceptance.service import free_port
 from tests.bench.compare import FAR_S, MissingError, job_id
 from tests.bench.compare.requests import TOPIC, add
 from tests.bench.compare.talk import Conversation, talk
 from tests.bench.compare.wrk import wrk
+from tests.ports import free_port
 
 _SERVER = [sys.executable, str(Path(__file__).with_name("programs") / "trivial.py")]
 _SECONDS = 1.0

@@ -12,9 +12,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.acceptance.service import free_port
 from tests.bench.compare.processes import cpu_us, memory
 from tests.bench.compare.store import Store
+from tests.ports import free_port
 
 _SERVE = [sys.executable, "-m", "jobqueue.cli", "serve"]
 _PATIENCE_S = 30
