@@ -4,8 +4,6 @@ A pure function of the events. It believes nothing that it cannot show from them
 that the command was done, was not, or will be. Orders in time are taken from what one clock says: a command that was
 sent after an answer was heard came after it; a lease is the time of its delivery in Redis's clock; two leases of one
 job are in the order of their numbers.
-
-Not judged here: I13, the order within a topic, which many consumers cannot see, and I14, resources.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event
 from tests.chaos.lateness import figures
 from tests.chaos.lives import Act, Delivery, Faults, Life, faults, lives
+from tests.chaos.order import check_order
 from tests.chaos.redis_time import RedisTime
 
 _ROUNDING_S = 0.002
@@ -39,6 +38,7 @@ def check(events: Sequence[Event]) -> Report:
         report.found += check_tries(life, trouble)
     report.found += check_answers(events)
     report.found += check_counts(events, known, trouble)
+    report.found += check_order(events, known, trouble)
     return report
 
 

@@ -19,6 +19,7 @@ INVARIANTS = {
     "count": "I9: the books balance, and say what the answers said",
     "refusal": "I11: nothing is refused that there is no reason for",
     "created": "I12: an id is created once",
+    "order": "I13: within a topic, a priority and a shard the first that is ready is the first to be handed out",
     "load": "there was load, and something was broken",
     "log": "no instance writes a traceback",
     "run": "the run itself came to its end",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from buckets import Fsck, Redis
 from tests.chaos.history import History
+from tests.chaos.in_order import IN_ORDER
 from tests.chaos.load import TOPICS
 from tests.chaos.participant import Participant
 from tests.chaos.wire import Wire
@@ -41,7 +42,7 @@ async def survey(urls: list[str], redis_url: str, ids: Iterable[str], history: H
     todo = [{"command": "get", "id": each} for each in ids]
     for start in range(0, len(todo), _PAGE):
         await asker.insist(*todo[start : start + _PAGE])
-    await asker.insist(*({"command": "stats", "topic": topic} for topic in TOPICS))
+    await asker.insist(*({"command": "stats", "topic": topic} for topic in (*TOPICS, *IN_ORDER)))
     wire.give_up()
     op = history.invoke(_NAME, "fsck")
     faults = await _faults(redis_url)
