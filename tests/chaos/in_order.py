@@ -21,7 +21,7 @@ _PRIORITIES = (4, 4, 4, 6)
 _DELAY_S = 0.02
 _SEEN_S = 0.03  # after which it should be ready
 _HANDLED_S = 0.008  # so that there is something that waits behind it
-_GIVEN_BACK = 0.05  # of the jobs
+_GIVEN_BACK = 0.1  # of the jobs
 
 
 class OrderedProducer(Participant):

@@ -1,10 +1,10 @@
 """I13: of a topic's ready jobs those of the highest priority come first, and among them the one that was ready first.
 
-That is what docs/protocol.md promises, in each shard; where a job came from makes no difference, and who is given back
-stands at the end again. It holds inside of faults too. When a job became ready is known between two times: not before it
-was asked for (and its delay is over), and not after an answer told that it is ready. So the judged topics have one
-consumer with one job at a time, whose order is then that of the ready lists, and one producer who asks one thing after
-the other: what it adds becomes ready in the order of asking, in one array as well.
+That is what docs/protocol.md promises, in each shard; where a job came from makes no difference, and one that is given
+back stands at the end again. It holds inside of faults too. When a job became ready is known between two times: not
+before it was asked for (and its delay is over), and not after an answer told that it is ready. So the judged topics
+have one consumer with one job at a time, whose order is then that of the ready lists, and one producer who asks one
+thing after the other: what it adds becomes ready in the order of asking, in one array as well.
 """
 
 from __future__ import annotations
@@ -124,12 +124,13 @@ def _unheard(events: Iterable[Event]) -> list[Act]:
     """Pops that may have got a job of which nobody heard: it was given back, to the front, without a trace."""
     found: dict[tuple[str, int], Act] = {}
     for event in events:
-        if event.command == "pop" and event.kind == "invoke":
-            found[event.process, event.op] = Act(event)
-        elif event.command == "pop" and event.kind in ("ok", "fail"):
-            found.pop((event.process, event.op), None)
-        elif event.command == "pop":
-            found[event.process, event.op].answer = event
+        key = event.process, event.op
+        if event.command == "pop" and event.kind == "invoke" and event.topic in IN_ORDER:
+            found[key] = Act(event)
+        elif key in found and event.kind == "info":
+            found[key].answer = event
+        elif key in found:
+            del found[key]
     return list(found.values())
 
 
