@@ -12,6 +12,8 @@ from tests.chaos.lives import Act, Faults, Life
 
 LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
 _REASONS = ("STALE_LEASE", "NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")  # the answers that a race explains
+LIVE = ("delayed", "ready", "reserved")
+"""The states that a queue leaves when it drains."""
 _NEEDS_ROOM = ("add", "update")
 
 
@@ -55,6 +57,8 @@ def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Fa
     for topic, event in last.items():
         assert topic is not None
         totals, counts = event.totals or {}, event.counts or {}
+        if left := {state: number for state, number in counts.items() if state in LIVE and number}:
+            yield Finding("stuck", f"{topic}: {left} at the end", lines=(event.line,))
         born = totals.get("created", 0) + totals.get("replaced", 0)
         there = sum(counts.values()) + totals.get("finished", 0) + totals.get("deleted", 0)
         if born != there:

@@ -15,6 +15,7 @@ from tests.chaos.books import check_answers, check_counts
 from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event
 from tests.chaos.lateness import figures
+from tests.chaos.leaks import check_leaks
 from tests.chaos.lives import Act, Delivery, Faults, Life, faults, lives
 from tests.chaos.order import check_order
 from tests.chaos.redis_time import RedisTime
@@ -39,6 +40,7 @@ def check(events: Sequence[Event]) -> Report:
     report.found += check_answers(events)
     report.found += check_counts(events, known, trouble)
     report.found += check_order(events, known, trouble)
+    report.found += check_leaks(events)
     return report
 
 

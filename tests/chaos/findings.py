@@ -20,6 +20,7 @@ INVARIANTS = {
     "refusal": "I11: nothing is refused that there is no reason for",
     "created": "I12: an id is created once",
     "order": "I13: within a topic, a priority and a shard the first that is ready is the first to be handed out",
+    "leak": "I14: resources return to what they were before",
     "load": "there was load, and something was broken",
     "log": "no instance writes a traceback",
     "run": "the run itself came to its end",
@@ -53,6 +54,7 @@ class Figures:
     late_inside: dict[str, float | None] = field(default_factory=dict)
     late_all: dict[str, float | None] = field(default_factory=dict)
     late_elsewhere: dict[str, float | None] = field(default_factory=dict)  # inside, on shards that it did not touch
+    memory_mb: tuple[float, float] = (0.0, 0.0)  # of the largest instance, before the attack and when all was over
     outage_s: float = 0.0  # the longest that a participant was without an answer, from the beginning of a fault
     outage_of: str = ""  # which fault that was
 

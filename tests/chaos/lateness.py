@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from buckets.keys import Keys, shard_of
 from tests.chaos.findings import Figures
 from tests.chaos.history import Event
+from tests.chaos.leaks import held
 from tests.chaos.lives import Delivery, Faults, Life, by_process
 from tests.redis_cluster import slot_of
 
@@ -38,6 +39,7 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
         late_outside=quantiles(outside),
         late_elsewhere=quantiles(elsewhere),
         late_all=quantiles(inside + outside),
+        memory_mb=(_memory_mb(events, "before"), _memory_mb(events, "after")),
         outage_s=outage_s,
         outage_of=outage_of,
     )
@@ -61,6 +63,10 @@ def quantiles(values: Sequence[float]) -> dict[str, float | None]:
         return {"p50": None, "p99": None, "max": None}
     ordered = sorted(values)
     return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100], "max": ordered[-1]}
+
+
+def _memory_mb(events: Sequence[Event], moment: str) -> float:
+    return max((numbers.get("kB", 0) for numbers in held(events, moment).values()), default=0) / 1000
 
 
 def _outage(events: Sequence[Event], trouble: Faults) -> tuple[float, str]:

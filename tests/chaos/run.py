@@ -19,6 +19,7 @@ from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event, History, read
 from tests.chaos.load import Load
 from tests.chaos.nemeses import Nemesis, make
+from tests.chaos.resources import measure, note, note_at_rest
 from tests.chaos.scenario import Scenario, judge
 from tests.chaos.stage import Instance, Stage, WorkerProcess
 from tests.chaos.survey import drained, survey
@@ -77,12 +78,16 @@ async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], second
     load = Load(stage.history, stage.urls, seed, scenario.work)
     async with load.running() as end_adds:
         await asyncio.sleep(WARM_UP_S)
+        before = await measure(stage)
+        note(before, "before", stage.history)
         await _attack(stage, nemeses, seconds)
         await end_adds()
         for worker in stage.workers:
             await worker.stop()
-        await drained(stage.urls, stage.history, DRAIN_S)
+        is_drained = await drained(stage.urls, stage.history, DRAIN_S)
     await survey(stage.urls, stage.servers.url, load.ids, stage.history)
+    if is_drained:  # else that is found, and there is no rest
+        await note_at_rest(stage, before)
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable
 
 from buckets import Fsck, Redis
+from tests.chaos.books import LIVE
 from tests.chaos.history import History
 from tests.chaos.in_order import IN_ORDER
 from tests.chaos.load import TOPICS
@@ -15,7 +16,6 @@ from tests.chaos.wire import Wire
 
 _NAME = "survey"
 _PAGE = 200
-_LIVE = ("delayed", "ready", "reserved")
 
 
 async def drained(urls: list[str], history: History, within_s: float) -> bool:
@@ -26,7 +26,7 @@ async def drained(urls: list[str], history: History, within_s: float) -> bool:
         async with asyncio.timeout(within_s):
             while True:
                 (answer,) = await asker.insist({"command": "stats"})
-                if answer["success"] and not sum(answer["counts"].get(state, 0) for state in _LIVE):
+                if answer["success"] and not sum(answer["counts"].get(state, 0) for state in LIVE):
                     return True
                 await asyncio.sleep(0.1)
     except TimeoutError:

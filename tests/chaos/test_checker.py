@@ -82,6 +82,12 @@ def test_a_job_that_stays_where_it_is_is_stuck(fable: Fable) -> None:
     assert found(fable) == ["stuck"]
 
 
+def test_a_job_that_stays_though_nobody_knows_whether_it_was_added_is_stuck(fable: Fable) -> None:
+    fable.drain()
+    fable.add("a", heard=False)
+    assert found(fable) == ["stuck"]
+
+
 def test_an_add_without_an_answer_may_be_lost_or_delivered(fable: Fable) -> None:
     fable.add("a", heard=False)
     fable.add("b", done=False)
@@ -526,7 +532,7 @@ def test_a_fault_is_found_in_whatever_history_it_is_planted(plant: Any, steps: S
     assert findings[0].lines
 
 
-_OTHERS = {"stuck", "stale", "broken", "refusal", "created", "late", "order", "load", "log", "run"}
+_OTHERS = {"stuck", "stale", "broken", "refusal", "created", "late", "order", "leak", "load", "log", "run"}
 
 
 def test_every_word_of_a_finding_is_explained() -> None:
