@@ -44,7 +44,7 @@ class Hold(Nemesis):
             client.write(b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(pop) + pop)
             _, redis = await asyncio.open_unix_connection(stage.standalone.server.socket)
             redis.write(b"CLIENT SETNAME jobqueue\r\nSET {jq:0}:j:forever 1\r\nRPUSH {jq:0}:r:4:left 1:x\r\n")
-            self.held += [client, redis]
+            self.held.extend((client, redis))
 
 
 def scenario(nemesis: str, every_s: float) -> Scenario:
