@@ -150,11 +150,18 @@ class Fable:
         tale.attempt -= not counts
         self._end("release", op, heard, job, due=tale.until, state="ready" if delay == 0 else "delayed")
 
+    def begin_fault(self, *forgets: str, nemesis: str = "kill", **fields: Any) -> int:
+        """Something is broken from now on, and may be forgetful; its number."""
+        return self.write("begin", nemesis, process="nemesis", forgets=forgets, **fields)
+
+    def end_fault(self, op: int, nemesis: str = "kill") -> None:
+        self.write("end", nemesis, op, process="nemesis")
+
     def fault(self, *forgets: str, forgets_s: float = 0.0, for_s: float = 1.0) -> None:
         """Something is broken for a while, and may be forgetful."""
-        op = self.write("begin", "kill", process="nemesis", forgets=forgets, forgets_s=forgets_s)
+        op = self.begin_fault(*forgets, forgets_s=forgets_s)
         self.pass_s(for_s)
-        self.write("end", "kill", op, process="nemesis")
+        self.end_fault(op)
 
     def lose(self, job: str) -> None:
         """Forget all of a job."""

@@ -54,6 +54,8 @@ class Figures:
     late_inside: dict[str, float | None] = field(default_factory=dict)
     late_all: dict[str, float | None] = field(default_factory=dict)
     late_elsewhere: dict[str, float | None] = field(default_factory=dict)  # inside, on shards that it did not touch
+    late_beyond_s: float = 0.0  # the latest first delivery, beyond what faults explain
+    latest: str = ""  # the job
     memory_mb: tuple[float, float] = (0.0, 0.0)  # of the largest instance, before the attack and when all was over
     outage_s: float = 0.0  # the longest that a participant was without an answer, from the beginning of a fault
     outage_of: str = ""  # which fault that was

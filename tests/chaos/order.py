@@ -32,13 +32,13 @@ class Stay:
     taken: Delivery
     since: float  # it was not ready before
     by: float  # it was ready then; inf when nobody knows
-    seen: Event | None = None  # the answer that told so
+    seen: Act | None = None  # what told so
     asked: int = 0  # the number of its first add by its producer; 0 when it came back from a consumer
     answered: float = _NEVER  # the number of the add that told that it is ready
 
     @property
     def lines(self) -> list[int]:
-        return self.taken.lines + ([self.seen.line] if self.seen else [])
+        return self.taken.lines + ([self.seen.answer.line] if self.seen and self.seen.answer else [])
 
 
 def stays(life: Life) -> Iterator[Stay]:
@@ -67,7 +67,7 @@ def _says_ready(act: Act, before: Delivery) -> bool:
 def _know(stay: Stay, act: Act) -> None:
     """That answer tells that it is ready."""
     assert act.answer
-    stay.by, stay.seen = act.answer.at, act.answer
+    stay.by, stay.seen = act.answer.at, act
     if act.invoke.command == "add":
         stay.answered = act.invoke.op
 

@@ -13,6 +13,7 @@ from tests.chaos.checker import check
 from tests.chaos.fable import TOPIC, TTR_S, Fable
 from tests.chaos.findings import INVARIANTS, Finding
 from tests.chaos.history import Event, History, read
+from tests.chaos.slots import slot_of_job
 
 
 def found(fable: Fable, *gone: str, **lies: int) -> list[str]:
@@ -345,6 +346,36 @@ def test_what_was_safer_or_older_may_not_be_forgotten(
     assert "lost" in found(fable, "a")
 
 
+@pytest.mark.parametrize(("nemesis", "excused"), [("freeze-master", True), ("kill-master", False)])
+def test_who_was_killed_takes_nothing_more_that_it_could_forget(fable: Fable, nemesis: str, excused: bool) -> None:
+    fable.drain()
+    op = fable.begin_fault("local", nemesis=nemesis, forgets_s=1)
+    fable.pass_s(0.6)
+    fable.add("a", delay=9)
+    fable.lose("a")
+    fable.end_fault(op, nemesis)
+    assert {finding.excused for finding in check(fable.look("a")).found} == {excused}
+
+
+@pytest.mark.parametrize(("off", "excused"), [(0, True), (1, False)])
+def test_a_server_that_does_not_have_a_job_cannot_forget_it(fable: Fable, off: int, excused: bool) -> None:
+    fable.drain()
+    fable.add("a", delay=9)
+    slot = slot_of_job("a") + off
+    op = fable.begin_fault("local", forgets_s=1, slots=(slot, slot + 100))
+    fable.lose("a")
+    fable.end_fault(op)
+    assert {finding.excused for finding in check(fable.look("a")).found} == {excused}
+
+
+def test_a_dead_job_that_nobody_buried_and_whose_tries_have_no_end_is_lost(fable: Fable) -> None:
+    fable.drain()
+    for job, tries in (("a", 0), ("b", 3)):
+        fable.add(job, tries=tries)
+        fable.jobs[job].state = "dead"
+    assert [(finding.invariant, finding.id) for finding in check(fable.look()).findings] == [("lost", "a")]
+
+
 def test_a_forgotten_finish_or_pop_is_counted_and_no_failure(fable: Fable) -> None:
     fable.drain()
     fable.add("a")
@@ -416,6 +447,29 @@ def test_lateness_is_told_inside_and_outside_of_faults_and_an_outage_from_the_be
     assert figures.late_outside == {"p50": pytest.approx(200), "p99": pytest.approx(300), "max": pytest.approx(300)}
     assert figures.late_inside["p50"] == pytest.approx(700)
     assert figures.outage_s == pytest.approx(3.0, abs=0.01) and figures.outage_of == "kill"
+
+
+def test_an_outage_of_one_who_is_never_answered_again_lasts_while_it_asks() -> None:
+    fable = Fable()
+    fable.add("a")
+    fable.fault()
+    for _ in range(3):
+        fable.pass_s(5)
+        fable.add("a", heard=False)
+    assert check(fable.look()[:-4]).figures.outage_s == pytest.approx(16, abs=0.1)
+
+
+def test_lateness_beyond_what_faults_explain_is_told_with_its_job() -> None:
+    fable = Fable()
+    for job, broken_s in (("a", 0), ("b", 3)):
+        fable.add(job)
+        if broken_s:
+            fable.fault(for_s=broken_s)
+        fable.pass_s(7 - broken_s)
+        fable.finish(job, fable.pop(job))
+        fable.pass_s(10)
+    figures = check(fable.look()).figures
+    assert figures.late_beyond_s == pytest.approx(7, abs=0.1) and figures.latest == "a"
 
 
 # What one may do to an honest queue; each with a number that chooses the job.
