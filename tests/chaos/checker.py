@@ -67,11 +67,17 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         yield Finding("lost", says, life.id, _lines(added, last), excused)
     elif last.answer.state in ("delayed", "ready", "reserved"):
         yield Finding("stuck", f"still {last.answer.state} at the end", life.id, _lines(added, last))
-    elif last.answer.state == "dead" and not added.invoke.tries and not any(act.perhaps for act in life.acts["bury"]):
-        yield Finding("lost", "dead, and nobody buried it, and its tries have no end", life.id, _lines(added, last))
+    elif last.answer.state == "dead" and not _may_die(life):
+        says = "dead, and nobody buried it, and it has no ttl and no end of tries"
+        yield Finding("lost", says, life.id, _lines(added, last))
     elif last.answer.state in ("finished", "deleted") and not asked:
         says = f"{last.answer.state}, and nobody asked for it"
         yield Finding("lost", says, life.id, _lines(added, last), excused)
+
+
+def _may_die(life: Life) -> bool:
+    buried = any(act.perhaps for act in life.acts["bury"])
+    return buried or any(act.invoke.tries or act.invoke.ttl for act in life.acts["add"])
 
 
 def check_created(life: Life, trouble: Faults) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.chaos.findings import Figures
 from tests.chaos.history import Event
+from tests.chaos.in_order import IN_ORDER
 from tests.chaos.leaks import held
 from tests.chaos.lives import Delivery, Faults, Life, by_process
 
@@ -25,7 +26,7 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
     beyond = (0.0, "")
     for life in known.values():
         for delivery in life.deliveries[:1]:
-            if delivery.answer.attempt == 1 and delivery.answer.due is not None:
+            if delivery.answer.attempt == 1 and delivery.answer.due is not None and not _is_in_order(delivery):
                 late_s = delivery.lease / 1e6 - delivery.answer.due
                 beyond = max(beyond, (_beyond(delivery, late_s, trouble), life.id))
                 (inside if _is_inside(delivery, late_s, trouble) else outside).append(late_s * 1000)
@@ -46,6 +47,11 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
         outage_s=outage_s,
         outage_of=outage_of,
     )
+
+
+def _is_in_order(delivery: Delivery) -> bool:
+    """Whether it had to wait for the one consumer of its topic: that measures the consumer."""
+    return delivery.answer.topic in IN_ORDER
 
 
 def _beyond(delivery: Delivery, late_s: float, trouble: Faults) -> float:

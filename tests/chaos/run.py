@@ -81,13 +81,21 @@ async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], second
         before = await measure(stage)
         note(before, "before", stage.history)
         await _attack(stage, nemeses, seconds)
+        _check_alive(stage)
         await end_adds()
         for worker in stage.workers:
             await worker.stop()
+            assert worker.process and worker.process.returncode == 0, "a worker process ended badly: see its stderr"
         is_drained = await drained(stage.urls, stage.history, DRAIN_S)
     await survey(stage.urls, stage.servers.url, load.ids, stage.history)
     if is_drained:  # else that is found, and there is no rest
         await note_at_rest(stage, before)
+
+
+def _check_alive(stage: Stage) -> None:
+    """Nobody ended but those whom a nemesis ended, and those have been started again."""
+    processes = [each.process for each in stage.instances] + [each.process for each in stage.workers]
+    assert all(process and process.returncode is None for process in processes), "a process ended by itself"
 
 
 @contextlib.asynccontextmanager
