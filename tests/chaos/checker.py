@@ -14,6 +14,7 @@ from itertools import pairwise
 from tests.chaos.books import check_counts, check_whole
 from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event
+from tests.chaos.honesty import check_honest
 from tests.chaos.lateness import figures
 from tests.chaos.leaks import check_leaks
 from tests.chaos.lives import Act, Delivery, Faults, Life, faults, lives
@@ -39,6 +40,7 @@ def check(events: Sequence[Event]) -> Report:
         report.found += check_stale(life, trouble)
         report.found += check_tries(life, trouble)
         report.found += check_refused(life, trouble)
+        report.found += check_honest(life, trouble)
     report.found += check_answers(events)
     report.found += check_whole(events)
     report.found += check_counts(events, known, trouble)

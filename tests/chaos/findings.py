@@ -20,6 +20,7 @@ INVARIANTS = {
     "refusal": "I11: nothing is refused that there is no reason for",
     "created": "I12: an id is created once",
     "order": "I13: within a topic, a priority and a shard the first that is ready is the first to be handed out",
+    "lie": "what is said to be replicated is with a replica",
     "leak": "I14: resources return to what they were before",
     "load": "there was load, and something was broken",
     "log": "no instance writes a traceback",

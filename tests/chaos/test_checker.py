@@ -368,6 +368,21 @@ def test_a_server_that_does_not_have_a_job_cannot_forget_it(fable: Fable, off: i
     assert {finding.excused for finding in check(fable.look("a")).found} == {excused}
 
 
+@pytest.mark.parametrize(
+    ("durability", "after_s", "lies"), [("replicated", 1, 1), ("local", 1, 0), ("replicated", 4, 0)]
+)
+def test_what_says_replicated_while_no_replica_takes_anything_is_a_lie(
+    fable: Fable, durability: str, after_s: float, lies: int
+) -> None:
+    fable.drain()
+    op = fable.begin_fault(nemesis="freeze-replicas")
+    fable.pass_s(after_s)
+    fable.add("a", durability=durability)
+    fable.end_fault(op, "freeze-replicas")
+    fable.drain()
+    assert found(fable) == ["lie"] * lies
+
+
 def test_a_dead_job_that_nobody_buried_and_whose_tries_have_no_end_is_lost(fable: Fable) -> None:
     fable.drain()
     for job, tries in (("a", 0), ("b", 3)):
@@ -586,7 +601,7 @@ def test_a_fault_is_found_in_whatever_history_it_is_planted(plant: Any, steps: S
     assert findings[0].lines
 
 
-_OTHERS = {"stuck", "stale", "broken", "refusal", "created", "late", "order", "leak", "load", "log", "run"}
+_OTHERS = {"stuck", "stale", "broken", "refusal", "created", "late", "order", "leak", "lie", "load", "log", "run"}
 
 
 def test_every_word_of_a_finding_is_explained() -> None:
