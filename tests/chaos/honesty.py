@@ -11,16 +11,16 @@ from tests.chaos.findings import Finding
 from tests.chaos.lives import Faults, Life
 
 _NOBODY_TAKES = "freeze-replicas"
-_SINCE_S, _UNTIL_S = 0.5, 3.0
-"""From its beginning: in between all replicas stand still for sure (it lasts for 4 s, and has to find them first)."""
+_SINCE_S, _UNTIL_S = 1.5, 3.9
+"""From its beginning: all replicas stand still until then for sure, and what they took before has been told by then."""
 
 
 def check_honest(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """Nothing that was asked and answered while all replicas stood still is with one of them."""
+    """Nothing that is told while all replicas have stood still for a while is with one of them."""
     still = [(fault.begin + _SINCE_S, fault.begin + _UNTIL_S) for fault in trouble if fault.nemesis == _NOBODY_TAKES]
     for act in (act for acts in life.acts.values() for act in acts):
         if act.answer is None or act.answer.durability != "replicated":
             continue
-        if any(since < act.invoke.at and act.answer.at < until for since, until in still):
+        if any(since < act.answer.at < until for since, until in still):
             says = f"{act.invoke.command} was `replicated` while all replicas stood still"
             yield Finding("lie", says, life.id, tuple(act.lines))

@@ -369,7 +369,7 @@ def test_a_server_that_does_not_have_a_job_cannot_forget_it(fable: Fable, off: i
 
 
 @pytest.mark.parametrize(
-    ("durability", "after_s", "lies"), [("replicated", 1, 1), ("local", 1, 0), ("replicated", 4, 0)]
+    ("durability", "after_s", "lies"), [("replicated", 2, 1), ("local", 2, 0), ("replicated", 4, 0)]
 )
 def test_what_says_replicated_while_no_replica_takes_anything_is_a_lie(
     fable: Fable, durability: str, after_s: float, lies: int
