@@ -60,7 +60,7 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         return
     asked = [act for act in life.ends if act.perhaps]
     last = life.acts["get"][-1] if life.acts["get"] else None
-    excused = any(trouble.excuse(act) for act in (added, *asked))
+    excused = trouble.excuse(added)  # not its end: who forgets that has the job as it was
     if last is None or last.answer is None or last.answer.kind == "info":
         if not asked:
             yield Finding("lost", "nobody ended it, and nobody saw it last", life.id, _lines(added), excused)

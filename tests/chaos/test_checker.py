@@ -357,6 +357,15 @@ def test_who_was_killed_takes_nothing_more_that_it_could_forget(fable: Fable, ne
     assert {finding.excused for finding in check(fable.look("a")).found} == {excused}
 
 
+def test_a_job_is_not_excused_to_be_gone_because_its_end_may_be_forgotten(fable: Fable) -> None:
+    fable.drain()
+    fable.add("a", durability="replicated")
+    fable.finish("a", fable.pop("a"))
+    fable.fault("local", forgets_s=2)
+    fable.lose("a")
+    assert "lost" in found(fable, "a")
+
+
 @pytest.mark.parametrize(("off", "excused"), [(0, True), (1, False)])
 def test_a_server_that_does_not_have_a_job_cannot_forget_it(fable: Fable, off: int, excused: bool) -> None:
     fable.drain()
