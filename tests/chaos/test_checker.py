@@ -346,8 +346,8 @@ def test_what_was_safer_or_older_may_not_be_forgotten(
     assert "lost" in found(fable, "a")
 
 
-@pytest.mark.parametrize(("nemesis", "excused"), [("freeze-master", True), ("kill-master", False)])
-def test_who_was_killed_takes_nothing_more_that_it_could_forget(fable: Fable, nemesis: str, excused: bool) -> None:
+@pytest.mark.parametrize(("nemesis", "excused"), [("freeze-master", True), ("kill-redis", False)])
+def test_what_comes_after_a_kill_may_not_be_forgotten(fable: Fable, nemesis: str, excused: bool) -> None:
     fable.drain()
     op = fable.begin_fault("local", nemesis=nemesis, forgets_s=1)
     fable.pass_s(0.6)
