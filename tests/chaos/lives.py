@@ -10,8 +10,9 @@ from tests.chaos.history import Event
 from tests.chaos.slots import slot_of_job
 
 _KILLS = ("kill-redis", "cut-power")
-"""Faults whose server has no successor: what it acknowledges after it was killed, it has. (Behind a killed master a
-loaded machine was seen to fail over once more, from a master that lived: what that had taken meanwhile was forgotten.)"""
+"""Faults whose server has no successor: what it acknowledges after it was killed, it has. (Behind a killed master
+Sentinels on a busy machine were seen to fail over once more, from a master that lived and whose last writes were lost.)
+"""
 _DYING_S = 0.5
 """How long after its beginning such a fault is sure to have killed its server."""
 _BY_ID = ("add", "finish", "delete", "touch", "release", "bury", "get")
