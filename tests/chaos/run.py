@@ -64,8 +64,8 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
             broke.append(Finding("run", f"{error!r}: see {folder}/error.txt"))
     events = read(parts)
     report = await asyncio.to_thread(check, events)
-    if broke:  # before the last look: nobody knows what is lost
-        report.found = [finding for finding in report.found if finding.invariant != "lost"] + broke
+    if broke:  # before the last look: nobody knows what is lost, and the queue was not drained
+        report.found = [finding for finding in report.found if finding.invariant not in ("lost", "stuck")] + broke
     strikes = sum(event.kind == "begin" for event in events)
     report.found += judge(scenario.promise, report, seconds, strikes, short)
     report.found += _complaints(folder)
