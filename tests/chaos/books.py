@@ -1,4 +1,4 @@
-"""What the service says of itself: its counts against the answers, its refusals, and what fsck found."""
+"""What the service says of itself at the end: its counts against the answers, and what fsck found."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from tests.chaos.findings import Finding
 from tests.chaos.history import Event
 from tests.chaos.lives import Act, Faults, Life
 
-LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
-_REASONS = ("STALE_LEASE", "NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")  # the answers that a race explains
-_NEEDS_ROOM = ("add", "update")
+LIVE = ("delayed", "ready", "reserved")
+"""The states that a queue leaves when it drains."""
 
 
-def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
-    """No answer but those that a fault or a race explains; and full memory refuses only what needs room."""
+def check_whole(events: Iterable[Event]) -> Iterator[Finding]:
+    """fsck finds nothing."""
     for event in events:
         if event.command == "fsck" and event.faults:
             yield Finding("broken", f"fsck found {event.counts}", lines=(event.line,))
-        if event.code is None or event.code in (*LATER, *_REASONS):
-            continue
-        if event.code != "NO_ROOM" or event.command not in _NEEDS_ROOM:
-            yield Finding("refusal", f"{event.command} was answered {event.code}", event.id, (event.line,))
 
 
 @dataclass(slots=True)
@@ -37,7 +32,7 @@ class _Sums:
         """One job's acts of a kind."""
         perhaps = [act for act in acts if act.perhaps]
         self.most = (self.most or 0) + bool(perhaps)
-        self.least += any(act.ok and not trouble.excuse(act.answer) for act in perhaps)
+        self.least += any(act.ok and not trouble.excuse(act) for act in perhaps)
 
 
 def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Faults) -> Iterator[Finding]:
@@ -51,10 +46,12 @@ def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Fa
             sums[topic]["deleted"].add(life.acts["delete"], trouble)
             delivered = sums[topic]["delivered"]
             delivered.most = None  # some are delivered to nobody
-            delivered.least += sum(not trouble.excuse(each.answer) for each in life.deliveries)
+            delivered.least += sum(not trouble.excuse(each) for each in life.deliveries)
     for topic, event in last.items():
         assert topic is not None
         totals, counts = event.totals or {}, event.counts or {}
+        if left := {state: number for state, number in counts.items() if state in LIVE and number}:
+            yield Finding("stuck", f"{topic}: {left} at the end", lines=(event.line,))
         born = totals.get("created", 0) + totals.get("replaced", 0)
         there = sum(counts.values()) + totals.get("finished", 0) + totals.get("deleted", 0)
         if born != there:

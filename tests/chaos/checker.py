@@ -4,8 +4,6 @@ A pure function of the events. It believes nothing that it cannot show from them
 that the command was done, was not, or will be. Orders in time are taken from what one clock says: a command that was
 sent after an answer was heard came after it; a lease is the time of its delivery in Redis's clock; two leases of one
 job are in the order of their numbers.
-
-Not judged here: I13, the order within a topic, which many consumers cannot see, and I14, resources.
 """
 
 from __future__ import annotations
@@ -13,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from tests.chaos.books import check_answers, check_counts
+from tests.chaos.books import check_counts, check_whole
 from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event
+from tests.chaos.honesty import check_honest
 from tests.chaos.lateness import figures
+from tests.chaos.leaks import check_leaks
 from tests.chaos.lives import Act, Delivery, Faults, Life, faults, lives
+from tests.chaos.order import check_order
 from tests.chaos.redis_time import RedisTime
+from tests.chaos.refusals import check_answers, check_refused
 
 _ROUNDING_S = 0.002
 
@@ -37,8 +39,13 @@ def check(events: Sequence[Event]) -> Report:
         report.found += check_leases(life, trouble)
         report.found += check_stale(life, trouble)
         report.found += check_tries(life, trouble)
+        report.found += check_refused(life, trouble)
+        report.found += check_honest(life, trouble)
     report.found += check_answers(events)
+    report.found += check_whole(events)
     report.found += check_counts(events, known, trouble)
+    report.found += check_order(events, known, trouble)
+    report.found += check_leaks(events)
     return report
 
 
@@ -53,7 +60,7 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         return
     asked = [act for act in life.ends if act.perhaps]
     last = life.acts["get"][-1] if life.acts["get"] else None
-    excused = any(trouble.excuse(act.answer) for act in (added, *asked))
+    excused = trouble.excuse(added)  # not its end: who forgets that has the job as it was
     if last is None or last.answer is None or last.answer.kind == "info":
         if not asked:
             yield Finding("lost", "nobody ended it, and nobody saw it last", life.id, _lines(added), excused)
@@ -62,16 +69,24 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
         yield Finding("lost", says, life.id, _lines(added, last), excused)
     elif last.answer.state in ("delayed", "ready", "reserved"):
         yield Finding("stuck", f"still {last.answer.state} at the end", life.id, _lines(added, last))
+    elif last.answer.state == "dead" and not _may_die(life):
+        says = "dead, and nobody buried it, and it has no ttl and no end of tries"
+        yield Finding("lost", says, life.id, _lines(added, last))
     elif last.answer.state in ("finished", "deleted") and not asked:
         says = f"{last.answer.state}, and nobody asked for it"
         yield Finding("lost", says, life.id, _lines(added, last), excused)
+
+
+def _may_die(life: Life) -> bool:
+    buried = any(act.perhaps for act in life.acts["bury"])
+    return buried or any(act.invoke.tries or act.invoke.ttl for act in life.acts["add"])
 
 
 def check_created(life: Life, trouble: Faults) -> Iterator[Finding]:
     """A repeated add finds the job that is there."""
     created = [act for act in life.acts["add"] if act.answer and act.answer.result == "created"]
     for first, second in pairwise(created):
-        yield Finding("created", "created twice", life.id, _lines(first, second), trouble.excuse(first.answer))
+        yield Finding("created", "created twice", life.id, _lines(first, second), trouble.excuse(first))
 
 
 def check_known(life: Life) -> Iterator[Finding]:
@@ -96,7 +111,7 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
         own_ms = round((delivery.answer.due or 0) * 1000)
         if at_ms < (due_ms := max([own_ms, *(round(due * 1000) for due in told)])):
             # That of a life that was forgotten, before the job was added again.
-            excused = at_ms >= own_ms and trouble.excuse(delivery.answer)
+            excused = at_ms >= own_ms and trouble.excuse(delivery)
             yield Finding("early", f"{due_ms - at_ms} ms before it was due", life.id, _lines(delivery), excused)
         elif delivery.answer.at < asked - _ROUNDING_S:
             early_ms = (asked - delivery.answer.at) * 1000
@@ -106,7 +121,7 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
             due = release.answer.due if release.ok and release.answer else None
             until = release.invoke.at + (release.invoke.delay or 0)  # of the machine's clock
             if due is not None and (after.lease // 1000 < round(due * 1000) or after.answer.at < until - _ROUNDING_S):
-                says, excused = "delivered before it was released to", trouble.excuse(release.answer)
+                says, excused = "delivered before it was released to", trouble.excuse(release)
                 yield Finding("early", says, life.id, _lines(release, after), excused)
 
 
@@ -114,10 +129,10 @@ def check_revived(life: Life, trouble: Faults, clock: RedisTime) -> Iterator[Fin
     """No delivery after an end that was acknowledged."""
     for end in life.ends:
         for delivery in life.deliveries if end.ok else ():
-            forgotten = trouble.excuse(end.answer)
+            forgotten = trouble.excuse(end)
             by_lease = _outran(end, delivery, life)
             if by_lease or clock.is_after(delivery, end):
-                forgotten = forgotten or (by_lease and trouble.excuse(delivery.answer))
+                forgotten = forgotten or (by_lease and trouble.excuse(delivery))
                 says = f"delivered after its {end.invoke.command} was acknowledged"
                 yield Finding("revived", says, life.id, _lines(end, delivery), forgotten)
                 break
@@ -150,7 +165,7 @@ def check_stale(life: Life, trouble: Faults) -> Iterator[Finding]:
                 continue
             if command != "finish" or not _was_finished(life, newest.lease, act.answer.at):
                 says = f"{command} was taken from an older lease"
-                yield Finding("stale", says, life.id, _lines(newest, act), trouble.excuse(newest.answer))
+                yield Finding("stale", says, life.id, _lines(newest, act), trouble.excuse(newest))
 
 
 def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
@@ -158,16 +173,16 @@ def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
     heard = float("inf")  # the earliest time at which a higher lease was known
     for delivery in reversed(life.deliveries):
         if delivery.invoke.at > heard:
-            excused = any(trouble.excuse(each.answer) for each in life.deliveries if each.lease > delivery.lease)
+            excused = any(trouble.excuse(each) for each in life.deliveries if each.lease > delivery.lease)
             yield Finding("lease", "lower than one that was given before", life.id, _lines(delivery), excused)
         heard = min(heard, delivery.answer.at)
     for before, after in pairwise(life.deliveries):
-        excused = trouble.excuse(before.answer)
+        excused = trouble.excuse(before)
         if before.lease == after.lease:
             yield Finding("lease", "given twice", life.id, _lines(before, after), excused)
         elif after.lease // 1000 < (end_ms := _end_ms(before, after, life)) and not _gave_up(before, after, life):
             touches = _until(after, life.of(before, "touch"))
-            excused = excused or any(trouble.excuse(each.answer) for each in touches)
+            excused = excused or any(trouble.excuse(each) for each in touches)
             says = f"delivered {end_ms - after.lease // 1000} ms before the lease before it was over"
             yield Finding("overlap", says, life.id, _lines(before, after, *touches), excused)
 
@@ -201,4 +216,4 @@ def check_tries(life: Life, trouble: Faults) -> Iterator[Finding]:
         least = (before.answer.attempt or 0) + (0 if uncounted else 1)
         if (after.answer.attempt or 0) < least:
             says = f"attempt {after.answer.attempt} after {before.answer.attempt}"
-            yield Finding("tries", says, life.id, _lines(before, after), trouble.excuse(before.answer))
+            yield Finding("tries", says, life.id, _lines(before, after), trouble.excuse(before))

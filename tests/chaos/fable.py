@@ -30,10 +30,12 @@ class Tale:
 class Fable:
     """Commands are done at `now` (s of the machine's clock), and each takes three thousandths of a second.
 
-    With `heard` False the answer gets lost; with `done` False the command too, but nobody knows.
+    With `heard` False the answer gets lost; with `done` False the command too, but nobody knows. All jobs are of one
+    topic.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str = TOPIC) -> None:
+        self.topic = topic
         self.now = 100.0
         self.jobs: dict[str, Tale] = {}
         self.totals = {"created": 0, "replaced": 0, "finished": 0, "deleted": 0, "delivered": 0}
@@ -61,10 +63,18 @@ class Fable:
         self.write(kind, command, op, id=job, **(told if heard else {"code": "NOT_ANSWERED"}))
 
     def add(
-        self, job: str, delay: float = 0.0, heard: bool = True, done: bool = True, tries: int = 0, **told: Any
+        self,
+        job: str,
+        delay: float = 0.0,
+        heard: bool = True,
+        done: bool = True,
+        tries: int = 0,
+        priority: int = 4,
+        **told: Any,
     ) -> None:
         body = len(self.jobs)
-        asked: dict[str, Any] = {"id": job, "topic": TOPIC, "delay": delay, "ttr": TTR_S, "tries": tries}
+        asked: dict[str, Any] = {"id": job, "topic": self.topic, "delay": delay, "ttr": TTR_S, "tries": tries}
+        asked["priority"] = priority
         op = self.write("invoke", "add", body=self.jobs[job].body if job in self.jobs else body, **asked)
         result = "existing"
         if done and job not in self.jobs:
@@ -82,7 +92,7 @@ class Fable:
     def pop(self, job: str, heard: bool = True, **lies: Any) -> int:
         """Deliver a job, whatever state it is in; its lease. `lies` are told instead of what is true."""
         tale = self.jobs.get(job) or Tale(0, self.redis)
-        op = self.write("invoke", "pop")
+        op = self.write("invoke", "pop", topic=self.topic)
         tale.lease = max(tale.lease + 1, round(self.redis * 1000) * 1000)
         tale.state, tale.until, tale.attempt = "reserved", round(tale.lease / 1e6 + TTR_S, 3), tale.attempt + 1
         self.totals["delivered"] += 1
@@ -93,7 +103,7 @@ class Fable:
             "body": tale.body,
             "tries": tale.tries,
         }
-        told |= {"topic": TOPIC, "ttr": TTR_S, "redis": tale.lease / 1e6} | lies
+        told |= {"topic": self.topic, "ttr": TTR_S, "redis": tale.lease / 1e6} | lies
         self._end("pop", op, heard, job, **told)
         return int(told["lease"] or 0)
 
@@ -138,13 +148,20 @@ class Fable:
         tale = self.jobs[job]
         tale.state, tale.until = "delayed", round(self.redis + delay, 3)
         tale.attempt -= not counts
-        self._end("release", op, heard, job, due=tale.until)
+        self._end("release", op, heard, job, due=tale.until, state="ready" if delay == 0 else "delayed")
+
+    def begin_fault(self, *forgets: str, nemesis: str = "kill", **fields: Any) -> int:
+        """Something is broken from now on, and may be forgetful; its number."""
+        return self.write("begin", nemesis, process="nemesis", forgets=forgets, **fields)
+
+    def end_fault(self, op: int, nemesis: str = "kill") -> None:
+        self.write("end", nemesis, op, process="nemesis")
 
     def fault(self, *forgets: str, forgets_s: float = 0.0, for_s: float = 1.0) -> None:
         """Something is broken for a while, and may be forgetful."""
-        op = self.write("begin", "kill", process="nemesis", forgets=forgets, forgets_s=forgets_s)
+        op = self.begin_fault(*forgets, forgets_s=forgets_s)
         self.pass_s(for_s)
-        self.write("end", "kill", op, process="nemesis")
+        self.end_fault(op)
 
     def lose(self, job: str) -> None:
         """Forget all of a job."""
@@ -165,7 +182,7 @@ class Fable:
             told = {"state": self.jobs[job].state} if job in self.jobs else {"code": "NOT_FOUND"}
             self._end("get", op, True, job, **told)
         live = [tale.state for tale in self.jobs.values() if tale.state not in ("finished", "deleted")]
-        op = self.write("invoke", "stats", topic=TOPIC)
+        op = self.write("invoke", "stats", topic=self.topic)
         counts = {state: live.count(state) for state in live}
-        self.write("ok", "stats", op, topic=TOPIC, counts=counts, totals=self.totals | lies)
+        self.write("ok", "stats", op, topic=self.topic, counts=counts, totals=self.totals | lies)
         return numbered(self._events)

@@ -19,6 +19,9 @@ INVARIANTS = {
     "count": "I9: the books balance, and say what the answers said",
     "refusal": "I11: nothing is refused that there is no reason for",
     "created": "I12: an id is created once",
+    "order": "I13: within a topic, a priority and a shard the first that is ready is the first to be handed out",
+    "lie": "what is said to be replicated is with a replica",
+    "leak": "I14: resources return to what they were before",
     "load": "there was load, and something was broken",
     "log": "no instance writes a traceback",
     "run": "the run itself came to its end",
@@ -52,6 +55,9 @@ class Figures:
     late_inside: dict[str, float | None] = field(default_factory=dict)
     late_all: dict[str, float | None] = field(default_factory=dict)
     late_elsewhere: dict[str, float | None] = field(default_factory=dict)  # inside, on shards that it did not touch
+    late_beyond_s: float = 0.0  # the latest first delivery, beyond what faults explain
+    latest: str = ""  # the job
+    memory_mb: tuple[float, float] = (0.0, 0.0)  # of the largest instance, before the attack and when all was over
     outage_s: float = 0.0  # the longest that a participant was without an answer, from the beginning of a fault
     outage_of: str = ""  # which fault that was
 

@@ -41,6 +41,8 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
     until: float | None = None  # unix seconds: the end of a lease that was touched
     delay: float | None = None  # s
     ttr: float | None = None  # s
+    ttl: float | None = None  # s
+    priority: int | None = None
     attempt: int | None = None  # of a pop: the how manyth; of a release: 0 when the delivery is not to count
     tries: int | None = None
     result: str | None = None

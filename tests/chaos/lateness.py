@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from buckets.keys import Keys, shard_of
 from tests.chaos.findings import Figures
 from tests.chaos.history import Event
+from tests.chaos.in_order import IN_ORDER
+from tests.chaos.leaks import held
 from tests.chaos.lives import Delivery, Faults, Life, by_process
-from tests.redis_cluster import slot_of
 
-NAMESPACE = "jq"
-SHARDS = 16  # of a new namespace on a Cluster
 SETTLE_S = 1.0
 """What falls due so soon after a fault counts as inside of it."""
+_PILED_S = 5.0
+"""How long after a fault there may be jobs that piled up in it."""
+_PILE = 2  # times as long as a fault took: it, and as much again for what piled up
 _LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "NOT_SENT", "NOT_ANSWERED")
 
 
@@ -22,10 +23,12 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
     inside: list[float] = []
     outside: list[float] = []
     elsewhere: list[float] = []
+    beyond = (0.0, "")
     for life in known.values():
         for delivery in life.deliveries[:1]:
-            if delivery.answer.attempt == 1 and delivery.answer.due is not None:
+            if delivery.answer.attempt == 1 and delivery.answer.due is not None and not _is_in_order(delivery):
                 late_s = delivery.lease / 1e6 - delivery.answer.due
+                beyond = max(beyond, (_beyond(delivery, late_s, trouble), life.id))
                 (inside if _is_inside(delivery, late_s, trouble) else outside).append(late_s * 1000)
                 if _is_elsewhere(life.id, delivery, late_s, trouble):
                     elsewhere.append(late_s * 1000)
@@ -38,9 +41,24 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
         late_outside=quantiles(outside),
         late_elsewhere=quantiles(elsewhere),
         late_all=quantiles(inside + outside),
+        memory_mb=(_memory_mb(events, "before"), _memory_mb(events, "after")),
+        late_beyond_s=beyond[0],
+        latest=beyond[1],
         outage_s=outage_s,
         outage_of=outage_of,
     )
+
+
+def _is_in_order(delivery: Delivery) -> bool:
+    """Whether it had to wait for the one consumer of its topic: that measures the consumer."""
+    return delivery.answer.topic in IN_ORDER
+
+
+def _beyond(delivery: Delivery, late_s: float, trouble: Faults) -> float:
+    """How late it was beyond what faults explain, s."""
+    heard = delivery.answer.at
+    met = trouble.touching(heard - late_s, heard, _PILED_S)
+    return late_s - _PILE * sum(min(fault.end, heard) - fault.begin for fault in met)
 
 
 def _is_inside(delivery: Delivery, late_s: float, trouble: Faults) -> bool:
@@ -51,8 +69,7 @@ def _is_inside(delivery: Delivery, late_s: float, trouble: Faults) -> bool:
 def _is_elsewhere(job: str, delivery: Delivery, late_s: float, trouble: Faults) -> bool:
     """Whether faults of a part of a Cluster, and none of all, touched that time, and the job was on another part."""
     met = list(trouble.touching(delivery.answer.at - late_s, delivery.answer.at, SETTLE_S))
-    slot = slot_of(Keys(NAMESPACE, shard_of(job, SHARDS)).meta)
-    return bool(met) and all(fault.slots and not fault.slots[0] <= slot <= fault.slots[1] for fault in met)
+    return bool(met) and not any(fault.hits(job) for fault in met)
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float | None]:
@@ -61,6 +78,10 @@ def quantiles(values: Sequence[float]) -> dict[str, float | None]:
         return {"p50": None, "p99": None, "max": None}
     ordered = sorted(values)
     return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100], "max": ordered[-1]}
+
+
+def _memory_mb(events: Sequence[Event], moment: str) -> float:
+    return max((numbers.get("kB", 0) for numbers in held(events, moment).values()), default=0) / 1000
 
 
 def _outage(events: Sequence[Event], trouble: Faults) -> tuple[float, str]:
@@ -75,8 +96,9 @@ def _outage(events: Sequence[Event], trouble: Faults) -> tuple[float, str]:
                 continue  # it was not there yet
             while place < len(answered) and answered[place][0] < fault.begin:
                 place += 1
-            if place < len(answered) and (gone_s := answered[place][1] - fault.begin) > longest:
-                longest, whose = gone_s, fault.nemesis
+            heard = answered[place][1] if place < len(answered) else own[-1].at  # or never, while it asked
+            if heard - fault.begin > longest:
+                longest, whose = heard - fault.begin, fault.nemesis
     return longest, whose
 
 

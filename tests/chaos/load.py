@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tests.chaos.history import History
+from tests.chaos.in_order import IN_ORDER, OrderedConsumer, OrderedProducer
 from tests.chaos.participant import Fields, Participant
 from tests.chaos.wire import Wire
 
@@ -44,6 +45,7 @@ class Work:
     producers: int = 3
     consumers: int = 8
     durabilities: tuple[str, ...] = ("local",)
+    in_order: tuple[str, ...] = IN_ORDER  # topics with a producer and a consumer of their own
 
 
 class Producer(Participant):
@@ -148,17 +150,29 @@ class Load:
     """Producers and consumers of one process, each on a connection of its own."""
 
     def __init__(self, history: History, urls: list[str], seed: int, work: Work, name: str = "") -> None:
-        self._wires = [Wire(urls, first) for first in range(work.producers + work.consumers)]
-        makers, takers = self._wires[: work.producers], self._wires[work.producers :]
+        number = work.producers + work.consumers + 2 * len(work.in_order)
+        self._wires = [Wire(urls, first) for first in range(number)]
+        wires = iter(self._wires)
 
         def chance(who: str) -> random.Random:
             return random.Random(f"{seed} {who}")
 
-        self.producers = [
-            Producer(who := f"{name}p{number}", history, wire, chance(who), work) for number, wire in enumerate(makers)
+        producers = [f"{name}p{number}" for number in range(work.producers)]
+        consumers = [f"{name}c{number}" for number in range(work.consumers)]
+        lasting = {"ttr": TTR_S, "retention": RETENTION_S}
+        self.producers: list[Producer | OrderedProducer] = [
+            *(Producer(who, history, next(wires), chance(who), work) for who in producers),
+            *(
+                OrderedProducer(topic, who := f"{topic}-p", history, next(wires), chance(who), lasting)
+                for topic in work.in_order
+            ),
         ]
-        self.consumers = [
-            Consumer(who := f"{name}c{number}", history, wire, chance(who), work) for number, wire in enumerate(takers)
+        self.consumers: list[Consumer | OrderedConsumer] = [
+            *(Consumer(who, history, next(wires), chance(who), work) for who in consumers),
+            *(
+                OrderedConsumer(topic, who := f"{topic}-c", history, next(wires), chance(who))
+                for topic in work.in_order
+            ),
         ]
 
     @property

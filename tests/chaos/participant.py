@@ -17,7 +17,7 @@ LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "TOPIC_FULL", "NOT_SENT", "N
 UNKNOWN = ("UNAVAILABLE", "INTERNAL", "NOT_ANSWERED")
 """The answers that leave open whether it was done."""
 _TOLD = ("state", "result", "durability", "code", "due", "until", "lease", "attempt", "tries", "counts", "totals")
-_ASKED = ("id", "topic", "lease", "delay", "ttr", "tries", "body", "durability")
+_ASKED = ("id", "topic", "lease", "delay", "ttr", "ttl", "priority", "tries", "body", "durability")
 
 Fields = dict[str, Any]
 

@@ -11,6 +11,7 @@ from tests.chaos.load import Work
 from tests.chaos.servers import Factory
 
 _LEAST_ADDS_A_SECOND = 10.0
+_LATE_S = 5.0  # on a machine that has other work; less than any timer's or sweep's longest sleep
 _SAME_MS = 5.0  # more than that is a difference
 
 
@@ -66,10 +67,13 @@ def judge(promise: Promise, report: Report, seconds: float, strikes: int, short:
     marks: list[tuple[str, float | None, float | None]] = [
         (f"seconds without an answer ({figures.outage_of})", figures.outage_s, promise.outage_s),
         ("answers that said `later`", figures.errors, promise.errors),
+        (f"seconds late beyond what faults explain ({figures.latest})", figures.late_beyond_s, _LATE_S),
         *(() if short else _lateness(promise, figures)),
     ]
     for what, measured, most in marks:
-        if measured is not None and most is not None and measured > most:
+        if most is not None and measured is None:
+            found.append(Finding("load", f"{what}: there was nothing to measure"))
+        elif most is not None and measured is not None and measured > most:
             found.append(Finding("late", f"{what}: {measured:.1f}, promised at most {most:g}"))
     return found
 
@@ -79,7 +83,7 @@ def _lateness(promise: Promise, figures: Figures) -> list[tuple[str, float | Non
     inside, outside, all_ = (late.get("p99") for late in (figures.late_inside, figures.late_outside, figures.late_all))
     elsewhere = figures.late_elsewhere.get("p99")
     ratio = promise.late_ratio
-    same = max(outside * ratio, outside + _SAME_MS) if ratio is not None and outside is not None else None
+    same = ratio and max((outside or 0) * ratio, (outside or 0) + _SAME_MS)
     return [
         ("p99 of all lateness, ms", all_, promise.late_p99_ms),
         ("p99 of lateness outside of faults, ms", outside, promise.late_outside_p99_ms),

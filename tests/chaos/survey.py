@@ -7,14 +7,15 @@ import random
 from collections.abc import Iterable
 
 from buckets import Fsck, Redis
+from tests.chaos.books import LIVE
 from tests.chaos.history import History
+from tests.chaos.in_order import IN_ORDER
 from tests.chaos.load import TOPICS
 from tests.chaos.participant import Participant
 from tests.chaos.wire import Wire
 
 _NAME = "survey"
 _PAGE = 200
-_LIVE = ("delayed", "ready", "reserved")
 
 
 async def drained(urls: list[str], history: History, within_s: float) -> bool:
@@ -25,7 +26,7 @@ async def drained(urls: list[str], history: History, within_s: float) -> bool:
         async with asyncio.timeout(within_s):
             while True:
                 (answer,) = await asker.insist({"command": "stats"})
-                if answer["success"] and not sum(answer["counts"].get(state, 0) for state in _LIVE):
+                if answer["success"] and not sum(answer["counts"].get(state, 0) for state in LIVE):
                     return True
                 await asyncio.sleep(0.1)
     except TimeoutError:
@@ -41,7 +42,7 @@ async def survey(urls: list[str], redis_url: str, ids: Iterable[str], history: H
     todo = [{"command": "get", "id": each} for each in ids]
     for start in range(0, len(todo), _PAGE):
         await asker.insist(*todo[start : start + _PAGE])
-    await asker.insist(*({"command": "stats", "topic": topic} for topic in TOPICS))
+    await asker.insist(*({"command": "stats", "topic": topic} for topic in (*TOPICS, *IN_ORDER)))
     wire.give_up()
     op = history.invoke(_NAME, "fsck")
     faults = await _faults(redis_url)

@@ -20,6 +20,7 @@ _COLUMNS = {
     "inside of faults": 17,
     "outage s": 8,
     "later": 6,
+    "MB": 9,
     "verdict": 10,
 }
 HEAD = " ".join(f"{name:>{width}}" for name, width in _COLUMNS.items())
@@ -42,6 +43,7 @@ def row(outcome: Outcome) -> str:
         _pair(figures.late_inside),
         f"{figures.outage_s:.2f}",
         figures.errors,
+        "{:.0f} / {:.0f}".format(*figures.memory_mb),
         "passed" if outcome.passed else f"{len(report.findings)} FOUND",
     ]
     return " ".join(f"{value!s:>{width}}" for value, width in zip(values, _COLUMNS.values(), strict=True))

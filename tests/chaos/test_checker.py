@@ -13,6 +13,7 @@ from tests.chaos.checker import check
 from tests.chaos.fable import TOPIC, TTR_S, Fable
 from tests.chaos.findings import INVARIANTS, Finding
 from tests.chaos.history import Event, History, read
+from tests.chaos.slots import slot_of_job
 
 
 def found(fable: Fable, *gone: str, **lies: int) -> list[str]:
@@ -79,6 +80,12 @@ def test_a_job_that_nobody_saw_last_is_lost(fable: Fable) -> None:
 
 
 def test_a_job_that_stays_where_it_is_is_stuck(fable: Fable) -> None:
+    assert found(fable) == ["stuck"]
+
+
+def test_a_job_that_stays_though_nobody_knows_whether_it_was_added_is_stuck(fable: Fable) -> None:
+    fable.drain()
+    fable.add("a", heard=False)
     assert found(fable) == ["stuck"]
 
 
@@ -339,6 +346,60 @@ def test_what_was_safer_or_older_may_not_be_forgotten(
     assert "lost" in found(fable, "a")
 
 
+@pytest.mark.parametrize(("nemesis", "excused"), [("freeze-master", True), ("kill-redis", False)])
+def test_what_comes_after_a_kill_may_not_be_forgotten(fable: Fable, nemesis: str, excused: bool) -> None:
+    fable.drain()
+    op = fable.begin_fault("local", nemesis=nemesis, forgets_s=1)
+    fable.pass_s(0.6)
+    fable.add("a", delay=9)
+    fable.lose("a")
+    fable.end_fault(op, nemesis)
+    assert {finding.excused for finding in check(fable.look("a")).found} == {excused}
+
+
+def test_a_job_is_not_excused_to_be_gone_because_its_end_may_be_forgotten(fable: Fable) -> None:
+    fable.drain()
+    fable.add("a", durability="replicated")
+    fable.finish("a", fable.pop("a"))
+    fable.fault("local", forgets_s=2)
+    fable.lose("a")
+    assert "lost" in found(fable, "a")
+
+
+@pytest.mark.parametrize(("off", "excused"), [(0, True), (1, False)])
+def test_a_server_that_does_not_have_a_job_cannot_forget_it(fable: Fable, off: int, excused: bool) -> None:
+    fable.drain()
+    fable.add("a", delay=9)
+    slot = slot_of_job("a") + off
+    op = fable.begin_fault("local", forgets_s=1, slots=(slot, slot + 100))
+    fable.lose("a")
+    fable.end_fault(op)
+    assert {finding.excused for finding in check(fable.look("a")).found} == {excused}
+
+
+@pytest.mark.parametrize(
+    ("durability", "after_s", "lies"), [("replicated", 2, 1), ("local", 2, 0), ("replicated", 4, 0)]
+)
+def test_what_says_replicated_while_no_replica_takes_anything_is_a_lie(
+    fable: Fable, durability: str, after_s: float, lies: int
+) -> None:
+    fable.drain()
+    op = fable.begin_fault(nemesis="freeze-replicas")
+    fable.pass_s(after_s)
+    fable.add("a", durability=durability)
+    fable.end_fault(op, "freeze-replicas")
+    fable.drain()
+    assert found(fable) == ["lie"] * lies
+
+
+def test_a_dead_job_that_nobody_buried_and_whose_tries_have_no_end_is_lost(fable: Fable) -> None:
+    fable.drain()
+    for job, tries in (("a", 0), ("b", 3)):
+        fable.add(job, tries=tries)
+        fable.jobs[job].state = "dead"
+    assert [(finding.invariant, finding.id) for finding in check(fable.look()).findings] == [("lost", "a")]
+
+
 def test_a_forgotten_finish_or_pop_is_counted_and_no_failure(fable: Fable) -> None:
     fable.drain()
     fable.add("a")
@@ -410,6 +471,29 @@ def test_lateness_is_told_inside_and_outside_of_faults_and_an_outage_from_the_be
     assert figures.late_outside == {"p50": pytest.approx(200), "p99": pytest.approx(300), "max": pytest.approx(300)}
     assert figures.late_inside["p50"] == pytest.approx(700)
     assert figures.outage_s == pytest.approx(3.0, abs=0.01) and figures.outage_of == "kill"
+
+
+def test_an_outage_of_one_who_is_never_answered_again_lasts_while_it_asks() -> None:
+    fable = Fable()
+    fable.add("a")
+    fable.fault()
+    for _ in range(3):
+        fable.pass_s(5)
+        fable.add("a", heard=False)
+    assert check(fable.look()[:-4]).figures.outage_s == pytest.approx(16, abs=0.1)
+
+
+def test_lateness_beyond_what_faults_explain_is_told_with_its_job() -> None:
+    fable = Fable()
+    for job, broken_s in (("a", 0), ("b", 3)):
+        fable.add(job)
+        if broken_s:
+            fable.fault(for_s=broken_s)
+        fable.pass_s(7 - broken_s)
+        fable.finish(job, fable.pop(job))
+        fable.pass_s(10)
+    figures = check(fable.look()).figures
+    assert figures.late_beyond_s == pytest.approx(7, abs=0.1) and figures.latest == "a"
 
 
 # What one may do to an honest queue; each with a number that chooses the job.
@@ -526,10 +610,11 @@ def test_a_fault_is_found_in_whatever_history_it_is_planted(plant: Any, steps: S
     assert findings[0].lines
 
 
+_OTHERS = {"stuck", "stale", "broken", "refusal", "created", "late", "order", "leak", "lie", "load", "log", "run"}
+
+
 def test_every_word_of_a_finding_is_explained() -> None:
-    assert {*_PLANTS.values(), "stuck", "stale", "broken", "refusal", "created", "late", "load", "log", "run"} == {
-        *INVARIANTS
-    }
+    assert {*_PLANTS.values(), *_OTHERS} == {*INVARIANTS}
 
 
 def test_a_history_is_read_in_the_order_of_time_without_a_line_that_was_not_ended(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -29,6 +31,22 @@ class Steal(Nemesis):
             (stage.folder.parent / "stolen").write_text(job)
 
 
+class Hold(Nemesis):
+    """Clients and connections that stay, and a key that nobody needs: leaks, as the checker sees it."""
+
+    held: ClassVar[list[asyncio.StreamWriter]] = []
+
+    async def strike(self, stage: Stage) -> None:
+        with stage.history.fault("hold"):
+            instance = stage.instances[0]
+            _, client = await asyncio.open_connection("127.0.0.1", instance.port)
+            pop = b'{"command": "pop", "topic": "nobody", "wait": 60}'
+            client.write(b"POST /command HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(pop) + pop)
+            _, redis = await asyncio.open_unix_connection(stage.standalone.server.socket)
+            redis.write(b"CLIENT SETNAME jobqueue\r\nSET {jq:0}:j:forever 1\r\nRPUSH {jq:0}:r:4:left 1:x\r\n")
+            self.held.extend((client, redis))
+
+
 def scenario(nemesis: str, every_s: float) -> Scenario:
     return Scenario(nemesis, "", volatile, {nemesis: {"every_s": every_s}}, work=_LIGHT)
 
@@ -43,6 +61,17 @@ async def test_a_service_whose_redis_loses_a_job_is_caught(tmp_path: Path, monke
     events = read(outcome.folder)
     assert {events[line - 1].id for line in lost.lines} == {lost.id}
     assert f"lost: {lost.id}: " in (outcome.folder / "findings.txt").read_text()
+
+
+async def test_what_is_left_behind_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NEMESES, "hold", f"{__name__}:Hold")
+    monkeypatch.setattr("tests.chaos.resources._SETTLED_S", 0.2)
+    outcome = await run(scenario("hold", 0.7), 1, 7, tmp_path / "run")
+    while Hold.held:
+        Hold.held.pop().close()
+    said = " ".join(finding.says for finding in outcome.report.findings if finding.invariant == "leak")
+    for left in ("1 clients", "1 waiting pops", "3 connections", "1 keys r", "records that do not end"):
+        assert left in said
 
 
 async def test_an_honest_service_passes_and_leaves_no_history(tmp_path: Path) -> None:

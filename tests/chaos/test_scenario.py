@@ -43,11 +43,22 @@ def test_a_mark_that_is_missed_is_found(promise: Promise, figures: dict[str, obj
     assert said(Promise(), measured(**figures)) == []
 
 
-def test_lateness_within_its_marks_or_not_measured_is_right() -> None:
+def test_a_promise_of_which_nothing_was_measured_is_not_kept() -> None:
+    (finding,) = said(Promise(late_elsewhere_p99_ms=200), measured(late_elsewhere={"p99": None}))
+    assert finding == "load: p99 of lateness on other nodes during faults, ms: there was nothing to measure"
+    assert len(said(Promise(late_ratio=2), measured(late_inside={}))) == 1
+    assert len(said(Promise(late_ratio=2), measured(late_inside={}), short=True)) == 0
+
+
+def test_a_job_that_is_later_than_faults_explain_is_found_in_the_short_form_too() -> None:
+    (finding,) = said(Promise(), measured(late_beyond_s=5.1, latest="p1:7"), short=True)
+    assert finding == "late: seconds late beyond what faults explain (p1:7): 5.1, promised at most 5"
+
+
+def test_lateness_within_its_marks_is_right() -> None:
     marks = Promise(late_p99_ms=20, late_outside_p99_ms=20, late_ratio=2, outage_s=4, errors=0)
     assert said(marks, measured()) == []
     assert said(marks, measured(late_outside={"p99": 2.0}, late_inside={"p99": 7.0})) == []  # 5 ms are no difference
-    assert said(marks, measured(late_all={}, late_outside={"p99": None}, late_inside={"p99": None})) == []
 
 
 def test_the_short_form_has_no_marks_of_lateness() -> None:

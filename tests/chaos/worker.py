@@ -18,7 +18,7 @@ async def main(name: str, seed: int, path: Path, urls: list[str]) -> None:
     end = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
     with History(path) as history:
-        async with Load(history, urls, seed, Work(producers=0, consumers=2), name).running():
+        async with Load(history, urls, seed, Work(producers=0, consumers=2, in_order=()), name).running():
             await end.wait()
 
 
