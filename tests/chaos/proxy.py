@@ -97,6 +97,10 @@ class Proxy:
         return self._weather if self._of is None or source in self._of else FAIR
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # asyncio 3.11 logs it, with a traceback
+            await self._connect(reader, writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until both directions have ended or it is reset."""
         task = asyncio.current_task()
         assert task
@@ -190,11 +194,11 @@ async def _hand_over(data: bytes, outgoing: asyncio.StreamWriter, weather: Weath
         await outgoing.drain()
 
 
-def to(place: int | str) -> Dial:
-    """A port of 127.0.0.1, or the path of a Unix socket."""
+def to(place: int | str, host: str = "127.0.0.1") -> Dial:
+    """A port of a host, or the path of a Unix socket."""
 
     def dial() -> Awaitable[Streams]:
-        return asyncio.open_connection("127.0.0.1", place) if isinstance(place, int) else _dial_path(place)
+        return asyncio.open_connection(host, place) if isinstance(place, int) else _dial_path(place)
 
     return dial
 
