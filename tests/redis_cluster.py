@@ -174,6 +174,10 @@ class ClusterSet:
         names = {entry[2][2] for entry in ranges}
         return self._ids[old] not in names and sum(end - first + 1 for first, end, *_ in ranges) == SLOTS
 
+    async def is_alone(self, node: RedisNode) -> bool:
+        """Whether it finds that it is cut off from most masters, and refuses what it is asked."""
+        return "cluster_state:fail" in await node.ask("CLUSTER", "INFO")
+
     async def failover(self, master: RedisNode) -> RedisNode:
         """CLUSTER FAILOVER, which loses nothing: a replica of it becomes the master; that one."""
         replica = (await self.replicas_of(master))[0]
