@@ -14,7 +14,7 @@ from tests.chaos.stage import Stage
 from tests.redis_node import RedisNode
 from tests.redis_sentinels import SentinelSet
 
-_FOLLOW_S = 1.5
+_FOLLOW_S = 2.0
 """So long after the service could hear of the new master it asks the old one no more: what it is told then stays."""
 
 
