@@ -146,12 +146,14 @@ class Cluster:
         return False
 
     def _asked(self) -> Iterable[Server]:
-        """Whom to ask: those that answer, each in its turn; then the addresses of the URL."""
+        """Whom to ask: those that answer, each in its turn; those that refuse all else, whose map may be old; the addresses
+        of the URL."""
         well = [each for each in self._servers.values() if not each.is_away]
         first = next(self._turn) % len(well) if well else 0
         told, self._told = self._told, None
         yield from [told] if told in well and told else []  # news of a move reaches the others later
         yield from (*well[first:], *well[:first])
+        yield from [each for each in self._servers.values() if each.refuses]
         yield from map(self._server, self._url.addresses)
 
     def _take(self, ranges: list[Any], told_by: Server) -> None:

@@ -69,6 +69,11 @@ class Server:
         """Whether it cannot be asked now, does not answer, or refused a moment ago what it refuses to all."""
         if self.link is None or self.link.lost or self.link.silent_s > SILENT_S:
             return True
+        return self.refuses
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a moment ago it refused what it refuses to all."""
         return asyncio.get_running_loop().time() < self._refuses_until
 
     def refuses_all(self) -> None:
