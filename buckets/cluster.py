@@ -146,8 +146,8 @@ class Cluster:
         return False
 
     def _asked(self) -> Iterable[Server]:
-        """Whom to ask: those that answer, each in its turn; those that refuse all else, whose map may be old; the addresses
-        of the URL."""
+        """Whom to ask: those that answer, each in its turn; those that refuse all else, whose map may be old; then the
+        addresses of the URL."""
         well = [each for each in self._servers.values() if not each.is_away]
         first = next(self._turn) % len(well) if well else 0
         told, self._told = self._told, None
