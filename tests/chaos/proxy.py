@@ -183,15 +183,22 @@ async def _take(incoming: asyncio.StreamReader, under_way: asyncio.Queue[tuple[f
 
 
 async def _hand_over(data: bytes, outgoing: asyncio.StreamWriter, weather: Weather) -> None:
-    if not data:
-        outgoing.write_eof()
-        return
-    size = weather.slice_bytes or len(data)
+    size = weather.slice_bytes or len(data) or 1
     for begin in range(0, len(data), size):
         if begin:
             await asyncio.sleep(weather.slice_s)
+        _check(outgoing)
         outgoing.write(data[begin : begin + size])
         await outgoing.drain()
+    if not data:
+        _check(outgoing)
+        outgoing.write_eof()
+
+
+def _check(outgoing: asyncio.StreamWriter) -> None:
+    """uvloop takes it for a mistake to write to an end that is gone."""
+    if outgoing.is_closing():
+        raise ConnectionResetError
 
 
 def to(place: int | str, host: str = "127.0.0.1") -> Dial:
