@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 _EVERY_S = 1.0
 _TROUBLED_S = 0.1  # between two looks while something is wrong
 _ANSWER_S = 0.4  # for one that hangs
+_DOWN = "CLUSTERDOWN The cluster is down"  # of one that reaches too few others: it refuses all keys
 
 
 @functools.lru_cache(maxsize=4096)
@@ -92,6 +93,8 @@ class Cluster:
         if word != "MOVED":
             if word in ("CLUSTERDOWN", "MASTERDOWN"):
                 self._wanted.set()
+            if error.startswith(_DOWN):
+                server.refuses_all()
             return None
         self._wanted.set()
         slot, _, place = rest.partition(" ")
@@ -143,12 +146,14 @@ class Cluster:
         return False
 
     def _asked(self) -> Iterable[Server]:
-        """Whom to ask: those that answer, each in its turn; then the addresses of the URL."""
+        """Whom to ask: those that answer, each in its turn; those that refuse all else, whose map may be old; then the
+        addresses of the URL."""
         well = [each for each in self._servers.values() if not each.is_away]
         first = next(self._turn) % len(well) if well else 0
         told, self._told = self._told, None
         yield from [told] if told in well and told else []  # news of a move reaches the others later
         yield from (*well[first:], *well[:first])
+        yield from [each for each in self._servers.values() if each.refuses]
         yield from map(self._server, self._url.addresses)
 
     def _take(self, ranges: list[Any], told_by: Server) -> None:

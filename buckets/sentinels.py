@@ -1,7 +1,8 @@
 """A Redis that Sentinels watch: its master is the one that they name, and another one after a failover.
 
 They are asked twice a second who it is, and the answer with the highest epoch counts: one that was cut off from the
-others still names the old master. So a master that hangs, or was cut off, is left behind though its connection stands.
+others still names the old master, and when it is the only one that answers in time, we stay where we are. So a master
+that hangs, or was cut off, is left behind though its connection stands.
 The epoch and the address come from two commands: during a failover the Sentinel that leads it tells the new epoch with
 the old address in SENTINEL MASTER, and the promoted replica in GET-MASTER-ADDR-BY-NAME.
 """
@@ -37,6 +38,7 @@ class Sentinels(Standalone):
             for each in url.addresses
         ]
         self._master: Address | None = None
+        self._epoch = 0
         self._watching: asyncio.Task[None] | None = None
 
     async def _reach_sentinel(self, address: Address) -> Any:
@@ -44,16 +46,17 @@ class Sentinels(Standalone):
 
     async def _reach(self) -> Any:
         self._watching = self._watching or asyncio.create_task(self._watch())
-        self._master = await self._named()
+        self._epoch, self._master, _ = await self._named()
         return self._url.connection(self._master)
 
-    async def _named(self) -> Address:
-        """The master, by those Sentinels that answer. Raises OSError when none knows it."""
+    async def _named(self) -> tuple[int, Address, bool]:
+        """The epoch, the master, and whether most Sentinels answered. Raises OSError when none knows it."""
         answers = await asyncio.gather(*map(self._ask, self._sentinels))
         known = [answer for answer in answers if answer]
         if not known:
             raise OSError(f"no Sentinel tells the master {self._url.master}: {self._sentinel_trouble()}")
-        return max(known, key=lambda answer: answer[0])[1]
+        epoch, master = max(known, key=lambda answer: answer[0])
+        return epoch, master, 2 * len(known) > len(answers)
 
     def _sentinel_trouble(self) -> str:
         troubles = [f"{each.name}: {each.trouble}" for each in self._sentinels if each.trouble]
@@ -66,7 +69,7 @@ class Sentinels(Standalone):
             link = await sentinel.connected(deadline)
             name = self._url.master
             asked = link.ask(("SENTINEL", "MASTER", name)), link.ask(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name))
-            master, address = await within(deadline, asyncio.gather(*asked))
+            master, address = [await within(deadline, each) for each in asked]
             if isinstance(master, ErrorReply) or not address:
                 sentinel.trouble = str(master)
                 return None
@@ -79,13 +82,16 @@ class Sentinels(Standalone):
         while True:
             await asyncio.sleep(_EVERY_S)
             try:
-                self._follow(await self._named())
+                self._follow(*await self._named())
             except OSError:
                 pass  # none of them answers: what they said last holds
             except Exception:
                 log.exception("sentinels.unreadable")
 
-    def _follow(self, master: Address) -> None:
+    def _follow(self, epoch: int, master: Address, by_most: bool) -> None:
+        if epoch < self._epoch and not by_most:
+            return  # of some that were cut off when the others chose ours; if that is lost, `_reach` believes them
+        self._epoch = epoch
         if self._master and master != self._master:
             log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})
             self._master = master  # told once, also while the way there is not open yet

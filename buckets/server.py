@@ -62,11 +62,23 @@ class Server:
         self.retired = False
         self.trouble = ""
         """Why the last try to connect failed; for an operator."""
+        self._refuses_until = 0.0
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot be asked now, or does not answer."""
-        return self.link is None or self.link.lost or self.link.silent_s > SILENT_S
+        """Whether it cannot be asked now, does not answer, or refused a moment ago what it refuses to all."""
+        if self.link is None or self.link.lost or self.link.silent_s > SILENT_S:
+            return True
+        return self.refuses
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a moment ago it refused what it refuses to all."""
+        return asyncio.get_running_loop().time() < self._refuses_until
+
+    def refuses_all(self) -> None:
+        """It said that it does nothing for anybody."""
+        self._refuses_until = asyncio.get_running_loop().time() + SILENT_S
 
     def begin(self) -> asyncio.Future[Link]:
         """Connect, unless that is under way; the connection, when it is there."""

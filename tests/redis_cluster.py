@@ -12,7 +12,8 @@ import hiredis
 from redis.crc import key_slot
 
 from tests.ports import free_ports
-from tests.redis_node import EVERYBODY, Access, RedisNode, until
+from tests.redis_network import Network
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until
 
 SLOTS = 1 << 14
 MASTERS = 3
@@ -32,15 +33,23 @@ class ClusterSet:
     Nothing is on disk without them: a master that is killed and started before its replica took over comes back
     empty. `await failed_over(it)` between the two. And let other masters fail, or some four times `timeout_ms` pass,
     before the same pair of nodes fails over again: in Redis 7.0 a node that won an election of late believes at the
-    next one that it has won already, and nobody else does.
+    next one that it has won already, and nobody else does. `network`: between them.
     """
 
-    def __init__(self, *options: str, access: Access = EVERYBODY, replicas: int = 1, timeout_ms: int = 1500) -> None:
+    def __init__(
+        self,
+        *options: str,
+        access: Access = EVERYBODY,
+        replicas: int = 1,
+        timeout_ms: int = 1500,
+        network: Network | None = None,
+    ) -> None:
+        self.network = network
         self.nodes: list[RedisNode] = []
         self._options = options
         self._access = access
         self._replicas = replicas
-        self._timeout_ms = timeout_ms
+        self.down_after_s = timeout_ms / 1000
         self._ids: dict[RedisNode, str] = {}
 
     @property
@@ -61,6 +70,8 @@ class ClusterSet:
     async def __aexit__(self, *exception: object) -> None:
         for node in self.nodes:
             node.kill()
+        if self.network:
+            await self.network.close()
         self._folder.cleanup()
 
     async def _start(self, folder: Path) -> None:
@@ -68,7 +79,9 @@ class ClusterSet:
         number = MASTERS * (1 + self._replicas)
         ports = free_ports(2 * number)
         for port, bus in zip(ports[:number], ports[number:], strict=True):
-            self.nodes.append(RedisNode(folder / str(port), port, [*self._lines(bus), *self._options], self._access))
+            host = await self.network.add(port, bus) if self.network else HOST
+            lines = [*self._lines(bus), *self._options]
+            self.nodes.append(RedisNode(folder / str(port), port, lines, self._access, host=host))
         await asyncio.gather(*(node.start() for node in self.nodes))
         for node in self.nodes:
             self._ids[node] = await node.ask("CLUSTER", "MYID")
@@ -77,16 +90,15 @@ class ClusterSet:
             first, end = SLOTS * place // MASTERS, SLOTS * (place + 1) // MASTERS
             await node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
         pairs = [(node, port, bus) for node in self.nodes for port, bus in zip(ports, ports[number:], strict=False)]
-        await asyncio.gather(
-            *(node.ask("CLUSTER", "MEET", "127.0.0.1", *to) for node, *to in pairs if to[0] != node.port)
-        )
+        await asyncio.gather(*(node.ask("CLUSTER", "MEET", HOST, *to) for node, *to in pairs if to[0] != node.port))
         replicas = enumerate(self.nodes[MASTERS:])
         await asyncio.gather(*(self._become_replica(node, self.nodes[place % MASTERS]) for place, node in replicas))
         await self.settled()
 
     def _lines(self, bus: int) -> list[str]:
         return [
-            *("save ''", "cluster-enabled yes", f"cluster-port {bus}", f"cluster-node-timeout {self._timeout_ms}"),
+            *("save ''", "cluster-enabled yes", f"cluster-port {bus}", f"cluster-announce-ip {HOST}"),
+            f"cluster-node-timeout {int(self.down_after_s * 1000)}",
             *("cluster-require-full-coverage no", "cluster-replica-validity-factor 0", "repl-diskless-sync-delay 0"),
         ]
 
@@ -163,6 +175,10 @@ class ClusterSet:
         names = {entry[2][2] for entry in ranges}
         return self._ids[old] not in names and sum(end - first + 1 for first, end, *_ in ranges) == SLOTS
 
+    async def is_alone(self, node: RedisNode) -> bool:
+        """Whether it finds that it is cut off from most masters, and refuses what it is asked."""
+        return "cluster_state:fail" in await node.ask("CLUSTER", "INFO")
+
     async def failover(self, master: RedisNode) -> RedisNode:
         """CLUSTER FAILOVER, which loses nothing: a replica of it becomes the master; that one."""
         replica = (await self.replicas_of(master))[0]
@@ -230,7 +246,7 @@ class ClusterSet:
         return words[6] == epoch and any(_covers(part, slot) for part in words[8:])
 
     async def _migrate(self, keys: Sequence[str], old: RedisNode, to: RedisNode) -> None:
-        words: list[Any] = ["MIGRATE", "127.0.0.1", to.port, "", 0, _MOVE_MS]
+        words: list[Any] = ["MIGRATE", HOST, to.port, "", 0, _MOVE_MS]
         if self._access.password:
             words += ["AUTH2", self._access.user or "default", self._access.password]
         await old.ask(*words, "KEYS", *keys)

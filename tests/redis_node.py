@@ -1,4 +1,4 @@
-"""One server of a set (tests/redis_sentinels.py, tests/redis_cluster.py): a process on a port of 127.0.0.1.
+"""One server of a set (tests/redis_sentinels.py, tests/redis_cluster.py): a process on a port of this machine.
 
 Sets need ports that stay: a killed server comes back on its own. It dies with the process that started it.
 """
@@ -67,11 +67,21 @@ EVERYBODY = Access()
 
 
 class RedisNode:
-    """A server, or with `sentinel` a Sentinel. `lines` are of its configuration file, which it may write anew."""
+    """A server, or with `sentinel` a Sentinel. `lines` are of its configuration file, which it may write anew.
+
+    `host` is its own address where there is a network (tests/redis_network.py); others find it at `address`.
+    """
 
     def __init__(
-        self, folder: Path, port: int, lines: Iterable[str] = (), access: Access = EVERYBODY, sentinel: bool = False
+        self,
+        folder: Path,
+        port: int,
+        lines: Iterable[str] = (),
+        access: Access = EVERYBODY,
+        sentinel: bool = False,
+        host: str = HOST,
     ) -> None:
+        self.host = host
         self.port = port
         self.folder = folder
         self.log = folder / "log"
@@ -81,7 +91,7 @@ class RedisNode:
         self._arguments = ["--sentinel"] if sentinel else []
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir()
-        own = (f"port {port}", f"bind {HOST}", f"dir {folder}", f"logfile {self.log}")
+        own = (f"port {port}", f"bind {host}", f"bind-source-addr {host}", f"dir {folder}", f"logfile {self.log}")
         self._file = folder / "redis.conf"
         self._file.write_text("\n".join((*own, *access.lines(), *lines, "")))
 
@@ -127,7 +137,7 @@ class RedisNode:
         """One command on a connection of its own. Raises OSError (a time-out is one), or hiredis.ReplyError."""
         reader = hiredis.Reader(encoding="utf-8", errors="replace")
         async with asyncio.timeout(within_s):
-            incoming, outgoing = await asyncio.open_connection(HOST, self.port)
+            incoming, outgoing = await asyncio.open_connection(self.host, self.port)
             try:
                 if self._access.password:
                     outgoing.write(_packed("AUTH", *self._access.words()))

@@ -10,6 +10,7 @@ from typing import Any, Self
 import hiredis
 
 from tests.ports import free_ports
+from tests.redis_network import Network
 from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until
 
 NAME = "jq-main"
@@ -22,15 +23,22 @@ class SentinelSet:
     """`async with`. `options` are lines for the configuration of the three data servers, as `appendonly yes`.
 
     Nothing is on disk without them: a master that is killed and started before another one took over comes back
-    empty, and empties its replicas. `await failed_over(it)` between the two.
+    empty, and empties its replicas. `await failed_over(it)` between the two. `network`: between them.
     """
 
-    def __init__(self, *options: str, access: Access = EVERYBODY, down_after_ms: int = 1000) -> None:
+    def __init__(
+        self,
+        *options: str,
+        access: Access = EVERYBODY,
+        down_after_ms: int = 1000,
+        network: Network | None = None,
+    ) -> None:
+        self.network = network
         self.servers: list[RedisNode] = []
         self.sentinels: list[RedisNode] = []
         self._options = options
         self._access = access
-        self._down_after_ms = down_after_ms
+        self.down_after_s = down_after_ms / 1000
 
     @property
     def url(self) -> str:
@@ -50,29 +58,41 @@ class SentinelSet:
     async def __aexit__(self, *exception: object) -> None:
         for node in (*self.sentinels, *self.servers):
             node.kill()
+        if self.network:
+            await self.network.close()
         self._folder.cleanup()
 
     async def _start(self, folder: Path) -> None:
         ports = free_ports(1 + _REPLICAS + _SENTINELS)
         main, watching = ports[: 1 + _REPLICAS], ports[1 + _REPLICAS :]
         for port in main:
-            lines = ["save ''", "repl-diskless-sync-delay 0", *self._options]
+            lines = ["save ''", "repl-diskless-sync-delay 0", f"replica-announce-ip {HOST}", *self._options]
             lines += [f"replicaof {HOST} {main[0]}"] if port != main[0] else []
-            self.servers.append(RedisNode(folder / str(port), port, lines, self._access))
+            host = await self._host(port)
+            self.servers.append(RedisNode(folder / str(port), port, lines, self._access, host=host))
         await asyncio.gather(*(server.start() for server in self.servers))
         await until(lambda: self._follows(self.servers[0]))
         for port in watching:
-            self.sentinels.append(
-                RedisNode(folder / str(port), port, self._sentinel(port, main, watching), sentinel=True)
-            )
+            lines, host = self._sentinel(port, main, watching), await self._host(port)
+            self.sentinels.append(RedisNode(folder / str(port), port, lines, sentinel=True, host=host))
         await asyncio.gather(*(self.start_sentinel(sentinel) for sentinel in self.sentinels))
         await self.settled()
+
+    async def _host(self, port: int) -> str:
+        return await self.network.add(port) if self.network else HOST
 
     def _sentinel(self, own: int, servers: list[int], sentinels: list[int]) -> list[str]:
         """Its configuration, as it would write it itself once it had found the others."""
         name = f"sentinel %s {NAME}"
-        lines = [f"sentinel myid {_run_id(own)}", f"{name % 'monitor'} {HOST} {servers[0]} {_QUORUM}"]
-        lines += [f"{name % 'down-after-milliseconds'} {self._down_after_ms}", f"{name % 'failover-timeout'} 3000"]
+        lines = [
+            f"sentinel myid {_run_id(own)}",
+            f"sentinel announce-ip {HOST}",
+            f"{name % 'monitor'} {HOST} {servers[0]} {_QUORUM}",
+        ]
+        lines += [
+            f"{name % 'down-after-milliseconds'} {int(self.down_after_s * 1000)}",
+            f"{name % 'failover-timeout'} 3000",
+        ]
         lines += [f"{name % 'auth-pass'} {self._access.password}"] if self._access.password else []
         lines += [f"{name % 'auth-user'} {self._access.user}"] if self._access.user else []
         lines += [f"{name % 'known-replica'} {HOST} {port}" for port in servers[1:]]
@@ -104,11 +124,14 @@ class SentinelSet:
         return next(server for server in self.servers if server.port == port)
 
     async def failed_over(self, old: RedisNode) -> RedisNode:
-        """Wait until another server than `old` is the master and takes writes; it."""
+        """Wait until another server than `old` is the master, and the third, if it lives, is its replica; the new one.
+
+        Until then what the old one takes may reach the third, count as replicated, and be lost.
+        """
 
         async def another() -> bool:
             new = await self.master()
-            return new is not old and (await new.ask("ROLE"))[0] == "master"
+            return new is not old and await self._follows(new, but=old)
 
         await until(another)
         return await self.master()
@@ -152,13 +175,14 @@ class SentinelSet:
         seen = await asyncio.gather(*(self._sees(each, master) for each in self.sentinels if each.alive))
         return all(seen)
 
-    async def _follows(self, master: RedisNode) -> bool:
-        """Whether all other living servers are replicas of it that have what it had when asked."""
-        others = [server for server in self.servers if server.alive and server is not master]
+    async def _follows(self, master: RedisNode, but: RedisNode | None = None) -> bool:
+        """Whether all other living servers, `but` this, are replicas of it that have what it had when asked."""
+        others = [server for server in self.servers if server.alive and server not in (master, but)]
         return all(await asyncio.gather(*(server.has_all_of(master) for server in others)))
 
     async def _sees(self, sentinel: RedisNode, master: RedisNode) -> bool:
-        if await _named(sentinel) != master.port:
+        told = _pairs(await sentinel.ask("SENTINEL", "MASTER", NAME))
+        if (told["port"], told["flags"]) != (str(master.port), "master"):  # or it counts as down, or fails over
             return False
         await sentinel.ask("SENTINEL", "CKQUORUM", NAME)
         replicas = [_pairs(each) for each in await sentinel.ask("SENTINEL", "REPLICAS", NAME)]

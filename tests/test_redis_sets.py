@@ -12,6 +12,7 @@ from redis.asyncio import RedisCluster, Sentinel
 from redis.exceptions import ConnectionError, ReadOnlyError
 
 from tests.redis_cluster import ClusterSet, slot_of
+from tests.redis_network import Network
 from tests.redis_node import Access, RedisNode
 from tests.redis_sentinels import NAME, SentinelSet
 
@@ -62,6 +63,44 @@ async def test_a_sentinel_set_goes_on_with_another_master_when_one_is_killed_fro
         third.thaw()
         await sentinels.settled()
         assert await _insist(client, "GET", "word") == b"kept"
+
+
+async def test_a_master_that_is_cut_off_with_the_service_goes_on_as_one_until_the_network_is_whole_again() -> None:
+    network = Network()
+    async with SentinelSet(network=network, down_after_ms=300) as sentinels:
+        assert await _reached(sentinels) == sentinels.servers
+        old = await sentinels.master()
+        network.cut_off([old.host], with_service=True)
+        new = await sentinels.failed_over(old)
+        assert [(await node.ask("ROLE"))[0] for node in (old, new)] == ["master", "master"]
+        assert await _reached(sentinels) == [old]
+
+        network.cut_off([old.host], with_service=False)
+        assert await _reached(sentinels) == sentinels.servers
+        assert (await old.ask("ROLE"))[0] == "master"
+
+        network.heal()
+        await sentinels.settled()
+        assert await sentinels.master() is new
+        assert old in await sentinels.replicas()
+
+
+async def _reached(sentinels: SentinelSet) -> list[RedisNode]:
+    """The servers that answer who calls from where the service does."""
+    answers = await asyncio.gather(*(_answers("127.0.0.1", node.port) for node in sentinels.servers))
+    return [node for node, answer in zip(sentinels.servers, answers, strict=True) if answer]
+
+
+async def _answers(host: str, port: int) -> bool:
+    incoming, outgoing = await asyncio.open_connection(host, port)
+    outgoing.write(b"PING\r\n")
+    try:
+        async with asyncio.timeout(1):
+            return await incoming.readline() == b"+PONG\r\n"
+    except TimeoutError:
+        return False
+    finally:
+        outgoing.close()
 
 
 async def test_a_master_with_an_append_only_file_comes_back_with_what_it_had() -> None:

@@ -20,6 +20,7 @@ from buckets.topics import Topics
 from tests.buckets.bells import hearing, job_of, park
 from tests.buckets.jobs import add
 from tests.redis_cluster import ClusterSet, slot_of
+from tests.redis_network import Network
 from tests.redis_node import Access, RedisNode
 from tests.waiting import until
 
@@ -121,6 +122,25 @@ async def test_shards_on_other_servers_do_not_wait_for_one_that_is_dead(pool: Po
     assert await asking == b"hash"  # of the server that took its place
     old.thaw()
     await cluster.settled()
+
+
+async def test_all_shards_of_a_server_that_is_cut_off_are_passed_over_when_one_of_them_is_refused() -> None:
+    async with ClusterSet(network=Network(), replicas=0) as servers:  # nobody takes its place
+        redis = Redis(servers.url)
+        pool = await Pool.open(redis, shards=SHARDS, buckets=2)
+        old = await servers.master_of(pool.keys[0].meta)
+        own = [key for key in pool.keys if await servers.master_of(key.meta) is old]
+        assert servers.network
+        servers.network.cut_off([old.host], with_service=False)
+        await until(lambda: servers.is_alone(old))
+        asking = asyncio.create_task(redis.read("TYPE", own[0].meta))
+        await until(lambda: redis.is_away(own[0].meta))
+        assert [key for key in pool.keys if redis.is_away(key.meta)] == own
+        servers.network.heal()
+        assert await asking == b"hash"
+        await until(lambda: not any(redis.is_away(key.meta) for key in own))
+        await pool.close()
+        await redis.close()
 
 
 async def test_waiting_pops_are_woken_by_a_shard_on_its_new_server(pool: Pool, cluster: ClusterSet) -> None:

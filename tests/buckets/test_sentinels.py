@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from buckets.pool import Pool
 from buckets.redis import Redis
 from tests.buckets.bells import hearing, job_of, park
 from tests.buckets.jobs import add, finish, pop_one, state
-from tests.redis_node import Access
+from tests.redis_network import Network
+from tests.redis_node import Access, RedisNode
 from tests.redis_sentinels import SentinelSet
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -55,7 +57,7 @@ async def test_a_master_that_is_killed_is_replaced_within_the_deadline(redis: Re
     old = await sentinels.master()
     old.kill()
     assert (await add(pool, "a")).result == "created"
-    assert await sentinels.master() is not old
+    assert await sentinels.failed_over(old) is not old
     await old.start()
 
 
@@ -101,6 +103,53 @@ async def test_one_sentinel_that_answers_is_enough(sentinels: SentinelSet) -> No
         for each in sentinels.sentinels[:2]:
             each.thaw()
         await redis.close()
+
+
+async def test_a_sentinel_that_is_cut_off_is_not_believed_when_the_others_hang(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = Network()
+    async with SentinelSet(network=network) as servers:
+        redis = Redis(servers.url)
+        old, (aside, *others) = await servers.master(), servers.sentinels
+        assert await _port(redis) == old.port
+        network.cut_off([old.host, aside.host], with_service=False)
+        new = await servers.failed_over(old)
+        await until(lambda: _is_at(redis, new))
+        for each in others:
+            each.freeze()
+        await _asked_by_others(aside, 3 * 2)  # two commands each time: what came of the first two is known
+        assert await _port(redis) == new.port
+        await redis.close()
+    gc.collect()
+    assert "never retrieved" not in caplog.text  # of Sentinels that did not answer
+
+
+async def _port(redis: Redis) -> int:
+    """Of the server that it leads to."""
+    return int((await redis.read("CONFIG", "GET", "port"))[1])
+
+
+async def _is_at(redis: Redis, server: RedisNode) -> bool:
+    return await _port(redis) == server.port
+
+
+async def _asked_by_others(sentinel: RedisNode, commands: int) -> None:
+    """Wait until it has got so many, beside our own."""
+    first = await _commands(sentinel)
+    own = 0
+
+    async def reached() -> bool:
+        nonlocal own
+        own += 1
+        return await _commands(sentinel) - first - own >= commands
+
+    await until(reached)
+
+
+async def _commands(sentinel: RedisNode) -> int:
+    """How many it has got."""
+    return int((await sentinel.ask("INFO", "stats")).partition("total_commands_processed:")[2].split()[0])
 
 
 async def test_a_password_for_the_servers_is_none_for_the_sentinels() -> None:

@@ -97,6 +97,10 @@ class Proxy:
         return self._weather if self._of is None or source in self._of else FAIR
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # asyncio 3.11 logs it, with a traceback
+            await self._connect(reader, writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until both directions have ended or it is reset."""
         task = asyncio.current_task()
         assert task
@@ -179,22 +183,29 @@ async def _take(incoming: asyncio.StreamReader, under_way: asyncio.Queue[tuple[f
 
 
 async def _hand_over(data: bytes, outgoing: asyncio.StreamWriter, weather: Weather) -> None:
-    if not data:
-        outgoing.write_eof()
-        return
-    size = weather.slice_bytes or len(data)
+    size = weather.slice_bytes or len(data) or 1
     for begin in range(0, len(data), size):
         if begin:
             await asyncio.sleep(weather.slice_s)
+        _check(outgoing)
         outgoing.write(data[begin : begin + size])
         await outgoing.drain()
+    if not data:
+        _check(outgoing)
+        outgoing.write_eof()
 
 
-def to(place: int | str) -> Dial:
-    """A port of 127.0.0.1, or the path of a Unix socket."""
+def _check(outgoing: asyncio.StreamWriter) -> None:
+    """uvloop takes it for a mistake to write to an end that is gone."""
+    if outgoing.is_closing():
+        raise ConnectionResetError
+
+
+def to(place: int | str, host: str = "127.0.0.1") -> Dial:
+    """A port of a host, or the path of a Unix socket."""
 
     def dial() -> Awaitable[Streams]:
-        return asyncio.open_connection("127.0.0.1", place) if isinstance(place, int) else _dial_path(place)
+        return asyncio.open_connection(host, place) if isinstance(place, int) else _dial_path(place)
 
     return dial
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from tests.chaos.load import Work
 from tests.chaos.scenario import Promise, Scenario
-from tests.chaos.servers import cluster, networked, sentinels
+from tests.chaos.servers import cluster, networked, networked_cluster, networked_sentinels, sentinels
 
 # Failovers forget what was only `local`; what is `replicated` must stay.
 _BOTH_CLASSES = Work(durabilities=("local", "replicated"))
 # A consumer that has a job of the dead node in hand waits for it: there must be some that have none.
 _MANY_HANDS = Work(consumers=24, durabilities=_BOTH_CLASSES.durabilities)
+# One that is cut off goes on for a while, and each who changes a job there durably waits for replicas in vain.
+_VERY_MANY_HANDS = Work(consumers=64, durabilities=_BOTH_CLASSES.durabilities)
 _DOWN_S = 4.0  # until all clients go on: a Sentinel's 1 s until a server counts as down, and 3 s
+# Who asks for replicas in vain waits three times `durability_timeout_s` at most: behind two other fences, and for its
+# own. What was under way when the cut began may take as long before it.
+_IN_VAIN_S = 6.0
 _CLUSTER_DOWN_S = 6.0  # a node counts as down after 1.5 s, and a failover is voted a second or two later
 
 ON_SETS = [
@@ -80,6 +85,47 @@ ON_SETS = [
         promise=Promise(errors=0, outage_s=5),
         seconds=40,
         alone=True,
+    ),
+    Scenario(
+        "sentinel-partition",
+        "the master is cut off from all others for 1, 5, 30 s and the service is not: it leaves the old one by itself",
+        networked_sentinels,
+        {"cut-off": {"every_s": 2, "for_s": [1, 5, 30]}},
+        work=_BOTH_CLASSES,
+        promise=Promise(outage_s=_DOWN_S),
+        seconds=48,
+        short={"cut-off": {"every_s": 0.5, "for_s": [6]}},
+    ),
+    Scenario(
+        "sentinel-partition-with-service",
+        "the master and the service are cut off from all others for 12 s: what is `replicated` stays",
+        networked_sentinels,
+        {"cut-off": {"every_s": 2, "for_s": [12], "with_service": True}},
+        work=_BOTH_CLASSES,
+        promise=Promise(outage_s=_IN_VAIN_S),
+        seconds=18,
+        short={"cut-off": {"every_s": 0.5, "for_s": [4]}},
+    ),
+    Scenario(
+        "cluster-partition",
+        "a master is cut off from all other nodes for 1, 5, 30 s: the others' jobs stay on time",
+        networked_cluster,
+        {"cut-off": {"every_s": 3, "for_s": [1, 5, 30]}},
+        work=_VERY_MANY_HANDS,
+        promise=Promise(outage_s=_CLUSTER_DOWN_S, late_elsewhere_p99_ms=200),
+        seconds=46,
+        short={"cut-off": {"every_s": 0.5, "for_s": [6]}},
+        alone=True,
+    ),
+    Scenario(
+        "cluster-partition-with-service",
+        "a master and the service are cut off from all other nodes for 12 s: afterwards all is well again",
+        networked_cluster,
+        {"cut-off": {"every_s": 2, "for_s": [12], "with_service": True}},
+        work=_MANY_HANDS,
+        promise=Promise(outage_s=12 + _CLUSTER_DOWN_S),
+        seconds=18,
+        short={"cut-off": {"every_s": 0.5, "for_s": [4]}},
     ),
     Scenario(
         "network-cut",

@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 from buckets import Redis
 from tests.chaos.proxy import Proxy, to
 from tests.redis_cluster import ClusterSet
+from tests.redis_network import Network
 from tests.redis_sentinels import SentinelSet
 from tests.redis_server import RedisServer
 
@@ -130,3 +131,13 @@ def sentinels(folder: Path) -> SentinelSet:
 def cluster(folder: Path) -> ClusterSet:
     """Three masters and a replica of each; in a folder of their own."""
     return ClusterSet()
+
+
+def networked_sentinels(folder: Path) -> SentinelSet:
+    """As `sentinels`, with a network between all of them."""
+    return SentinelSet(network=Network())
+
+
+def networked_cluster(folder: Path) -> ClusterSet:
+    """As `cluster`, with a network between all of them."""
+    return ClusterSet(network=Network())

@@ -32,6 +32,7 @@ NEMESES = {
     "step-down": "tests.chaos.nemeses.step_down:StepDown",
     "move-slots": "tests.chaos.nemeses.move_slots:MoveSlots",
     "freeze-replicas": "tests.chaos.nemeses.freeze_replicas:FreezeReplicas",
+    "cut-off": "tests.chaos.nemeses.cut_off:CutOff",
     "bad-weather": "tests.chaos.nemeses.bad_weather:BadWeather",
     "vanish": "tests.chaos.nemeses.vanish:Vanish",
 }
