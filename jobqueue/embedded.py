@@ -28,6 +28,7 @@ from redis.exceptions import RedisError
 
 from buckets.errors import Unfit
 from jobqueue.redis_program import Build, build_of, find_server, numbers
+from jobqueue.torn_file import is_torn, write_anew
 
 log = logging.getLogger(__name__)
 
@@ -287,6 +288,8 @@ class EmbeddedRedis:
                 raise Unfit(self._last_words(path, self._child.returncode, begun))
             await asyncio.sleep(_LOOK_S)
         build = await self._introduced()
+        if is_torn(self._said(begun)):
+            await write_anew(self._socket)
         log.info("redis.started", extra={"server": str(build), "pid": self._child.pid, "socket": str(self._socket)})
 
     def _refuse_unreadable(self, path: Path) -> None:
@@ -341,10 +344,14 @@ class EmbeddedRedis:
                 umask=0o077,
             )
 
-    def _last_words(self, path: Path, code: int, begun: int) -> str:
+    def _said(self, begun: int) -> str:
+        """The server's log from a place on."""
         with self._log.open("rb") as file:
             file.seek(begun)
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            return file.read().decode("utf-8", "replace")
+
+    def _last_words(self, path: Path, code: int, begun: int) -> str:
+        lines = self._said(begun).splitlines()
         last = self._last_build()
         wrote = f", on data that {last} wrote last" if last else ""
         return f"{path} ended at its start with code {code}{wrote}; {self._log} ends: " + "\n".join(lines[-6:])

@@ -75,6 +75,7 @@ LAYERS = {
             "cursors",
             "fitness",
             "redis_program",
+            "torn_file",
             "embedded",
             "service_redis",
             "engine",

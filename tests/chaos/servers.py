@@ -18,6 +18,7 @@ from tests.redis_cluster import ClusterSet
 from tests.redis_network import Network
 from tests.redis_sentinels import SentinelSet
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 
 class Servers(Protocol):
@@ -58,9 +59,18 @@ class Standalone:
 
     @property
     def file(self) -> Path:
-        """The append-only file that it writes now (they are never so large here that it begins another)."""
-        (file,) = self._folder.glob("appendonlydir/*.incr.aof")
+        """The append-only file that it writes now (they are never so large here that it begins another by itself)."""
+        (file,) = self._files()
         return file
+
+    def _files(self) -> list[Path]:
+        return list(self._folder.glob("appendonlydir/*.incr.aof"))
+
+    async def write_anew(self) -> None:
+        """Let it begin another, without the half of a script at the end of a torn one (jobqueue/torn_file.py)."""
+        torn = self.file
+        await self.read("BGREWRITEAOF")
+        await until(lambda: len(self._files()) == 1 and self.file != torn)
 
     async def start(self) -> None:
         """Start it, again if it was killed, and wait until it has its data."""

@@ -400,6 +400,24 @@ async def test_a_damaged_append_only_file_is_told_in_words(make: Make, data: Pat
     assert not server_lives(data)
 
 
+async def test_half_a_script_that_a_power_cut_left_in_the_file_is_never_run(
+    make: Make, data: Path, program: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = make(binary=program)
+    url = await service.start()
+    await ask(url, "SET", "before", "1")
+    await ask(url, "EVAL", "redis.call('SET', 'first', 1) redis.call('SET', 'second', 1)", "0")
+    await service.stop()
+    (file,) = (data / "appendonlydir").glob("*.incr.aof")
+    os.truncate(file, file.read_bytes().rindex(b"second"))
+    for _ in range(2):  # such as Redis 7.0 would run it at the second start
+        await service.start()
+        assert await ask(url, "KEYS", "*") == ["before"]
+        await ask(url, "EVAL", "redis.call('SET', 'after', 1) redis.call('DEL', 'after')", "0")
+        await service.stop()
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == ["redis.torn"]
+
+
 @needs_both
 async def test_a_snapshot_that_the_program_may_not_read_is_refused_before_it_is_touched(make: Make, data: Path) -> None:
     service = make(binary=VALKEY)

@@ -1,0 +1,107 @@
+"""Scripts touch no key but those of their own shard: on a Cluster the others would be on other servers.
+
+Redis itself would not refuse one whose slot happens to be on the same server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from buckets import Fsck, Redis
+from buckets.job import NewJob
+from buckets.pool import Pool
+from buckets.scripts import SCRIPTS
+from tests.chaos.forked_service import ForkedService
+from tests.chaos.history import History
+from tests.chaos.scripted_life import VIRTUAL_TOPICS, ScriptedLife
+from tests.chaos.wire import Wire
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+_SHARDS = 4
+_BUCKETS = 2
+# They want a check without repairs, a replica, idle topics, another Redis, a job that no list has at the right time.
+_ABSENT = {"compare", "fence", "forget", "put", "take", "requeue"}
+
+
+@asynccontextmanager
+async def monitored(server: RedisServer) -> AsyncIterator[list[list[str]]]:
+    """What the server is asked meanwhile: the words of each command, behind `lua` those of scripts."""
+    reader, writer = await asyncio.open_unix_connection(server.socket)
+    writer.write(b"MONITOR\r\n")
+    assert await reader.readline() == b"+OK\r\n"
+    seen: list[list[str]] = []
+
+    async def read() -> None:
+        async for line in reader:
+            _, _, source, *words = shlex.split(line.decode())
+            seen.append(["lua", *words] if source == "lua]" else words)
+
+    reading = asyncio.create_task(read())
+    try:
+        yield seen
+    finally:
+        redis = Redis(server.url)
+        await redis.read("PING", "the end")
+        await redis.close()
+        await until(lambda: seen[-1][-1] == "the end")
+        reading.cancel()
+        writer.close()
+        await writer.wait_closed()
+
+
+def tag_of(key: str) -> str:
+    return key[: key.index("}") + 1]
+
+
+async def live(service: ForkedService, folder: Path) -> None:
+    """What a service does."""
+    service.start()
+    with History(folder / "life.jsonl") as history:
+        wire = Wire([service.url])
+        await ScriptedLife("life", history, wire).run()
+        wire.give_up()
+    service.kill()
+    await service.ended()
+
+
+async def mend(redis: Redis) -> None:
+    """What an operator does: jobs are lost from their lists and the lists are strewn with ids of none; repairs."""
+    pool = await Pool.open(redis, shards=_SHARDS, buckets=_BUCKETS)
+    jobs = [NewJob(f"job{number}", "t", b"1", delay_ms=60_000 * (number % 2)) for number in range(40)]
+    await pool.add(jobs)
+    popped = await pool.pop(["t"], 1)
+    await pool.unpop(popped.jobs)
+    for key in pool.keys:
+        await redis.read("DEL", key.ready(4, "t"), key.bucket(0))
+        await redis.read("ZADD", key.bucket(1), 1, "nobody")
+        await redis.read("SET", key.due("t"), "a string")
+    await (await Fsck.open(redis, repair=True, rest=0)).run()
+    assert len((await pool.pop(["t"], 40)).jobs) == 20
+    await pool.close()
+
+
+async def test_a_script_touches_no_key_of_another_shard(own_server: RedisServer, tmp_path: Path) -> None:
+    flags = {"shards": _SHARDS, "buckets": _BUCKETS, "virtual_topics": VIRTUAL_TOPICS, "durability_timeout_s": 0.05}
+    redis = Redis(own_server.url)
+    async with monitored(own_server) as seen:
+        await live(ForkedService(tmp_path / "log", redis=own_server.url, **flags), tmp_path)
+        await redis.read("FLUSHALL")
+        await mend(redis)
+    await redis.close()
+    tag, shas = "", set()
+    for words in seen:
+        match words:
+            case ["EVALSHA" | "EVAL", sha, number, *rest]:
+                shas.add(sha)
+                (tag,) = {tag_of(key) for key in rest[: int(number)]}
+            case ["lua", "time"]:
+                pass
+            case ["lua", _, key, *others]:
+                assert tag_of(key) == tag, words
+                assert not any(each.startswith("{jq:") and tag_of(each) != tag for each in others), words
+    assert {name for name, script in SCRIPTS.items() if script.sha not in shas} == _ABSENT
