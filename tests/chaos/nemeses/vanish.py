@@ -31,15 +31,16 @@ class Vanish(Nemesis):
     async def _client(self, stage: Stage) -> None:
         """One client that asks and hangs up at some moment of the next tenth of a second."""
         self._number += 1
+        number, client = self._number, f"vanish-{self._number}"
         if stage.chance.random() < 0.8:
             command = {"command": "pop", "topics": stage.chance.sample(TOPICS, 5), "count": 3, "wait": 30}
         else:
-            command = {"command": "add", "topic": TOPICS[0], "id": f"vanish:{self._number}", "ttr": TTR_S}
-            command |= {"tries": 0, "retention": 3600, "body": self._number, "delay": 0}
+            command = {"command": "add", "topic": TOPICS[0], "id": f"vanish:{number}", "ttr": TTR_S}
+            command |= {"tries": 0, "retention": 3600, "body": number, "delay": 0}
         name, told = command["command"], {each: command.get(each) for each in ("id", "topic", "body", "ttr", "delay")}
-        op = stage.history.invoke(f"vanish-{self._number}", str(name), **told)
+        op = stage.history.invoke(client, str(name), **told)
         answer = await self._hang_up(stage, msgspec.json.encode(command))
-        stage.history.complete(f"vanish-{self._number}", "info", str(name), op, id=told["id"], state=answer)
+        stage.history.complete(client, "info", str(name), op, id=told["id"], state=answer)
 
     async def _hang_up(self, stage: Stage, body: bytes) -> str:
         """What was seen of the answer before the connection was given up: nothing, or its beginning."""
