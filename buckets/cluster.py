@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _EVERY_S = 1.0
 _TROUBLED_S = 0.1  # between two looks while something is wrong
 _ANSWER_S = 0.4  # for one that hangs
-_DOWN = "CLUSTERDOWN The cluster is down"  # of one that reaches too few others: it refuses all keys
+_DOWN = "CLUSTERDOWN The cluster is down"  # of one that reaches too few others: it refuses all keys, or all writes
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,16 +7,16 @@ timer changes from one of the others to another.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from random import Random
 
 
 def deal(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
-    """The token of the instance that has each of `timers` (1 to 65,536); there must be tokens."""
+    """The token of the instance that has each of so many timers; there must be tokens."""
     least, more = divmod(timers, len(tokens))  # so many have one more than the least
     has = dict.fromkeys(tokens, 0)
     owners: dict[int, bytes] = {}
-    for _, timer, token in sorted((_score(timer, token), timer, token) for timer in range(timers) for token in tokens):
+    for _, timer, token in sorted(throw for each in tokens for throw in _throws(timers, each)):
         if timer in owners or has[token] > least or (has[token] == least and not more):
             continue
         if has[token] == least:
@@ -26,6 +26,7 @@ def deal(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
     return [owners[timer] for timer in range(timers)]
 
 
-def _score(timer: int, token: bytes) -> bytes:
-    """The lower, the better these two fit; by chance, but always the same."""
-    return hashlib.blake2b(token, digest_size=8, salt=timer.to_bytes(2, "big")).digest()
+def _throws(timers: int, token: bytes) -> Iterator[tuple[float, int, bytes]]:
+    """An instance throws dice for each timer: the lower, the better they fit. The same for everybody who asks."""
+    dice = Random(token)
+    return ((dice.random(), timer, token) for timer in range(timers))

@@ -102,6 +102,7 @@ class Link(Wire):
         future = self._loop.create_future()
         if self.lost:
             future.set_exception(Unanswered())
+            future.exception()  # seen, should nobody wait for it
             return future
         if not self._out:
             self._loop.call_soon(self._write)

@@ -112,8 +112,8 @@ class Redis:
         return self._servers.trouble
 
     def is_away(self, key: Key) -> bool:
-        """Whether the server of a key cannot be asked now, or has been silent, or has refused all that was asked of the
-        key, for a quarter of a second."""
+        """Whether the server of a key cannot be asked now, or refuses all; or has been silent, or has refused all that
+        was asked of the key, for a quarter of a second."""
         server = self._servers.of(key)
         return server is None or server.is_away or self._is_refused(key)
 

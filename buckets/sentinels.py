@@ -1,8 +1,9 @@
 """A Redis that Sentinels watch: its master is the one that they name, and another one after a failover.
 
 They are asked twice a second who it is, and the answer with the highest epoch counts: one that was cut off from the
-others still names the old master, and when it is the only one that answers in time, we stay where we are. So a master
-that hangs, or was cut off, is left behind though its connection stands.
+others still names the old master. So a master that hangs, or was cut off, is left behind though its connection stands.
+When most do not answer in time, and the others tell of a lower epoch, we stay where we are; only when we cannot reach
+ours any more are they believed.
 The epoch and the address come from two commands: during a failover the Sentinel that leads it tells the new epoch with
 the old address in SENTINEL MASTER, and the promoted replica in GET-MASTER-ADDR-BY-NAME.
 """
@@ -39,6 +40,7 @@ class Sentinels(Standalone):
         ]
         self._master: Address | None = None
         self._epoch = 0
+        self._doubted = False  # whether ours was tried again against the word of those that answer
         self._watching: asyncio.Task[None] | None = None
 
     async def _reach_sentinel(self, address: Address) -> Any:
@@ -46,7 +48,13 @@ class Sentinels(Standalone):
 
     async def _reach(self) -> Any:
         self._watching = self._watching or asyncio.create_task(self._watch())
-        self._epoch, self._master, _ = await self._named()
+        epoch, master, by_most = await self._named()
+        if self._server.link and not self._server.link.lost:  # this one is for channels
+            self._follow(epoch, master, by_most)
+        elif by_most or epoch >= self._epoch or self._doubted:
+            self._epoch, self._master, self._doubted = epoch, master, False
+        else:
+            self._doubted = True  # ours is tried once more; perhaps they were cut off when the others chose it
         return self._url.connection(self._master)
 
     async def _named(self) -> tuple[int, Address, bool]:
@@ -90,7 +98,8 @@ class Sentinels(Standalone):
 
     def _follow(self, epoch: int, master: Address, by_most: bool) -> None:
         if epoch < self._epoch and not by_most:
-            return  # of some that were cut off when the others chose ours; if that is lost, `_reach` believes them
+            self._doubted = False
+            return  # perhaps of some that were cut off when the others chose ours
         self._epoch = epoch
         if self._master and master != self._master:
             log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})

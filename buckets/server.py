@@ -67,9 +67,12 @@ class Server:
     @property
     def is_away(self) -> bool:
         """Whether it cannot be asked now, does not answer, or refused a moment ago what it refuses to all."""
-        if self.link is None or self.link.lost or self.link.silent_s > SILENT_S:
-            return True
-        return self.refuses
+        return self.is_mute or self.refuses
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether it cannot be asked now, or does not answer."""
+        return self.link is None or self.link.lost or self.link.silent_s > SILENT_S
 
     @property
     def refuses(self) -> bool:
@@ -188,7 +191,7 @@ class Server:
             self._coming.exception()  # seen, should nobody wait for it
         if self._ear:
             self._ear.lose()
-        if self.link and self.is_away:
+        if self.link and self.is_mute:
             self.link.lose()
         elif self.link:
             self.link.leave()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 from redis.asyncio import Redis as Client
 from redis.exceptions import RedisError
@@ -32,10 +33,14 @@ async def write_anew(socket: Path) -> None:
     try:
         async with Client(unix_socket_path=str(socket), socket_timeout=None, protocol=2) as client:
             await client.bgrewriteaof()
-            while (told := await client.info("persistence"))["aof_rewrite_in_progress"]:  # noqa: ASYNC110 - it tells nobody
+            while _goes_on(told := await client.info("persistence")):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(_LOOK_S)
             trouble = "" if told["aof_last_bgrewrite_status"] == "ok" else "its log says why"
     except RedisError as error:
         trouble = str(error)
     if trouble:
         log.error("redis.still_torn", extra={"socket": str(socket), "error": trouble})
+
+
+def _goes_on(told: dict[str, Any]) -> bool:
+    return bool(told["aof_rewrite_scheduled"] or told["aof_rewrite_in_progress"])

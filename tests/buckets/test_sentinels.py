@@ -120,9 +120,29 @@ async def test_a_sentinel_that_is_cut_off_is_not_believed_when_the_others_hang(
             each.freeze()
         await _asked_by_others(aside, 3 * 2)  # two commands each time: what came of the first two is known
         assert await _port(redis) == new.port
+        await new.ask("CLIENT", "KILL", "TYPE", "normal")  # to reconnect, we ask Sentinels, too
+        assert await _port(redis) == new.port
         await redis.close()
     gc.collect()
     assert "never retrieved" not in caplog.text  # of Sentinels that did not answer
+
+
+async def test_when_the_bell_finds_the_new_master_commands_go_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("buckets.sentinels._EVERY_S", 60)
+    network = Network()
+    async with SentinelSet(network=network) as servers:
+        redis = Redis(servers.url)
+        pool = await Pool.open(redis)
+        async with hearing(pool) as bell:
+            old, aside = await servers.master(), servers.sentinels[0]
+            network.cut_off([old.host, aside.host], with_service=False)
+            new = await servers.failed_over(old)
+            assert await _port(redis) == old.port
+            await old.ask("CLIENT", "KILL", "TYPE", "pubsub")
+            await until(lambda: _is_at(redis, new))
+            await until(bell.connected.is_set)
+        await pool.close()
+        await redis.close()
 
 
 async def _port(redis: Redis) -> int:
