@@ -49,8 +49,9 @@ async def test_a_parked_pop_is_woken_on_whichever_process_it_waits(pair: Pair) -
 
 async def test_one_job_goes_to_one_of_many_that_wait(pair: Pair) -> None:
     async with Client(pair[0].url) as one, Client(pair[1].url) as other:
-        parked = [asyncio.create_task(each.ask("pop", topic="t", wait=1.5)) for each in (one, other) * 20]
-        await asyncio.sleep(0.3)
+        parked = [asyncio.create_task(each.ask("pop", topic="t", wait=3)) for each in (one, other) * 20]
+        for each in pair:
+            await until(partial(each.parked, 20))
         await one.ask("add", topic="t", id="only", body=1)
         answers = await asyncio.gather(*parked)
         assert [answer["id"] for answer in answers if answer["id"]] == ["only"]
@@ -61,7 +62,7 @@ async def test_a_stop_answers_the_parked_pops_empty(pair: Pair) -> None:
     async with Client(first.url) as client:
         parked = [asyncio.create_task(client.ask("pop", topic="t", wait=30)) for _ in range(50)]
         parked += [asyncio.create_task(client.ask("pop", topic="t", wait=30, count=5)) for _ in range(50)]
-        await asyncio.sleep(0.5)
+        await until(lambda: first.parked(100))
         assert await first.stop() == 0
         answers = await asyncio.gather(*parked)
     assert all(answer["success"] for answer in answers)
@@ -168,12 +169,12 @@ async def test_a_client_that_hangs_up_while_it_waits_leaves_no_waiter_behind(pai
     async with aiohttp.ClientSession() as session, Client(first.url) as client:
         body = b'{"command":"pop","topic":"t","wait":30}'
         gone = [asyncio.create_task(session.post(first.url + "/command", data=body)) for _ in range(20)]
-        await asyncio.sleep(0.3)
+        await until(lambda: first.parked(20))
         for each in gone:
             each.cancel()
         await asyncio.gather(*gone, return_exceptions=True)
         parked: Any = asyncio.create_task(client.ask("pop", topic="t", wait=30))
-        await asyncio.sleep(0.1)
+        await until(lambda: first.parked(1))
         await client.ask("add", topic="t", id="a", body=1)
         got = await parked
         assert (got["id"], got["attempt"]) == ("a", 1)

@@ -167,10 +167,13 @@ async def test_of_two_services_that_start_at_the_same_time_one_refuses(
     other = ServiceProcess("--redis", redis_server.url, workers=2, port=one.port, log=tmp_path / "other.log")
     both = [asyncio.create_task(each.start()) for each in (one, other)]
     await asyncio.wait(both)
-    await asyncio.sleep(0)
-    ends = [each.process.returncode for each in (one, other) if each.process]
+
+    def ends() -> list[int | None]:
+        return [each.process.returncode for each in (one, other) if each.process]
+
     try:
-        assert sorted(ends, key=str) == [1, None]
+        await until(lambda: ends() != [None, None])  # the port answers for both
+        assert sorted(ends(), key=str) == [1, None]
     finally:
         for each in (one, other):
             await each.stop()

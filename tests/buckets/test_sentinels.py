@@ -177,6 +177,7 @@ async def test_a_password_for_the_servers_is_none_for_the_sentinels() -> None:
         redis = Redis(servers.url)
         pool = await Pool.open(redis)
         await add(pool, "a")
+        await servers.settled()  # else the new master may know nothing of it
         await servers.failover()
         await until(lambda: _has(pool, "a"))
         await redis.close()
