@@ -28,7 +28,7 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
         for delivery in life.deliveries[:1]:
             if delivery.answer.attempt == 1 and delivery.answer.due is not None and not _is_in_order(delivery):
                 late_s = delivery.lease / 1e6 - delivery.answer.due
-                beyond = max(beyond, (_beyond(delivery, late_s, trouble), life.id))
+                beyond = max(beyond, (_beyond(life.id, delivery, late_s, trouble), life.id))
                 (inside if _is_inside(delivery, late_s, trouble) else outside).append(late_s * 1000)
                 if _is_elsewhere(life.id, delivery, late_s, trouble):
                     elsewhere.append(late_s * 1000)
@@ -54,10 +54,10 @@ def _is_in_order(delivery: Delivery) -> bool:
     return delivery.answer.topic in IN_ORDER
 
 
-def _beyond(delivery: Delivery, late_s: float, trouble: Faults) -> float:
-    """How late it was beyond what faults explain, s."""
+def _beyond(job: str, delivery: Delivery, late_s: float, trouble: Faults) -> float:
+    """How late it was beyond what faults of its part of the servers explain, s."""
     heard = delivery.answer.at
-    met = trouble.touching(heard - late_s, heard, _PILED_S)
+    met = (fault for fault in trouble.touching(heard - late_s, heard, _PILED_S) if fault.hits(job))
     return late_s - _PILE * sum(min(fault.end, heard) - fault.begin for fault in met)
 
 

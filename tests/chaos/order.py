@@ -35,6 +35,7 @@ class Stay:
     seen: Act | None = None  # what told so
     asked: int = 0  # the number of its first add by its producer; 0 when it came back from a consumer
     answered: float = _NEVER  # the number of the add that told that it is ready
+    after: Sequence[Act | Delivery] = ()  # what it came back from; if that was forgotten, it had never left its place
 
     @property
     def lines(self) -> list[int]:
@@ -77,7 +78,7 @@ def _came_back(life: Life, priority: int, before: Delivery, after: Delivery) -> 
     releases = life.of(before, "release")
     counted = any(act.invoke.attempt != 0 for act in releases) or not releases
     since = min(map(_earliest, releases), default=before.invoke.at)
-    stay = Stay(life.id, priority, after, since, _NEVER)
+    stay = Stay(life.id, priority, after, since, _NEVER, after=(before, *releases))
     told = [act for act in releases if _says_ready(act, after)]
     if told and after.answer.attempt == (before.answer.attempt or 0) + counted:
         _know(stay, told[0])
@@ -95,7 +96,7 @@ def check_order(events: Iterable[Event], known: Mapping[str, Life], trouble: Fau
             # What a failover forgets is a whole end of the history, and so no reason for another order; but a promotion
             # or a release that it forgot is done again, later.
             forgotten = stay.answered == _NEVER and trouble.excuse(stay.seen)
-            excused = forgotten or _explained(rival, pops)
+            excused = forgotten or any(map(trouble.excuse, rival.after)) or _explained(rival, pops)
             yield Finding("order", says, stay.id, tuple(sorted({*stay.lines, *rival.lines})), excused)
 
 

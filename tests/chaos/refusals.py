@@ -12,7 +12,7 @@ from tests.chaos.findings import Finding
 from tests.chaos.history import Event
 from tests.chaos.lives import Act, Delivery, Faults, Life
 
-LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
+_LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
 _OF_STATE = ("STALE_LEASE", "NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
 _NEEDS_ROOM = ("add", "update")
 _MOVES = ("finish", "delete", "bury", "release")
@@ -21,7 +21,7 @@ _MOVES = ("finish", "delete", "bury", "release")
 def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
     """No answer but those that a fault or a state explains; and full memory refuses only what needs room."""
     for event in events:
-        if event.code is None or event.code in (*LATER, *_OF_STATE):
+        if event.code is None or event.code in (*_LATER, *_OF_STATE):
             continue
         if event.code != "NO_ROOM" or event.command not in _NEEDS_ROOM:
             yield Finding("refusal", f"{event.command} was answered {event.code}", event.id, (event.line,))
@@ -46,11 +46,11 @@ def _has_reason(act: Act, life: Life, trouble: Faults) -> bool:
         return True
     if own is None:  # a delete; or a lease that nobody was given
         return act.invoke.command == "delete" and not life.added
-    return trouble.excuse(own) or act.answer.at >= _over(own, life)
+    return trouble.excuse(own) or act.answer.at >= _over(own, life, trouble)
 
 
-def _over(own: Delivery, life: Life) -> float:
+def _over(own: Delivery, life: Life, trouble: Faults) -> float:
     """When a lease may be over at the earliest, s of the machine's clock: it began after its pop was sent. Only a touch
-    that was taken for sure makes it longer."""
-    touches = [act.invoke.at for act in life.of(own, "touch") if act.ok]
+    that was taken for sure, and that nothing forgot, makes it longer."""
+    touches = [act.invoke.at for act in life.of(own, "touch") if act.ok and not trouble.excuse(act)]
     return max([own.invoke.at, *touches]) + (own.answer.ttr or 0)

@@ -55,7 +55,9 @@ async def note_at_rest(stage: Stage, before: Held) -> None:
 async def _of_instance(instance: Instance) -> dict[str, int]:
     assert instance.process
     folder = Path(f"/proc/{instance.process.pid}")
-    open_now, clients = list(_open_files(folder)), _sockets_of(folder, instance.port)
+    clients = _sockets_of(folder, instance.port)
+    open_now = list(_open_files(folder))
+    clients |= _sockets_of(folder, instance.port)  # one may have come or gone meanwhile
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
     return {
         "clients": sum(name in clients for name in open_now),

@@ -52,13 +52,15 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
     parts.mkdir(parents=True)
     nemeses = [make(name, **scenario.options(name, short)) for name in scenario.nemeses]
     broke: list[Finding] = []
+    late: list[Finding] = []
     with History(parts / "load.jsonl") as history:
         try:
             async with (
                 asyncio.timeout(seconds + MOST_S),
                 _stage(scenario, nemeses, seed, folder, history) as stage,
             ):
-                await _play(stage, scenario, nemeses, seconds, seed)
+                if not await _play(stage, scenario, nemeses, seconds, seed):
+                    late.append(Finding("stuck", f"the queue was not drained within {DRAIN_S:g} s"))
         except Exception as error:  # of this run; others go on
             (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
             broke.append(Finding("run", f"{error!r}: see {folder}/error.txt"))
@@ -67,14 +69,15 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
     if broke:  # before the last look: nobody knows what is lost, and the queue was not drained
         report.found = [finding for finding in report.found if finding.invariant not in ("lost", "stuck")] + broke
     strikes = sum(event.kind == "begin" for event in events)
+    report.found += late
     report.found += judge(scenario.promise, report, seconds, strikes, short)
     report.found += _complaints(folder)
     _keep(folder, events, report)
     return Outcome(scenario, seed, report, strikes, folder)
 
 
-async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], seconds: float, seed: int) -> None:
-    """Load, attack, the queue's end, and the last look."""
+async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], seconds: float, seed: int) -> bool:
+    """Load, attack, the queue's end, and the last look. Returns whether the queue was drained in time."""
     load = Load(stage.history, stage.urls, seed, scenario.work)
     async with load.running() as end_adds:
         await asyncio.sleep(WARM_UP_S)
@@ -88,8 +91,9 @@ async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], second
             assert worker.process and worker.process.returncode == 0, "a worker process ended badly: see its stderr"
         is_drained = await drained(stage.urls, stage.history, DRAIN_S)
     await survey(stage.urls, stage.servers.url, load.ids, stage.history)
-    if is_drained:  # else that is found, and there is no rest
+    if is_drained:  # else there is no rest
         await note_at_rest(stage, before)
+    return is_drained
 
 
 def _check_alive(stage: Stage) -> None:

@@ -16,6 +16,7 @@ import aiohttp
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.chaos.history import History
 from tests.chaos.servers import Servers, Standalone
+from tests.waiting import until
 
 
 class Instance(ServiceProcess):
@@ -58,10 +59,12 @@ class WorkerProcess:
     async def start(self) -> None:
         self._starts += 1
         name = f"{self._name}.{self._starts}."
-        arguments = (name, str(self._seed), str(self._histories / f"{name}jsonl"), *self._urls)
+        history = self._histories / f"{name}jsonl"
+        arguments = (name, str(self._seed), str(history), *self._urls)
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.chaos.worker", *arguments, cwd=ROOT
         )
+        await until(history.exists)  # before that SIGTERM is no order to end well
 
     def signal(self, number: int) -> None:
         assert self.process
