@@ -17,8 +17,8 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 .PHONY: chaos chaos-short
 
-# Tests wait more than they work: four processes keep two cores busy. Those of a file share what they started.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+# Tests wait more than they work: five processes keep two cores busy. Those of a file share what they started.
+PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
@@ -48,7 +48,7 @@ $(VENV_OLD)/.complete: $(VENV)/.complete
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
 	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup  ## run all tests, a file at a time in each of four processes
+test: setup  ## run all tests, a file at a time in each of five processes
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest PySpark that the connector is for
