@@ -232,7 +232,7 @@ async def _main(wanted: argparse.Namespace) -> int:
     struck = Counter(outcome.how for outcome in outcomes if outcome.struck)
     told = ", ".join(f"{struck[how]} by {how}" for how in HOWS)
     print(f"struck at {told}; not reached: {', '.join(f'{each.how} {each.point}' for each in missed) or 'none'}")
-    print(f"{len(bad)} failed, {time.monotonic() - begun:.0f} s")
+    print(f"{len(points)} points, {len(todo)} lives, {len(bad)} failed, {time.monotonic() - begun:.0f} s")
     return 1 if bad else 0
 
 

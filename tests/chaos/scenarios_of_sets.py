@@ -47,7 +47,7 @@ ON_SETS = [
         {"step-down": {"every_s": 1}},
         work=_BOTH_CLASSES,
         promise=Promise(outage_s=_DOWN_S),
-        seconds=100,
+        seconds=92,
         alone=True,
     ),
     Scenario(
