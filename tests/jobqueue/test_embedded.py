@@ -157,7 +157,9 @@ async def until_another(url: str, pid: int) -> None:
     """Wait for a server that is not `pid`."""
 
     async def is_another() -> bool:
-        return await answers(url) and await pid_of(url) != pid
+        with contextlib.suppress(OSError, Lost):  # the one that was killed may die while it answers
+            return await answers(url) and await pid_of(url) != pid
+        return False
 
     await until(is_another)
 
