@@ -74,8 +74,14 @@ class ServiceProcess:
 
     async def parked(self, number: int) -> bool:
         """Whether so many pops wait at it."""
+        return await self.figure("jobqueue_parked_pops") == number
+
+    async def figure(self, name: str) -> int:
+        """The value of a metric without labels, which `/metrics` must have."""
         async with aiohttp.ClientSession() as session, session.get(self.url + "/metrics") as response:
-            return f"\njobqueue_parked_pops {number}.0\n" in await response.text()
+            lines = (await response.text()).splitlines()
+        (value,) = (line.split()[1] for line in lines if line.startswith(f"{name} "))
+        return int(float(value))
 
     def signal(self, number: int) -> None:
         assert self.process

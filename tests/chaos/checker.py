@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from tests.chaos.books import check_counts, check_whole
+from tests.chaos.books import LIVE, check_counts, check_whole
 from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event
 from tests.chaos.honesty import check_honest
@@ -67,7 +67,7 @@ def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
     elif last.answer.kind == "fail":
         says = f"acknowledged as {(added.answer and added.answer.durability) or 'local'}, and gone"
         yield Finding("lost", says, life.id, _lines(added, last), excused)
-    elif last.answer.state in ("delayed", "ready", "reserved"):
+    elif last.answer.state in LIVE:
         yield Finding("stuck", f"still {last.answer.state} at the end", life.id, _lines(added, last))
     elif last.answer.state == "dead" and not _may_die(life):
         says = "dead, and nobody buried it, and it has no ttl and no end of tries"

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import aiohttp
-
 from buckets import Redis
 from buckets.redis import One
 from tests.chaos.history import History
@@ -64,7 +62,7 @@ async def _of_instance(instance: Instance) -> dict[str, int]:
         "descriptors": sum(name not in clients for name in open_now),
         "threads": int(status["Threads"]),
         "kB": int(status["VmRSS"].split()[0]),
-        "waiting pops": await _parked(instance.url),  # last: to ask is a connection
+        "waiting pops": await instance.figure("jobqueue_parked_pops"),  # last: to ask is a connection
     }
 
 
@@ -81,12 +79,6 @@ def _sockets_of(process: Path, port: int) -> set[str]:
     lines = [line.split() for line in (process / "net/tcp").read_text().splitlines()[1:]]
     own = (words for words in lines if int(words[1].rpartition(":")[2], 16) == port and words[3] != "0A")  # listens
     return {f"socket:[{words[9]}]" for words in own}
-
-
-async def _parked(url: str) -> int:
-    async with aiohttp.ClientSession() as session, session.get(url + "/metrics") as response:
-        lines = (await response.text()).splitlines()
-    return sum(int(float(line.split()[1])) for line in lines if line.startswith("jobqueue_parked_pops "))
 
 
 async def _connections(servers: Servers) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
+from tests.chaos.books import LIVE
 from tests.chaos.history import Event, History
 from tests.chaos.load import TOPICS
 from tests.chaos.participant import LATER, Fields, Participant
@@ -101,7 +102,7 @@ class ScriptedLife(Participant):
 
     async def _is_pending(self, topic: str) -> bool:
         (answer,) = await self._tell({"command": "stats", "topic": topic})
-        return any(answer["counts"].get(state) for state in ("delayed", "ready", "reserved"))
+        return any(answer["counts"].get(state) for state in LIVE)
 
     async def _finish(self, job: Fields) -> bool:
         (answer,) = await self._tell({"command": "finish", "id": job["id"], "lease": job["lease"]})

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
-
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.chaos.history import History
 from tests.chaos.servers import Servers, Standalone
@@ -39,9 +37,7 @@ class Instance(ServiceProcess):
 
     async def locks(self) -> int:
         """How many timers run in it."""
-        async with aiohttp.ClientSession() as session, session.get(self.url + "/metrics") as response:
-            lines = (await response.text()).splitlines()
-        return sum(int(float(line.split()[1])) for line in lines if line.startswith("jobqueue_locks_held "))
+        return await self.figure("jobqueue_locks_held")
 
 
 class WorkerProcess:
