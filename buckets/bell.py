@@ -22,7 +22,7 @@ from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.pool import Pool
-from buckets.search import Popped
+from buckets.pop_search import Popped
 
 log = logging.getLogger(__name__)
 

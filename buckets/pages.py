@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from typing import TypeVar
 
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 
 T = TypeVar("T")
 

@@ -15,17 +15,17 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from buckets.adding import Added, Preparing, may_be_repeated, pack_groups, read_results
+from buckets.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.clock import Clock
+from buckets.coalesce import Gather
 from buckets.errors import JobQueueError
-from buckets.gather import Gather
 from buckets.job import STATE_WORDS, Job, NewJob, State, unpack, unpack_all
 from buckets.keys import shard_of
-from buckets.redis import Redis
+from buckets.pop_search import Ask, Popped, Search
+from buckets.ready_shards import Whereabouts
+from buckets.redis.client import Redis
 from buckets.scripts import Value
-from buckets.search import Ask, Popped, Search
 from buckets.shards import MOST, Item, OneScript, Shards
-from buckets.whereabouts import Whereabouts
 
 log = logging.getLogger(__name__)
 

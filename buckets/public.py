@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from buckets.adding import Added
+from buckets.add_codec import Added
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
-from buckets.durable import Durable, Want
-from buckets.fence import FSYNCED, LOCAL, REPLICATED, Durability
-from buckets.fsck import Fsck
+from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
+from buckets.durability.durable import Durable, Want
+from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
-from buckets.lock import Locks
 from buckets.meter import Meter
 from buckets.pool import Moved, Pool
-from buckets.redis import Redis
-from buckets.roll import Roll
-from buckets.search import Popped
-from buckets.sweep import Sweep
-from buckets.timer import Timer
+from buckets.pop_search import Popped
+from buckets.redis.client import Redis
+from buckets.timers.locks import Locks
+from buckets.timers.members import Roll
+from buckets.timers.sweep import Sweep
+from buckets.timers.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
 from buckets.walk import Page, Place, Purged, Walk
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.keys import NAMESPACE, Keys, shard_of
-from buckets.link import Orphan
-from buckets.redis import Redis, judge_all
+from buckets.redis.client import Redis, judge_all
+from buckets.redis.link import Orphan
 from buckets.scripts import Value
 
 FORMAT = 1

@@ -17,7 +17,7 @@ import orjson
 
 from buckets.errors import JobQueueError, Unfit
 from buckets.keys import Keys
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.shards import FORMAT, HASH
 from jobqueue import settings
 from jobqueue.cores import usable, workers_for

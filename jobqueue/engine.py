@@ -31,8 +31,8 @@ from buckets import (
     Want,
 )
 from buckets import Stats as Figures
-from buckets.adding import may_be_repeated
-from buckets.durable import Work
+from buckets.add_codec import may_be_repeated
+from buckets.durability.durable import Work
 from buckets.errors import JobQueueError, NotFound
 from jobqueue import cursors, params
 from jobqueue.errors import BadField

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED
 from buckets.errors import JobQueueError, Unavailable, Unfit
-from buckets.fence import FSYNCED, LOCAL, REPLICATED
 from buckets.meter import Meter
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.scripts import Value
 from jobqueue.settings import Settings
 
@@ -165,7 +165,7 @@ def _judge_replicated(info: Mapping[str, str], config: Mapping[str, str], settin
 
 
 def _judge_fsynced(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """WAITAOF is not asked what it is worth: see buckets/fence.py."""
+    """WAITAOF is not asked what it is worth: see buckets/durability/barrier.py."""
     promise = "the settings promise changes that are on the disk (durability fsynced)"
     if info.get("aof_enabled") != "1":
         raise Unfit(f"{promise}, and this Redis keeps no append-only file. Set `appendonly yes`")

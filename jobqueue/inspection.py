@@ -14,7 +14,7 @@ from rich.table import Table
 
 from buckets import Fsck
 from buckets.errors import JobQueueError, Unavailable
-from buckets.findings import KINDS, Report
+from buckets.fsck.findings import KINDS, Report
 from jobqueue import logs, settings
 from jobqueue.embedded import running_at
 from jobqueue.errors import SettingsError

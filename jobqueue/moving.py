@@ -11,8 +11,8 @@ from rich.table import Table
 
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.job import LIVE, State
-from buckets.moving import Move, Moved
-from buckets.redis import Redis
+from buckets.migration import Move, Moved
+from buckets.redis.client import Redis
 from jobqueue import logs
 from jobqueue.fitness import facts_of, redis_at, refuse_old
 from jobqueue.settings import Settings

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
+from buckets.durability.barrier import FSYNCED
 from buckets.errors import Unavailable, Unfit
-from buckets.fence import FSYNCED
 from jobqueue.embedded import EmbeddedRedis
 from jobqueue.fitness import judge, redis_at, without_secret
 from jobqueue.settings import Settings

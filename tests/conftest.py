@@ -13,7 +13,7 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from buckets.clock import HeldClock
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.redis_server import RedisServer
 
 # The same examples in every run, whatever the machine's pace; a failure prints what repeats it.

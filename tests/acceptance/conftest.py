@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
-from tests.buckets.replicas import chain, in_step
+from tests.buckets.durability.replicas import chain, in_step
 from tests.jobqueue.test_metrics import values
 from tests.redis_server import RedisServer
 from tests.waiting import until

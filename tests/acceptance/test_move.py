@@ -13,7 +13,7 @@ import pytest
 
 from buckets import Redis
 from buckets.job import NewJob
-from buckets.moving import Move
+from buckets.migration import Move
 from buckets.pool import Pool
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
@@ -23,8 +23,8 @@ from tests.waiting import until
 HOUR_MS = 3_600_000
 _MOVER = """
 import asyncio, sys
-from buckets.moving import Move
-from buckets.redis import Redis
+from buckets.migration import Move
+from buckets.redis.client import Redis
 
 async def main():
     await (await Move.open(Redis(sys.argv[1]), Redis(sys.argv[2]), rest=0, patience_s=0)).run()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 from tests.waiting import until

@@ -23,7 +23,7 @@ from typing import Any
 from redis import Redis as Client
 
 from buckets import NewJob, Pool, Redis
-from buckets.adding import Preparing, pack_groups
+from buckets.add_codec import Preparing, pack_groups
 from buckets.job import DEFAULT_RETENTION_MS
 from buckets.scripts import SCRIPTS, Value
 from tests.bench.memory import BODY

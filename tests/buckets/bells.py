@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from buckets.bell import Bell
 from buckets.job import Job
 from buckets.pool import Pool
-from buckets.search import Popped
+from buckets.pop_search import Popped
 from buckets.topics import Topics
 from tests.waiting import PATIENCE_S, until
 

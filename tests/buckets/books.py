@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from buckets.job import LIVE, Job, State, unpack
 from buckets.keys import Keys
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 
 _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
 

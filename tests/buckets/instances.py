@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from buckets.bell import Bell
-from buckets.lock import Locks
 from buckets.pool import Pool
-from buckets.roll import LIFE_S, Roll
+from buckets.timers.locks import Locks
+from buckets.timers.members import LIFE_S, Roll
 
 APART_MS = 250
 

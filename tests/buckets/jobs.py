@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from buckets.adding import Added
+from buckets.add_codec import Added
 from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
 from buckets.pool import Pool

@@ -12,7 +12,7 @@ from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.bells import LONG_S, job_of, park, told
 from tests.buckets.jobs import add, pop, pop_one, popped_ids

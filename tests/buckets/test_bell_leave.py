@@ -10,7 +10,7 @@ import pytest
 from buckets.bell import Bell
 from buckets.job import NewJob
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.bells import LONG_S, hearing, job_of, jobs_of, park, told
 from tests.buckets.jobs import add

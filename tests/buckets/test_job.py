@@ -14,7 +14,7 @@ from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from buckets.job import HEADER, NEW_HEADER, Cause, NewJob, State, Tag, pack_optional, unpack, unpack_optional
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
 from tests.waiting import tick_all

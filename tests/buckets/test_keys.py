@@ -9,7 +9,7 @@ import pytest
 
 from buckets.keys import FAMILIES, NAMESPACE, Keys, lua_names, shard_of
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.buckets.jobs import add, pop
 
 KEYS = Keys("shop", 3)

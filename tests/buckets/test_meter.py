@@ -12,7 +12,7 @@ from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob
 from buckets.meter import Meter
 from buckets.pool import PAGE, Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.buckets.instances import Instance, sign, take
 from tests.buckets.jobs import add, pop, pop_one, state
 from tests.redis_server import RedisServer

@@ -25,12 +25,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from buckets.adding import Added
+from buckets.add_codec import Added
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
 from buckets.pool import Moved, Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
 from buckets.walk import Place, Purged, Walk
 from tests.buckets.books import check_books

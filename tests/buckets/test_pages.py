@@ -7,7 +7,7 @@ import random
 import pytest
 
 from buckets.pages import Pages
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 
 
 @pytest.mark.parametrize("seed", range(8))

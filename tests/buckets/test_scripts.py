@@ -11,7 +11,7 @@ import pytest
 import buckets
 from buckets.job import MOVES, State
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.scripts import SCRIPTS, Script, load
 
 LUA = Path(buckets.__file__).parent / "lua"

@@ -12,7 +12,7 @@ from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
 from buckets.meter import Meter
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one, popped_ids, state

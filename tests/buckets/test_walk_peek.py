@@ -13,7 +13,7 @@ from buckets.clock import HeldClock
 from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.walk import Page, Place, Walk
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
 from tests.buckets.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot

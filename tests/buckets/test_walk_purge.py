@@ -11,7 +11,7 @@ from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from buckets.job import LIVE, NewJob, State
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.walk import Purged, Walk
 from tests.buckets.books import check_books

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from buckets import Redis
-from buckets.redis import One
+from buckets.redis.client import One
 from tests.chaos.history import History
 from tests.chaos.leaks import REDIS, Held, leaks
 from tests.chaos.servers import Servers
@@ -19,7 +19,7 @@ from tests.chaos.stage import Instance, Stage
 from tests.redis_cluster import ClusterSet
 from tests.redis_sentinels import SentinelSet
 
-_NAME = "name=jobqueue "  # of the service's connections, in CLIENT LIST (buckets/url.py)
+_NAME = "name=jobqueue "  # of the service's connections, in CLIENT LIST (buckets/redis/url.py)
 _PAGE = 1000
 _SETTLED_S = 10.0
 """Until what nobody needs any more must be gone: a service sees in time that its clients hung up."""

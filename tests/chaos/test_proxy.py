@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from buckets.errors import Unavailable
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.chaos.proxy import BACK, BOTH, FAIR, THERE, Proxy, Weather, to
 from tests.redis_server import RedisServer
 from tests.waiting import until

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
 from tests.redis_server import RedisServer

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from buckets.pool import Pool
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from jobqueue.params import BY_NAME
 from tests.acceptance.service import ServiceProcess
 from tests.buckets.books import check_books

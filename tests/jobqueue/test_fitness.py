@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from buckets.errors import Unavailable, Unfit
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from jobqueue.fitness import judge, redis_at, refuse_old
 from jobqueue.settings import Settings
-from tests.buckets.replicas import chain, in_step
+from tests.buckets.durability.replicas import chain, in_step
 
 Serve = Callable[..., Awaitable[Redis]]
 SOUND = ("--appendonly", "yes", "--appendfsync", "everysec")

@@ -13,7 +13,7 @@ from pyspark_jobqueue.errors import Refused, Unreachable
 from pyspark_jobqueue.options import Target
 from pyspark_jobqueue.service import Answer, Service
 
-from buckets.redis import Redis
+from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.conformance.proxy import Proxy
 from tests.redis_server import RedisServer

@@ -1,0 +1,1 @@
+"""Changes that are to be safer than the memory of one Redis: replicated, or fsynced."""

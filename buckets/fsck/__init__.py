@@ -1,0 +1,1 @@
+"""The check of everything that is in Redis, while the service runs."""

@@ -1,0 +1,185 @@
+"""A pop's search for ready jobs: which shards it asks, what it learns there, and when it has enough.
+
+A server of a Cluster that is away holds up nobody who can ask another one: its shards are passed over, unless all are
+away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple
+
+from buckets.errors import JobQueueError, Unavailable
+from buckets.job import Job, unpack_all
+from buckets.ready_shards import Whereabouts
+from buckets.redis.link import Orphan
+from buckets.scripts import Value
+from buckets.shards import MOST, Shards
+
+_GRACE_S = 1.0  # behind the deadline, for shards that were not asked yet
+_LOOK_S = 0.1  # between two looks whether a server that does not answer is away
+
+
+@dataclass(slots=True)
+class Popped:
+    """Jobs of a pop, how many ready ones are left in the last topic that it looked into, and in how many us the first
+    of the paused topics is open again (None: none is paused, or only until it is resumed)."""
+
+    jobs: list[Job] = field(default_factory=list)
+    left: int = 0
+    opens_us: int | None = None
+
+
+class Ask(NamedTuple):
+    """What a pop asks for, but for how many."""
+
+    topics: tuple[str, ...]
+    ttr: Value
+    room: int
+    worker: str
+
+
+@dataclass(slots=True)
+class Search:
+    """One pop under way, for one caller or for several alike. It fills `popped`."""
+
+    shards: Shards
+    whereabouts: Whereabouts
+    ask: Ask
+    count: int
+    workers: list[tuple[int, str]]
+    """How many jobs each gets."""
+    bucket: int
+    orphan: Orphan
+    """Takes the answer that nobody waits for any more."""
+    popped: Popped
+    left_behind: bool = False
+    """Whether an answer is still to come for which nobody waits."""
+    _room: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._room = self.ask.room
+
+    async def in_one(self) -> None:
+        """There is one shard only."""
+        try:
+            await self._look(0, self.ask.topics)
+        except JobQueueError:
+            if not self.popped.jobs:
+                raise  # else: what it gave before is with this worker
+
+    async def in_many(self) -> None:
+        """Ask one shard after the other. Raises Unavailable when those that could be asked did not answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.shards.redis.timeout_s
+        trouble: Unavailable | None = None
+        answered = False
+        for shard, topics in self.whereabouts.places(self.ask.topics):
+            if not self._wants_more() or loop.time() > deadline + _GRACE_S:
+                break
+            if self._is_away(shard) and (trouble or self.is_hopeless(shard)):
+                continue
+            patience = _Patience(self, shard, deadline)
+            try:
+                async with patience:
+                    await self._look(shard, topics)
+                answered = True
+            except Unavailable as error:
+                self.left_behind |= patience.is_over
+                trouble = trouble if self.is_hopeless(shard) else error
+            except JobQueueError:
+                if self.popped.jobs:
+                    return
+                raise
+        if trouble and not answered and not self.popped.jobs:
+            raise trouble
+
+    def _wants_more(self) -> bool:
+        return len(self.popped.jobs) < self.count and (self._room > 0 or not self.popped.jobs)
+
+    def _is_away(self, shard: int) -> bool:
+        return self.shards.redis.is_away(self.shards.keys[shard].meta)
+
+    def is_hopeless(self, shard: int) -> bool:
+        """Whether the shard cannot be asked now, and another one can."""
+        return self._is_away(shard) and not all(map(self._is_away, range(len(self.shards.keys))))
+
+    async def _look(self, shard: int, topics: Sequence[str]) -> None:
+        """Take what the shard has."""
+        popped = self.popped
+        left, more = 0, True
+        while more and self._wants_more():
+            want = min(self.count - len(popped.jobs), MOST)
+            stamp = self.whereabouts.asked(shard, topics)
+            reply = await self.shards.call(
+                "pop",
+                shard,
+                topics,
+                orphan=self.orphan,
+                now=self.shards.clock.now(),
+                bucket=self.bucket,
+                want=want,
+                room=max(self._room, 0),
+                always=0 if popped.jobs else 1,
+                ttr=self.ask.ttr,
+                workers=_turns(self.workers, len(popped.jobs)),
+            )
+            left, cut_short, opens, *pairs = reply
+            if opens >= 0:
+                popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)
+            popped.jobs += unpack_all(pairs)
+            self._room -= sum(map(len, pairs[1::2]))
+            is_full = len(pairs) == 2 * want
+            more = bool(cut_short) or is_full
+            if is_full:  # the search ended in the topic of the last job
+                self.whereabouts.left(shard, popped.jobs[-1].topic, left, stamp)
+            elif not more and not left and opens < 0:
+                self.whereabouts.emptied(shard, topics, stamp)
+        popped.left += left
+
+
+class _Patience:
+    """Lets a block go on as long as there is hope, and a moment at least; then it raises Unavailable."""
+
+    def __init__(self, search: Search, shard: int, deadline: float) -> None:
+        self._search = search
+        self._shard = shard
+        self._deadline = deadline
+        self._limit = asyncio.timeout(None)
+        self._loop = asyncio.get_running_loop()
+        self.is_over = False
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._next = self._loop.call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if self._loop.time() > self._deadline or self._search.is_hopeless(self._shard):
+            self._limit.reschedule(self._loop.time())
+        else:
+            self._next = self._loop.call_later(_LOOK_S, self._look)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._next.cancel()
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            self.is_over = True
+            raise Unavailable() from None
+
+
+def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
+    """What the script takes for whose the jobs are, behind those that were served."""
+    parts = []
+    for jobs, name in workers:
+        if jobs > served:
+            raw = name.encode()
+            parts.append(struct.pack(">HH", jobs - served, len(raw)) + raw)
+        served = max(served - jobs, 0)
+    return b"".join(parts)

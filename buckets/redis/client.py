@@ -1,0 +1,278 @@
+"""The way to Redis: one small interface, so that its transport can be replaced.
+
+`Redis.call` runs a script, `Redis.read` a plain command, `Redis.listen` hears a channel. All callers share one
+connection to a server (server.py, link.py). A lost one is taken up again by itself; a call waits for it, up to its
+deadline. All trouble of Redis is dealt with here: what it refused without doing it is asked again, of
+another server if need be; what may have been done only where that does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
+from buckets.meter import Meter
+from buckets.redis.cluster import Cluster
+from buckets.redis.link import LOST, ErrorReply, Link, Orphan
+from buckets.redis.sentinels import Sentinels
+from buckets.redis.server import SILENT_S, Retired, Server, within
+from buckets.redis.standalone import Standalone
+from buckets.redis.url import Kind, Url, read_url
+from buckets.scripts import SCRIPTS, Script, Value
+
+# Redis refused without doing anything, and will do it soon: it loads its data, fails over, moves a slot, or is being
+# asked too early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
+_PASSING = (
+    *("LOADING", "BUSY", "NOREPLICAS", "READONLY", "MASTERDOWN"),
+    *("CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
+)
+_PAUSE_S = 0.05
+_MOST_REFUSALS = 1000  # keys remembered; as many as there are shards would do
+
+Key = str | bytes
+
+
+def _judge(error: ErrorReply) -> JobQueueError:
+    """What an error reply means to the caller."""
+    text = str(error)
+    if text.startswith("OOM"):
+        return NoRoom()
+    if text.startswith("MISCONF"):
+        return NoRoom("Redis cannot write its data to the disk, and takes no change until it can")
+    if text.startswith(_PASSING):
+        return Unavailable(f"Redis refuses for now: {text}")
+    return from_reply(text) or JobQueueError(text)
+
+
+def judge_all(replies: list[Any]) -> list[Any]:
+    """A list of replies with the errors in it turned into ours."""
+    return [_judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
+
+
+class Servers(Protocol):
+    """The servers behind a URL."""
+
+    def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None: ...
+
+    @property
+    def trouble(self) -> str:
+        """Why the last try to connect failed; for an operator."""
+
+    def of(self, key: Key | None) -> Server | None:
+        """The server of a key, as far as is known; of None any."""
+
+    async def find(self, key: Key | None, deadline: float) -> Server:
+        """As `of`, waiting until it is known. Raises Unavailable at the deadline (loop time)."""
+
+    async def all(self, deadline: float) -> list[Server]:
+        """The servers that have keys. Raises Unavailable."""
+
+    def refused(self, server: Server, error: str) -> Server | None:
+        """Learn from an error reply of a server; whom to ask instead, where it told that."""
+
+    async def close(self) -> None:
+        """Hang up."""
+
+
+_KINDS: dict[Kind, type[Servers]] = {"standalone": Standalone, "sentinel": Sentinels, "cluster": Cluster}
+
+
+async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
+    """Wait for the reply. One that came in the same turn in which the caller was cancelled is an orphan too."""
+    try:
+        return await reply
+    except asyncio.CancelledError:
+        if orphan and not reply.cancelled() and not reply.exception():
+            orphan(reply.result())
+        raise
+
+
+class Redis:
+    """The Redis at a URL (buckets/redis/url.py).
+
+    `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` is told of what goes on.
+    A URL that is none raises ValueError or TypeError, whose words may hold its password.
+    """
+
+    def __init__(self, address: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
+        self.timeout_s = timeout_s
+        self.meter = meter or Meter()
+        told = read_url(address, timeout_s)
+        self.is_cluster = told.kind == "cluster"
+        self._servers: Servers = _KINDS[told.kind](told, timeout_s, self.meter)
+        self._refusals: dict[Key | None, tuple[float, float]] = {}
+        """By key, the loop times since when and until when scripts were refused for now, as while its slot moves."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the last try to connect failed; for an operator."""
+        return self._servers.trouble
+
+    def is_away(self, key: Key) -> bool:
+        """Whether the server of a key cannot be asked now, or refuses all; or has been silent, or has refused all that
+        was asked of the key, for a quarter of a second."""
+        server = self._servers.of(key)
+        return server is None or server.is_away or self._is_refused(key)
+
+    def _is_refused(self, key: Key) -> bool:
+        first, last = self._refusals.get(key, (0.0, 0.0))
+        return last - first > SILENT_S and asyncio.get_running_loop().time() - last < SILENT_S
+
+    async def call(
+        self,
+        name: str,
+        rest: Sequence[Value] = (),
+        *,
+        repeat: bool | None = None,
+        orphan: Orphan | None = None,
+        **arguments: Value,
+    ) -> Any:
+        """Run a script by the names of its arguments; errors inside a list of results are left in their places.
+
+        `repeat`: whether to run it again when it is not known if it ran; the script's own word by default. `orphan` is
+        called with the answer that comes when the caller was cancelled and does not hear it.
+        """
+        script = SCRIPTS[name]
+        command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
+        repeat = script.repeatable if repeat is None else repeat
+        return await self._metered(name, str(arguments["meta"]), command, repeat, script, orphan)
+
+    async def read(self, *command: Value) -> Any:
+        """Run a plain command that changes nothing (or that may be repeated), where its first argument is: its key.
+        One without arguments runs on any server."""
+        return await self._metered(str(command[0]).lower(), _key_of(command), command, True, None, None)
+
+    async def servers(self) -> list[One]:
+        """The masters, one by one. Raises Unavailable."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        return [One(self, server) for server in await self._servers.all(deadline)]
+
+    async def link_to(self, key: str) -> Link:
+        """The connection that a call on this key goes over now; another one once it is lost, or the key is served
+        elsewhere. For who must know that two things were asked of one server. Raises Unavailable."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        while True:
+            server = self._servers.of(key) or await self._servers.find(key, deadline)
+            try:
+                return await server.connected(deadline)
+            except Retired:
+                if self._servers.of(key) is server:
+                    raise Unavailable(f"nothing is asked of {server.name} any more") from None
+
+    async def _metered(
+        self,
+        name: str,
+        key: Key | None,
+        command: Sequence[Value],
+        repeat: bool,
+        script: Script | None,
+        orphan: Orphan | None,
+        only: Server | None = None,
+    ) -> Any:
+        begun = time.perf_counter()
+        try:
+            reply = await self._ask(key, command, repeat, script, orphan, only)
+            if isinstance(reply, ErrorReply):
+                raise _judge(reply)
+            if self._refusals:
+                self._refusals.pop(key, None)
+        except JobQueueError as error:
+            code = None if isinstance(error, Refused) else error.code
+            self.meter.called(name, time.perf_counter() - begun, code)
+            raise
+        self.meter.called(name, time.perf_counter() - begun, None)
+        return reply
+
+    async def _ask(
+        self,
+        key: Key | None,
+        command: Sequence[Value],
+        repeat: bool,
+        script: Script | None,
+        orphan: Orphan | None,
+        only: Server | None,
+    ) -> Any:
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        instead: Server | None = None
+        while True:
+            server = only or instead or self._servers.of(key) or await self._servers.find(key, deadline)
+            link = server.link
+            if link is None or link.lost:
+                try:
+                    link = await server.connected(deadline)
+                except Retired:
+                    if only or self._servers.of(key) is server:
+                        raise Unavailable(f"nothing is asked of {server.name} any more") from None
+                    instead = None
+                    continue
+            if link.room:
+                await within(deadline, link.room)
+                continue
+            try:
+                reply = await _answer_to(link.ask(command, orphan), orphan)
+            except Unanswered:
+                if not repeat:
+                    raise
+                await self._pause(deadline)
+                continue
+            if not isinstance(reply, ErrorReply):
+                return reply
+            if script and str(reply).startswith("NOSCRIPT"):
+                command = ("EVAL", script.text, *command[2:])
+            elif not isinstance(_judge(reply), Unavailable):
+                return reply
+            else:
+                told = self._refused(server, key, str(reply))
+                instead = None if instead else told
+                if not instead:  # nobody told, or two who send us to each other, as in the midst of a move
+                    await self._pause(deadline, _judge(reply))
+
+    def _refused(self, server: Server, key: Key | None, error: str) -> Server | None:
+        """A server refuses for now what was asked about a key; whom to ask instead, where it told that."""
+        if key and len(self._refusals) < _MOST_REFUSALS:
+            now = asyncio.get_running_loop().time()
+            self._refusals[key] = (self._refusals.get(key, (now, now))[0], now)
+        return self._servers.refused(server, error)
+
+    async def _pause(self, deadline: float, error: JobQueueError | None = None) -> None:
+        if asyncio.get_running_loop().time() + _PAUSE_S > deadline:
+            raise error or Unavailable()
+        await asyncio.sleep(_PAUSE_S)
+
+    async def listen(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
+        """Hear a channel of the shard of that key as long as its server has it: `heard` gets each message, `connected`
+        is called when the subscription begins. Raises Unavailable at its end; what was said then and until the next one
+        is lost."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
+        server = self._servers.of(channel) or await self._servers.find(channel, deadline)
+        try:
+            await server.hear(channel, heard, connected)
+        except Unavailable as error:
+            self._servers.refused(server, error.message.removeprefix(LOST))
+            raise
+
+    async def close(self) -> None:
+        await self._servers.close()
+        await asyncio.sleep(0)  # sockets are closed a turn later
+
+
+class One:
+    """One of several servers, for what is asked of each: INFO, CONFIG, SCAN."""
+
+    def __init__(self, redis: Redis, server: Server) -> None:
+        self._redis = redis
+        self._server = server
+        self.name = server.name
+
+    async def read(self, *command: Value) -> Any:
+        """As `Redis.read`, here."""
+        name = str(command[0]).lower()
+        return await self._redis._metered(name, None, command, True, None, None, self._server)
+
+
+def _key_of(command: Sequence[Value]) -> Key | None:
+    key = command[1] if len(command) > 1 else None
+    return str(key) if isinstance(key, int) else key

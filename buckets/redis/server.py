@@ -1,0 +1,205 @@
+"""One Redis server: a connection for commands and one for channels, each taken up again by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from buckets.errors import JobQueueError, Unavailable
+from buckets.meter import Meter
+from buckets.redis.link import LOST, Ear, Link, Wire, hang_up
+from buckets.scripts import SCRIPTS
+
+log = logging.getLogger(__name__)
+
+_LOADED = ("add", "finish", "pop")  # scripts that Redis knows from the beginning of a connection
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # s between two tries to connect
+SILENT_S = 0.25  # who says nothing for so long is away
+_HEAR_S = 1.0  # to connect for channels
+_SETTLED_S = 0.2  # the age at which a connection may be replaced
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Wire)
+
+Reach = Callable[[], Awaitable[Any]]
+"""Makes a connection of redis-py, not open yet, to where the server is now. Raises OSError."""
+
+
+class Retired(JobQueueError):
+    """The server serves nothing of ours any more; whoever waits for it looks for another."""
+
+
+async def within(deadline: float, waited: asyncio.Future[T]) -> T:
+    """Wait for it until then (loop time), without ending it. Raises Unavailable."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await asyncio.shield(waited)
+    except TimeoutError:
+        raise Unavailable() from None
+
+
+class Server:
+    """One server. `name` is for logs. A lost connection is tried again at once, and for ever."""
+
+    def __init__(self, name: str, reach: Reach, timeout_s: float, meter: Meter, loaded: bool = True) -> None:
+        """`loaded`: tell it the scripts."""
+        self.name = name
+        self._reach = reach
+        self._timeout_s = timeout_s
+        self._meter = meter
+        self._loaded = _LOADED if loaded else ()
+        self.link: Link | None = None
+        """The connection for commands; perhaps lost."""
+        self._since = 0.0
+        self._ear: Ear | None = None
+        self._ear_lock = asyncio.Lock()
+        self._coming: asyncio.Future[Link] | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self.retired = False
+        self.trouble = ""
+        """Why the last try to connect failed; for an operator."""
+        self._refuses_until = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it cannot be asked now, does not answer, or refused a moment ago what it refuses to all."""
+        return self.is_mute or self.refuses
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether it cannot be asked now, or does not answer."""
+        return self.link is None or self.link.lost or self.link.silent_s > SILENT_S
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a moment ago it refused what it refuses to all."""
+        return asyncio.get_running_loop().time() < self._refuses_until
+
+    def refuses_all(self) -> None:
+        """It said that it does nothing for anybody."""
+        self._refuses_until = asyncio.get_running_loop().time() + SILENT_S
+
+    def begin(self) -> asyncio.Future[Link]:
+        """Connect, unless that is under way; the connection, when it is there."""
+        if self._coming is None or self._coming.done():
+            self._coming = asyncio.get_running_loop().create_future()
+            self._connecting = asyncio.create_task(self._connect(self._coming))
+        return self._coming
+
+    async def connected(self, deadline: float) -> Link:
+        """The connection, waiting for it until then (loop time). Raises Unavailable, Retired."""
+        if self.retired:
+            raise Retired
+        if self.link and not self.link.lost:
+            return self.link
+        return await within(deadline, self.begin())
+
+    async def _connect(self, coming: asyncio.Future[Link]) -> None:
+        """Try until there is a connection."""
+        pause = _SHORTEST_PAUSE
+        while True:
+            try:
+                self.link = await self._linked()
+            except (RedisError, OSError, Unavailable) as error:
+                self.trouble = str(error)
+                if pause == _SHORTEST_PAUSE:
+                    log.warning("redis.lost", extra={"server": self.name, "error": str(error)})
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            except BaseException as error:
+                if not coming.done() and isinstance(error, Exception):
+                    coming.set_exception(error)
+                raise
+            if pause > _SHORTEST_PAUSE:
+                log.info("redis.found", extra={"server": self.name})
+            self._since = asyncio.get_running_loop().time()
+            coming.set_result(self.link)
+            self.link.told_of_end(self._lost)
+            return
+
+    def _lost(self) -> None:
+        if not self.retired and (self.link is None or self.link.lost):
+            self.begin()
+
+    async def _linked(self) -> Link:
+        link = await self._open(lambda connection: Link(connection, self._timeout_s, self._meter))
+        try:  # a script that Redis does not know yet would be told again, behind what was asked after it
+            await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in self._loaded))
+        except BaseException:
+            link.lose()
+            raise
+        return link
+
+    async def _open(self, wire: Callable[[Any], W]) -> W:
+        """A new connection. Raises RedisError or OSError (a time-out is one)."""
+        connection = await self._reach()
+        try:
+            async with asyncio.timeout(self._timeout_s):  # the handshake too
+                await connection.connect()
+            return wire(connection)
+        except BaseException:
+            hang_up(connection)
+            raise
+
+    async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
+        """As `Ear.hear`, on the connection that all channels of the server share. Raises Unavailable."""
+        try:
+            async with self._ear_lock:
+                if self.retired:
+                    raise Unavailable(f"{LOST}the shard has another server now")
+                if self._ear is None or self._ear.lost:
+                    async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for it, and it may be gone
+                        self._ear = await self._open(lambda connection: Ear(connection, self._timeout_s))
+                ear = self._ear
+            await ear.hear(channel, heard, connected)
+        except (RedisError, OSError) as error:
+            raise Unavailable(f"{LOST}{error}") from None
+
+    def replace(self) -> None:
+        """Take up another connection: this one leads to a server that is no master now. What was asked is answered."""
+        link = self.link
+        if link and not link.lost and asyncio.get_running_loop().time() - self._since > _SETTLED_S:
+            self.link = None
+            self._ear, ear = None, self._ear
+            self.begin()
+            link.leave()
+            if ear:
+                ear.lose()
+
+    def leave_behind(self) -> None:
+        """Hang up and take up another connection: the server is another now, or was lost without a word."""
+        if self._connecting and self._coming and not self._coming.done():  # perhaps on its way to the old one
+            self._connecting.cancel()
+            self._connecting = asyncio.create_task(self._connect(self._coming))
+        if self.link:
+            self.link.lose()
+        if self._ear:
+            self._ear.lose()
+
+    def retire(self) -> None:
+        """Have nothing more to do with it. One that answers answers what it was asked."""
+        self.retired = True
+        if self._connecting:
+            self._connecting.cancel()
+        if self._coming and not self._coming.done():
+            self._coming.set_exception(Retired())
+            self._coming.exception()  # seen, should nobody wait for it
+        if self._ear:
+            self._ear.lose()
+        if self.link and self.is_mute:
+            self.link.lose()
+        elif self.link:
+            self.link.leave()
+
+    async def close(self) -> None:
+        """Hang up for good."""
+        self.retire()
+        if self.link:
+            self.link.lose()
+        if self._connecting:
+            await asyncio.gather(self._connecting, return_exceptions=True)

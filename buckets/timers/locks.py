@@ -1,0 +1,127 @@
+"""The locks of the timers.
+
+A bucket's timer runs in the one process that holds the bucket's lock. That saves work and guards nothing: a move is
+atomic by itself, so two timers on one bucket do no harm. The list of members (members.py) says which locks an instance
+should have; one script for all locks of a shard keeps and takes these, and gives up the others. It respects the locks
+of those that live, and takes those of the dead at once. A lock that is given up rings.
+
+The holder trusts a lock for less time than Redis keeps it (the idea of a lease that is given up before it ends).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from buckets.bell import Bell
+from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.pool import Pool
+from buckets.timers.members import Roll
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 6.0
+BEAT_S = 2.0
+_TRUST_S = 5.4
+_AGAIN_S = 0.15  # after a beat that failed, or did not get what it wanted: its owner has not let go yet
+_GIVE_UP_S = 1.0  # that a stop waits for Redis
+
+
+class Locks:
+    """The locks of one shard, as this process holds them."""
+
+    def __init__(self, pool: Pool, bell: Bell, roll: Roll, shard: int) -> None:
+        self._pool = pool
+        self._roll = roll
+        self._free = bell.free(shard)
+        self._trust: asyncio.TimerHandle | None = None
+        self.shard = shard
+        self.held = [asyncio.Event() for _ in range(pool.buckets)]
+        self.last_answer = 0.0
+        """When Redis answered last: the loop's time at the question."""
+
+    async def tick(self) -> bool:
+        """Beat once: keep and take what should be ours, give up what should not. Whether the two now agree."""
+        # Where the roll, once read, cannot tell who died since, what nobody holds any more is anybody's.
+        silent = bool(self._roll.living) and self._roll.is_silent()
+        wanted = [True] * len(self.held) if silent else self._roll.share(self.shard)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            ours = await self._beat(wanted)
+        except NoMeta:
+            log.error("namespace.lost", extra={"shard": self.shard})
+            await self._pool.found(self.shard)
+            return False
+        self.last_answer = begun
+        self._distrust_at(begun + _TRUST_S)
+        for event, mine in zip(self.held, ours, strict=True):
+            self._hold(event, mine)
+        return silent or ours == wanted
+
+    async def _beat(self, wanted: list[bool]) -> list[bool]:
+        return await self._pool.beat(
+            self.shard, self._roll.token, int(LEASE_S * 1000), wanted=wanted, living=self._roll.living
+        )
+
+    def _hold(self, event: asyncio.Event, mine: bool) -> None:
+        if event.is_set() != mine:
+            self._pool.redis.meter.locked(mine)
+        (event.set if mine else event.clear)()
+
+    async def run(self) -> None:
+        """Beat for ever, or until cancelled; then the locks are given up."""
+        try:
+            while True:
+                self._free.clear()
+                pause = await self._ticked()
+                if await self._woken(pause):
+                    self._roll.look()  # who gave locks up may be gone
+        finally:
+            await self._give_up()
+
+    async def _ticked(self) -> float:
+        """As `tick` where there is something to ask for; after how many seconds to do so again."""
+        if not self._concerned():
+            return BEAT_S
+        try:
+            return BEAT_S if await self.tick() else _AGAIN_S
+        except JobQueueError:
+            pass  # the trust in the locks ends by itself
+        except Exception:
+            log.exception("lock.failed", extra={"shard": self.shard})
+        return _AGAIN_S
+
+    def _concerned(self) -> bool:
+        """Whether a lock is ours or should be. Where the roll is silent, all ask: somebody has to learn whether Redis
+        answers."""
+        return any(self._roll.share(self.shard)) or any(each.is_set() for each in self.held) or self._roll.is_silent()
+
+    async def _woken(self, pause: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._free.wait()
+        return self._free.is_set()
+
+    def _distrust_at(self, time: float) -> None:
+        if self._trust:
+            self._trust.cancel()
+        self._trust = asyncio.get_running_loop().call_at(time, self._distrust)
+
+    def _distrust(self) -> None:
+        if any(event.is_set() for event in self.held):
+            log.warning("lock.lost", extra={"shard": self.shard, "error": str(Unavailable())})
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for event in self.held:
+            self._hold(event, False)
+
+    async def _give_up(self) -> None:
+        if self._trust:
+            self._trust.cancel()
+        self._let_go()
+        with contextlib.suppress(JobQueueError, TimeoutError):
+            async with asyncio.timeout(_GIVE_UP_S):
+                await self._beat([False] * self._pool.buckets)

@@ -1,0 +1,49 @@
+"""The sweep of a shard: now and then it deletes dead letters beyond their bounds and forgets idle topics.
+
+It runs in the process that holds the lock of the shard's first bucket; two at once do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from buckets.errors import JobQueueError
+from buckets.timers.locks import Locks
+from buckets.topics import Bounds, Topics
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 30.0
+
+
+class Sweep:
+    """The sweep of one shard. `idle_s`: how long a topic without a job is remembered."""
+
+    def __init__(self, topics: Topics, locks: Locks, bounds_of: Callable[[str], Bounds], idle_s: float) -> None:
+        self._topics = topics
+        self._shard = locks.shard
+        self._held = locks.held[0]
+        self._bounds_of = bounds_of
+        self._idle_ms = int(idle_s * 1000)
+        self._every_s = min(EVERY_S, max(idle_s, 0.1))
+
+    async def tick(self) -> None:
+        """Sweep once."""
+        dead = await self._topics.bound(self._shard, self._bounds_of)
+        topics = await self._topics.forget(self._shard, self._idle_ms)
+        if dead or topics:
+            log.info("shard.swept", extra={"shard": self._shard, "dead_letters": dead, "topics": topics})
+
+    async def run(self) -> None:
+        """Sweep while the lock is held, for ever."""
+        while True:
+            await self._held.wait()
+            try:
+                await self.tick()
+            except JobQueueError as error:
+                log.warning("sweep.failed", extra={"shard": self._shard, "error": str(error)})
+            except Exception:
+                log.exception("sweep.failed", extra={"shard": self._shard})
+            await asyncio.sleep(self._every_s)

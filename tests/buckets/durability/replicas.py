@@ -1,0 +1,48 @@
+"""A Redis with replicas, each a process on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from buckets.redis.client import Redis
+from tests.ports import free_port
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+
+@contextmanager
+def chain(servers: int, *options: str, program: str | None = None) -> Iterator[list[RedisServer]]:
+    """Redis servers, each a replica of the one before. They are not in step yet: see `in_step`."""
+    with ExitStack() as stack:
+        chained: list[RedisServer] = []
+        before = 0
+        for _ in range(servers):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jq-")))
+            port = free_port()
+            master = ("--replicaof", "127.0.0.1", str(before)) if before else ()
+            # By default a full copy waits 5 s for more replicas to come.
+            own = ("--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", *master)
+            server = RedisServer(folder, *own, *options, server=program)
+            chained.append(stack.enter_context(server))
+            before = port
+        yield chained
+
+
+async def in_step(redis: Redis, replicas: int = 1) -> None:
+    """Wait until so many replicas take what is written here."""
+
+    async def online() -> bool:
+        told: bytes = await redis.read("INFO", "replication")
+        return told.count(b"state=online") >= replicas
+
+    await until(online)
+
+
+async def cut_off(master: Redis, replica: RedisServer) -> None:
+    """Nothing that the master takes from now on reaches this replica, which is frozen. (What was sent before lies in
+    its socket, and is read when it is thawed.)"""
+    replica.freeze()
+    await master.read("CLIENT", "KILL", "TYPE", "replica")

@@ -1,0 +1,505 @@
+"""buckets.fsck.check: each kind of fault is found, told without a change, and mended; a healthy queue has none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.errors import Unfit
+from buckets.fsck.check import Fsck
+from buckets.fsck.findings import KINDS, Report
+from buckets.job import Job, NewJob, State
+from buckets.keys import shard_of
+from buckets.pool import Pool
+from buckets.redis.client import Redis
+from buckets.scripts import Value
+from buckets.topics import Topics
+from tests.buckets.books import check_books
+from tests.buckets.instances import give_up, sign, take
+from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids
+from tests.redis_server import RedisServer
+from tests.waiting import tick_all
+
+Damage = Callable[[Redis, Pool], Awaitable[object]]
+Meddle = Callable[[], Awaitable[None]]
+
+
+async def fsck(pool: Pool, *, repair: bool = False) -> Report:
+    check = await Fsck.open(pool.redis, repair=repair, rest=0, clock=pool.clock)
+    return await check.run()
+
+
+def kinds(report: Report) -> set[str]:
+    return {kind for kind, finding in report.findings.items() if finding.found}
+
+
+async def contents(redis: Redis) -> dict[bytes, bytes | None]:
+    keys = await redis.read("KEYS", "*")
+    return {key: await redis.read("DUMP", key) for key in keys}
+
+
+async def fill(pool: Pool, clock: HeldClock) -> None:
+    """A job in each state: delayed, far, ready, mortal (ready, with a ttl), reserved, dead, finished, deleted."""
+    await add(pool, "dead", ttl_ms=1)
+    clock.advance(1)
+    await tick_all(pool)
+    await add(pool, "reserved")
+    await add(pool, "finished")
+    assert await popped_ids(pool) == ["reserved", "finished"]
+    await finish(pool, "finished")
+    await add(pool, "delayed", delay_ms=60_000)
+    await add(pool, "far", delay_ms=90_000_000)
+    await add(pool, "ready")
+    await add(pool, "mortal", ttl_ms=600_000)
+    await add(pool, "deleted")
+    await delete(pool, "deleted")
+    await sign(pool, "token")
+    await take(pool, "token")
+    clock.advance(1)
+
+
+async def flags(redis: Redis, pool: Pool, job_id: str, value: int) -> None:
+    await redis.read("SETRANGE", pool.keys[0].job(job_id), 2, bytes((value,)))
+
+
+async def take_away(redis: Redis, pool: Pool) -> None:
+    """As a mover that died long ago."""
+    ids, now = ("delayed", "ready", "dead", "finished"), pool.clock.now()
+    _, _, key, *_ = await pool.call("take", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
+    await redis.read("RENAME", key, "{jq:0}:m:5:f00d")
+
+
+async def drop_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
+    await redis.read("ZREM", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), job_id)
+
+
+async def move_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
+    await redis.read("ZADD", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), 5, job_id)
+
+
+READY_LIST = "{jq:0}:r:4:t"
+
+FAULTS: dict[str, tuple[set[str], Damage]] = {
+    "a record of another type": (
+        {"unreadable", "orphan", "miscounted"},
+        lambda redis, pool: _replace(redis, pool.keys[0].job("delayed"), "RPUSH", "x"),
+    ),
+    "a record that is no record": (
+        {"unreadable", "miscounted"},
+        lambda redis, pool: redis.read("SET", pool.keys[0].job("ready"), "junk"),
+    ),
+    "an empty record": (
+        {"unreadable", "orphan", "miscounted"},
+        lambda redis, pool: redis.read("SET", pool.keys[0].job("dead"), ""),
+    ),
+    "a record that is gone": (
+        {"orphan", "miscounted"},
+        lambda redis, pool: redis.read("DEL", pool.keys[0].job("delayed")),
+    ),
+    "a live job that calls itself finished": (
+        {"contradictory", "orphan", "miscounted"},
+        lambda redis, pool: flags(redis, pool, "delayed", State.FINISHED),
+    ),
+    "a tombstone that calls itself ready": (
+        {"contradictory"},
+        lambda redis, pool: flags(redis, pool, "finished", State.READY),
+    ),
+    "a tombstone without an end": ({"endless"}, lambda redis, pool: redis.read("PERSIST", pool.keys[0].job("deleted"))),
+    "a live job with an end": (
+        {"ending"},
+        lambda redis, pool: redis.read("EXPIRE", pool.keys[0].job("reserved"), 1000),
+    ),
+    "a bucket without a timer": (
+        {"no_timer", "orphan"},
+        lambda redis, pool: redis.read("SETRANGE", pool.keys[0].job("delayed"), 4, b"\xc8"),
+    ),
+    "a delayed job without its bucket entry": (
+        {"unindexed"},
+        lambda redis, pool: drop_bucket_entry(redis, pool, "delayed"),
+    ),
+    "a reserved job without its bucket entry": (
+        {"unindexed"},
+        lambda redis, pool: drop_bucket_entry(redis, pool, "reserved"),
+    ),
+    "a mortal job without its bucket entry": (
+        {"unindexed"},
+        lambda redis, pool: drop_bucket_entry(redis, pool, "mortal"),
+    ),
+    "a bucket entry with a wrong time": ({"misdated"}, lambda redis, pool: move_bucket_entry(redis, pool, "mortal")),
+    "a dead job without its entry": (
+        {"unindexed"},
+        lambda redis, pool: redis.read("ZREM", pool.keys[0].dead("t"), "dead"),
+    ),
+    "a dead job with a wrong time": (
+        {"misdated"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("t"), 5, "dead"),
+    ),
+    "a stranger in a bucket": ({"orphan"}, lambda redis, pool: redis.read("ZADD", pool.keys[0].bucket(3), 5, "nobody")),
+    "a job in a second bucket": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].bucket(77), 5, "delayed"),
+    ),
+    "a stranger among the dead": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("t"), 5, "ready"),
+    ),
+    "a dead job among those of another topic": (
+        {"orphan"},
+        lambda redis, pool: redis.read("ZADD", pool.keys[0].dead("u"), 5, "dead"),
+    ),
+    "a ready list that is gone": ({"unlisted"}, lambda redis, pool: redis.read("DEL", READY_LIST)),
+    "a ready list that lacks one": ({"unlisted"}, lambda redis, pool: redis.read("LPOP", READY_LIST)),
+    "a ready list of another type": (
+        {"spoilt", "unlisted"},
+        lambda redis, pool: _replace(redis, READY_LIST, "SET", "x"),
+    ),
+    "a delayed job that calls itself ready": (
+        {"unlisted", "orphan", "miscounted"},
+        lambda redis, pool: flags(redis, pool, "far", State.READY),
+    ),
+    "a list of a topic without jobs": ({"idle_list"}, lambda redis, pool: redis.read("RPUSH", "{jq:0}:r:1:u", "1:a")),
+    "a wrong count": ({"miscounted"}, lambda redis, pool: redis.read("HINCRBY", pool.keys[0].counts("t"), "ready", 7)),
+    "a lost count": ({"miscounted"}, lambda redis, pool: redis.read("HDEL", pool.keys[0].counts("t"), "dead")),
+    "a lost total": ({"miscounted"}, lambda redis, pool: redis.read("HDEL", pool.keys[0].counts("t"), "created")),
+    "a count that is no number": (
+        {"miscounted"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].counts("t"), "delivered", "many"),
+    ),
+    "counts that are gone": ({"miscounted"}, lambda redis, pool: redis.read("DEL", pool.keys[0].counts("t"))),
+    "a count of topics without jobs": (
+        {"miscounted", "unknown_topic"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].counts("u"), "ready", "1"),
+    ),
+    "a histogram that is gone": ({"miscounted"}, lambda redis, pool: redis.read("DEL", pool.keys[0].due("t"))),
+    "a histogram with too many": (
+        {"miscounted"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].due("t"), "m5", "3", "junk", "x"),
+    ),
+    "a topic that is not listed": ({"unknown_topic"}, lambda redis, pool: redis.read("ZREM", pool.keys[0].topics, "t")),
+    "a list of topics of another type": (
+        {"spoilt", "unknown_topic"},
+        lambda redis, pool: _replace(redis, pool.keys[0].topics, "SET", "x"),
+    ),
+    "a pause that is no time": (
+        {"spoilt"},
+        lambda redis, pool: redis.read("SET", pool.keys[0].paused("t"), "for ever"),
+    ),
+    "a lock without an end": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].lock(2), "nobody")),
+    "set-aside records of another type": ({"spoilt"}, lambda redis, pool: redis.read("SET", pool.keys[0].aside, "x")),
+    "jobs that a mover left": ({"adrift"}, take_away),
+    "settings that are gone": ({"meta"}, lambda redis, pool: redis.read("DEL", pool.keys[0].meta)),
+    "settings of another type": ({"meta"}, lambda redis, pool: _replace(redis, pool.keys[0].meta, "SET", "x")),
+    "settings with a stranger": ({"meta"}, lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "colour", "red")),
+    "settings without the number of buckets": (
+        {"meta"},
+        lambda redis, pool: redis.read("HDEL", pool.keys[0].meta, "buckets"),
+    ),
+    "settings with shards that nobody has seen": (
+        {"meta"},
+        lambda redis, pool: redis.read("HSET", pool.keys[0].meta, "shards", "5"),
+    ),
+}
+
+
+async def _replace(redis: Redis, key: str, command: str, *value: str) -> None:
+    await redis.read("DEL", key)
+    await redis.read(command, key, *value)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_is_found_and_nothing_changed_then_mended_and_then_gone(
+    redis: Redis, pool: Pool, clock: HeldClock, name: str
+) -> None:
+    await fill(pool, clock)
+    expected, damage = FAULTS[name]
+    await damage(redis, pool)
+    before = await contents(redis)
+    report = await fsck(pool)
+    assert kinds(report) == expected
+    assert report.faults > 0 and not any(finding.repaired for finding in report.findings.values())
+    assert await contents(redis) == before
+    report = await fsck(pool, repair=True)
+    assert report.findings and kinds(report) <= expected  # one repair may end what would be a fault elsewhere
+    assert report.faults == 0
+    report = await fsck(pool, repair=True)
+    assert (kinds(report), report.unverified) == (set(), [])
+    await check_books(redis, pool)
+
+
+def test_every_kind_of_fault_is_tried() -> None:
+    assert set().union(*(expected for expected, _ in FAULTS.values())) == set(KINDS) - {"misplaced"}
+
+
+async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock)
+    before = await contents(redis)
+    report = await fsck(pool, repair=True)
+    assert (report.findings, report.unverified, report.jobs, report.topics) == ({}, [], 8, 1)
+    assert await contents(redis) == before
+
+
+async def test_the_key_that_a_fence_leaves_for_a_second_is_ours(redis: Redis, pool: Pool) -> None:
+    await pool.call("fence", 0)
+    report = await fsck(pool)
+    assert (report.findings, report.foreign.found) == ({}, 0)
+
+
+async def test_keys_that_are_not_ours_are_told_and_left_alone(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock)
+    names = [f"{pool.keys[0].tag}{name}" for name in ("colour", "r:x:t", "b:one", "never")]
+    for name in [*names, "{jq:00}:c:t", "jq:0:c:t"]:
+        await redis.read("SET", name, "red")
+    report = await fsck(pool, repair=True)
+    assert (report.findings, report.foreign.found) == ({}, 4)
+    assert sorted(report.foreign.samples) == sorted(names)
+    assert await redis.read("EXISTS", *names) == 4
+
+
+async def test_what_was_set_aside_is_kept_and_counted(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await fill(pool, clock)
+    await redis.read("SET", pool.keys[0].job("ready"), "junk")
+    await redis.read("SET", pool.keys[0].counts("u"), "more junk")
+    assert (await fsck(pool, repair=True)).aside == 2
+    assert await redis.read("HGET", pool.keys[0].aside, "ready") == b"junk"
+    assert b"more junk" in await redis.read("HGET", pool.keys[0].aside, pool.keys[0].counts("u"))
+
+
+async def test_a_job_in_a_shard_where_nobody_looks_for_it_is_told(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, shards=2, clock=clock)
+    await add(pool, "a")
+    here = shard_of("a", 2)
+    await redis.read("RENAME", pool.keys[here].job("a"), pool.keys[1 - here].job("a"))
+    report = await fsck(pool, repair=True)
+    assert report.findings["misplaced"].samples == ["a"]
+    assert report.faults == 1
+
+
+async def test_no_body_is_shown_though_a_damaged_topic_contains_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", body=b'{"card":"4711"}')
+    clock.advance(1)
+    await redis.read("SETRANGE", pool.keys[0].job("a"), 5, b"\x0c")  # the length of its topic
+    report = await fsck(pool)
+    assert kinds(report) == {"unlisted", "miscounted"}
+    assert not [each for finding in report.findings.values() for each in finding.samples if "card" in each]
+
+
+async def test_a_requeued_job_keeps_its_age_and_is_popped_once(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a")
+    since = (await get(pool, "a")).next
+    clock.advance(5_000)
+    await redis.read("DEL", READY_LIST)
+    await fsck(pool, repair=True)
+    assert (await get(pool, "a")).next == since
+    assert await popped_ids(pool) == ["a"]
+    assert await popped_ids(pool) == []
+
+
+async def test_an_entry_that_was_renewed_since_it_was_missed_is_not_renewed_again(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    number = (await get(pool, "a")).kind.number
+    await redis.read("DEL", READY_LIST)
+    assert await pool.call("requeue", 0, [f"{number}:a"], now=pool.clock.now()) == [1]
+    assert await pool.call("requeue", 0, [f"{number}:a"], now=pool.clock.now()) == [0]
+    assert await redis.read("LLEN", READY_LIST) == 1
+    await check_books(redis, pool)
+
+
+async def test_a_job_that_became_ready_during_the_walk_is_no_fault(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    await redis.read("DEL", READY_LIST)  # as if the lists had been read before it came: ready since this millisecond
+    assert "unlisted" not in kinds(await fsck(pool, repair=True))
+
+
+async def test_counts_that_changed_since_they_were_seen_are_not_touched(redis: Redis, pool: Pool) -> None:
+    key = pool.keys[0].counts("t")
+    await redis.read("HSET", key, "ready", 5, "dead", 2)
+    fields = ("ready", "5", "1", "dead", "3", "0")
+    assert await pool.call("recount", 0, fields, now="", family="c", topic="t") == 0
+    assert await redis.read("HMGET", key, "ready", "dead") == [b"5", b"2"]
+
+
+async def test_the_counts_of_a_busy_topic_are_not_judged(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    """Every step of the walk brings another job; what is wrong beside it is found all the same."""
+    await fill(pool, clock)
+    await redis.read("HINCRBY", pool.keys[0].counts("t"), "ready", 7)
+    await add(pool, "other", "u")
+    await redis.read("HINCRBY", pool.keys[0].counts("u"), "ready", 7)
+    clock.advance(1)
+    check = await Fsck.open(redis, repair=True, rest=0, clock=clock)
+    turn = 0
+
+    async def more() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await add(pool, f"more{turn}")
+            await asyncio.sleep(0)
+
+    adding = asyncio.create_task(more())
+    report = await check.run()
+    adding.cancel()
+    await asyncio.gather(adding, return_exceptions=True)
+    assert report.unverified == ["t"]
+    assert report.findings["miscounted"].samples == ["u"]
+    report = await fsck(pool, repair=True)
+    assert (kinds(report), report.unverified) == ({"miscounted"}, [])
+    await check_books(redis, pool)
+
+
+class Meddling(Redis):
+    """Something happens just before each call of a script or command, and just behind it."""
+
+    def __init__(self, url: str, name: str, before: Meddle, behind: Meddle) -> None:
+        super().__init__(url)
+        self._name = name
+        self._before = before
+        self._behind = behind
+
+    async def call(self, name: str, rest: Sequence[Value] = (), **arguments: Any) -> Any:
+        return await self._meddled(name, super().call(name, rest, **arguments))
+
+    async def read(self, *command: Value) -> Any:
+        return await self._meddled(command[0], super().read(*command))
+
+    async def _meddled(self, name: Value, work: Awaitable[Any]) -> Any:
+        if name != self._name:
+            return await work
+        await self._before()
+        reply = await work
+        await self._behind()
+        return reply
+
+
+async def test_deliveries_that_are_undone_do_not_make_counts_wrong(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    """A client that hangs up and asks again, seen just while it has the job, each time; a queue that was put right by
+    what was seen then would have lost its ready list."""
+    await add(pool, "a")
+    clock.advance(1)
+    jobs: list[Job] = []
+
+    async def take() -> None:
+        jobs[:] = await pop(pool)
+
+    async def undo() -> None:
+        await pool.unpop(jobs)
+
+    connection = Meddling(redis_server.url, "mend", take, undo)
+    report = await (await Fsck.open(connection, repair=True, rest=0, clock=clock)).run()
+    await connection.close()
+    assert (kinds(report), report.unverified) == (set(), ["t"])
+    assert await popped_ids(pool) == ["a"]
+    await check_books(redis, pool)
+
+
+async def test_jobs_that_became_ready_after_the_clock_went_back_keep_their_places(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a")
+    clock.advance(1)
+    names = iter("bcdefghijklmnopqrstuvwxyz")
+
+    async def back() -> None:
+        clock.advance(-1_000)
+        await add(pool, next(names))
+
+    async def nothing() -> None:
+        pass
+
+    connection = Meddling(redis_server.url, "HSCAN", back, nothing)
+    report = await (await Fsck.open(connection, repair=True, rest=0, clock=clock)).run()
+    await connection.close()
+    assert kinds(report) == set()
+    popped = await popped_ids(pool)
+    assert popped == sorted(popped) and len(popped) > 2
+    await check_books(redis, pool)
+
+
+async def test_a_topic_that_is_forgotten_while_it_is_judged_is_no_fault(
+    redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", retention_ms=0)
+    await delete(pool, "a")
+    clock.advance(1)
+
+    async def forget() -> None:
+        await Topics(pool).forget(0, 1)
+
+    async def nothing() -> None:
+        pass
+
+    connection = Meddling(redis_server.url, "ZSCORE", forget, nothing)
+    report = await (await Fsck.open(connection, rest=0, clock=clock)).run()
+    await connection.close()
+    assert kinds(report) == set()
+    assert await redis.read("EXISTS", pool.keys[0].counts("t")) == 0
+
+
+async def test_a_namespace_may_have_as_many_shards_as_its_settings_can_tell(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, shards=255, buckets=1, clock=clock)
+    for number in range(300):
+        await add(pool, f"j{number}")
+    clock.advance(1)
+    assert kinds(await fsck(pool, repair=True)) == set()
+    await redis.read("DEL", *(keys.meta for keys in pool.keys[1:]))
+    assert (await fsck(pool, repair=True)).findings["meta"].found == 254
+    await pool.close()
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+async def test_the_settings_of_one_shard_of_three_are_those_of_the_others(
+    redis: Redis, clock: HeldClock, gone: int
+) -> None:
+    pool = await Pool.open(redis, shards=3, buckets=5, clock=clock)
+    await pool.add([NewJob(f"{number}", "t", b"") for number in range(30)])
+    before = await contents(redis)
+    await redis.read("DEL", pool.keys[gone].meta)
+    report = await fsck(pool, repair=True)
+    assert report.findings["meta"].samples == [f"{pool.keys[gone].meta}: gone"]
+    assert await contents(redis) == before
+
+
+async def test_the_number_of_buckets_is_taken_from_the_keys_when_all_settings_are_gone(
+    redis: Redis, clock: HeldClock
+) -> None:
+    pool = await Pool.open(redis, buckets=12, clock=clock)
+    await take(pool, "token")
+    await redis.read("DEL", pool.keys[0].meta)
+    await fsck(pool, repair=True)
+    assert (await Pool.open(redis)).buckets == 12
+
+
+@pytest.mark.parametrize("field", ["shards", "buckets"])
+@pytest.mark.parametrize("value", ["", "0", "x", "-1", "256", "1" * 5000, "²"])
+async def test_settings_that_are_no_settings_are_refused_in_words(
+    redis: Redis, pool: Pool, field: str, value: str
+) -> None:
+    await redis.read("HSET", pool.keys[0].meta, field, value)
+    with pytest.raises(Unfit, match="was written by another version or is damaged"):
+        await Pool.open(redis)
+    await fsck(pool, repair=True)
+    assert (await Pool.open(redis)).buckets == 8
+
+
+async def test_a_job_that_cannot_be_read_blocks_nobody_though_none_can_be_set_aside(redis: Redis, pool: Pool) -> None:
+    await redis.read("SET", pool.keys[0].aside, "of another program")
+    await pool.add([NewJob("bad", "t", b""), NewJob("good", "t", b"")])
+    await redis.read("SET", pool.keys[0].job("bad"), "junk")
+    assert await popped_ids(pool) == ["good"]
+    assert await redis.read("HGET", pool.keys[0].aside, "bad") == b"junk"
+    assert b"of another program" in await redis.read("HGET", pool.keys[0].aside, pool.keys[0].aside)
+
+
+async def test_a_lock_without_an_end_stops_no_timer(redis: Redis, pool: Pool) -> None:
+    await take(pool, "first")
+    await redis.read("SET", pool.keys[0].lock(3), "nobody")
+    await _replace(redis, pool.keys[0].lock(4), "RPUSH", "x")
+    assert await take(pool, "second", living=["first", "nobody"]) == [number in (3, 4) for number in range(8)]
+    await _replace(redis, pool.keys[0].lock(5), "RPUSH", "x")
+    await give_up(pool, "second")
+    assert await redis.read("EXISTS", pool.keys[0].lock(3)) == 0

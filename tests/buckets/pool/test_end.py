@@ -1,0 +1,204 @@
+"""buckets.pool, finish.lua, delete.lua, get.lua: how jobs end, and their tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, WrongState
+from buckets.job import State
+from buckets.pool import Pool
+from buckets.redis.client import Redis
+from buckets.topics import Topics
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
+from tests.buckets.lives import (
+    Bring,
+    dead,
+    delayed_again,
+    deleted,
+    finished,
+    never_popped_dead,
+    never_popped_delayed,
+    never_popped_ready,
+    ready_again,
+    reserved,
+    unknown,
+)
+from tests.waiting import tick_all
+
+# The table of protocol.md, row by row: without a lease, with the newest, with an older one.
+FINISH: list[tuple[Bring, str, list[type[Refused] | None]]] = [
+    (reserved, "reserved", [None, None, StaleLease]),
+    (delayed_again, "delayed", [None, None, StaleLease]),
+    (ready_again, "ready", [None, None, StaleLease]),
+    (dead, "dead", [None, None, StaleLease]),
+    (never_popped_delayed, "delayed", [NotReserved, NotReserved, NotReserved]),
+    (never_popped_ready, "ready", [NotReserved, NotReserved, NotReserved]),
+    (never_popped_dead, "dead", [NotReserved, NotReserved, NotReserved]),
+    (finished, "finished", [None, None, None]),
+    (deleted, "deleted", [NotFound, NotFound, NotFound]),
+    (unknown, "unknown", [NotFound, NotFound, NotFound]),
+]
+
+
+@pytest.mark.parametrize("lease", ["without a lease", "with the newest lease", "with an older lease"])
+@pytest.mark.parametrize(("bring", "was", "answers"), FINISH, ids=[row[0].__name__ for row in FINISH])
+async def test_finish_answers_as_the_table_says(
+    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, was: str, answers: list[type[Refused] | None], lease: str
+) -> None:
+    newest, older = await bring(pool, clock)
+    assert await state(pool, "a") == was
+    column = ["without a lease", "with the newest lease", "with an older lease"].index(lease)
+    shown = (None, newest, older)[column]
+    refusal = answers[column]
+    if refusal is None:
+        assert await finish(pool, "a", shown) == "finished"
+        assert await state(pool, "a") == "finished"
+    else:
+        before = await pool.get("a")
+        with pytest.raises(refusal) as refused:
+            await finish(pool, "a", shown)
+        assert refused.value.state == (None if was == "unknown" else was)
+        assert await pool.get("a") == before
+    clock.advance(86_400_000)
+    await tick_all(pool)
+    assert await popped_ids(pool) == ([] if refusal is None or was in ("deleted", "dead", "unknown") else ["a"])
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize("bring", [row[0] for row in FINISH if row[1] not in ("finished", "unknown")])
+async def test_delete_cancels_in_any_live_state_and_says_which(
+    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring
+) -> None:
+    await bring(pool, clock)
+    was = await state(pool, "a")
+    assert await delete(pool, "a") == was
+    assert await delete(pool, "a") == "deleted"
+    assert await state(pool, "a") == "deleted"
+    clock.advance(86_400_000)
+    await tick_all(pool)
+    assert await popped_ids(pool) == []
+    assert (await Topics(pool).stats("t")).totals["deleted"] == 1
+    await check_books(redis, pool)
+
+
+async def test_delete_does_not_undo_a_finish(pool: Pool, clock: HeldClock) -> None:
+    await finished(pool, clock)
+    with pytest.raises(WrongState) as refusal:
+        await delete(pool, "a")
+    assert refusal.value.state == "finished"
+
+
+async def test_delete_of_an_id_that_nobody_has_is_told(pool: Pool) -> None:
+    with pytest.raises(NotFound):
+        await delete(pool, "a")
+
+
+async def test_a_batch_of_finishes_is_answered_in_its_order(pool: Pool) -> None:
+    for job_id in "abc":
+        await add(pool, job_id)
+    await pop_one(pool)
+    results = await pool.finish([("b", None), ("a", None), ("a", None), ("none", None)])
+    assert [r.code if isinstance(r, JobQueueError) else r for r in results] == [
+        *("NOT_RESERVED", "finished", "finished", "NOT_FOUND")
+    ]
+    results = await pool.delete(["c", "a", "none", "c", "b"])
+    assert [r.code if isinstance(r, JobQueueError) else r for r in results] == [
+        *("ready", "WRONG_STATE", "NOT_FOUND", "deleted", "ready")
+    ]
+
+
+async def test_a_tombstone_has_no_body_and_stays_for_the_retention(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", retention_ms=3_600_000, body=b"x" * 1000)
+    await delete(pool, "a")
+    job = await get(pool, "a")
+    assert (job.state, job.body, job.topic) == (State.DELETED, b"", "t")
+    clock.advance(3_599_999)
+    assert (await add(pool, "a")).result == "existing"
+    clock.advance(1)
+    assert await pool.get("a") is None
+    with pytest.raises(NotFound):
+        await finish(pool, "a")
+    assert (await add(pool, "a")).result == "created"
+
+
+@pytest.mark.parametrize("end", [finish, delete])
+async def test_an_end_that_is_repeated_does_not_prolong_the_tombstone(
+    pool: Pool, clock: HeldClock, end: Callable[[Pool, str], Awaitable[str]]
+) -> None:
+    await add(pool, "a")
+    await pop_one(pool)
+    await end(pool, "a")
+    tombstone = await get(pool, "a")
+    clock.advance(30_000)
+    await end(pool, "a")
+    assert await get(pool, "a") == tombstone
+
+
+async def test_the_retention_is_a_minute_unless_the_job_says_otherwise(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a")
+    await delete(pool, "a")
+    clock.advance(59_999)
+    assert await state(pool, "a") == "deleted"
+    clock.advance(1)
+    assert await state(pool, "a") == "unknown"
+
+
+async def test_redis_forgets_a_tombstone_by_itself(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a", retention_ms=90_000)
+    await pop_one(pool)
+    await finish(pool, "a")
+    assert 60_000 < await redis.read("PTTL", pool.keys[0].job("a")) <= 90_000
+
+
+async def test_a_new_life_does_not_end_with_the_old_tombstone(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    await delete(pool, "a")
+    await add(pool, "a", if_exists="replace", delay_ms=5)
+    assert await redis.read("PTTL", pool.keys[0].job("a")) == -1
+
+
+@pytest.mark.parametrize("end", [finish, delete])
+async def test_without_retention_nothing_is_left(
+    redis: Redis, pool: Pool, end: Callable[[Pool, str], Awaitable[str]]
+) -> None:
+    await add(pool, "a", retention_ms=0)
+    await pop_one(pool)
+    await end(pool, "a")
+    assert await redis.read("EXISTS", pool.keys[0].job("a")) == 0
+    with pytest.raises(NotFound):
+        await end(pool, "a")
+    assert (await add(pool, "a")).result == "created"
+    await check_books(redis, pool)
+
+
+async def test_an_at_most_once_job_without_retention_leaves_nothing(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a", retention_ms=0, ttr_ms=0)
+    assert (await pop_one(pool)).body == b'"body"'
+    assert await pool.get("a") is None
+    await check_books(redis, pool)
+
+
+async def test_finishing_a_ready_job_takes_it_out_of_its_place(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await ready_again(pool, clock)
+    await add(pool, "b")
+    await finish(pool, "a")
+    assert await popped_ids(pool) == ["b"]
+    await check_books(redis, pool)
+
+
+async def test_a_worker_of_an_earlier_life_with_its_lease_does_not_end_the_new_one(
+    pool: Pool, clock: HeldClock
+) -> None:
+    newest, _ = await ready_again(pool, clock)
+    await add(pool, "a", if_exists="replace")
+    await pop_one(pool)
+    with pytest.raises(StaleLease):
+        await finish(pool, "a", newest)
+
+
+async def test_an_unknown_id_is_nobody(pool: Pool) -> None:
+    assert await pool.get("nobody") is None

@@ -1,0 +1,249 @@
+"""buckets.pool, release.lua: giving a job back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.job import Cause, Job, State, Tag
+from buckets.pool import Moved, Pool
+from buckets.redis.client import Redis
+from buckets.topics import Topics
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, finish, get, pop_one, popped_ids, state
+from tests.waiting import tick_all
+
+PAYMENT = (15_000, 15_000, 30_000, 180_000)
+TTR_MS = 1_000
+
+End = Callable[[Pool, HeldClock, Job], Awaitable[None]]
+
+
+async def its_ttr_ends(pool: Pool, clock: HeldClock, job: Job) -> None:
+    clock.advance(TTR_MS)
+    await tick_all(pool)
+
+
+async def it_is_released(pool: Pool, clock: HeldClock, job: Job) -> None:
+    await pool.release(job.id, job.lease)
+
+
+async def it_is_released_as_no_try(pool: Pool, clock: HeldClock, job: Job) -> None:
+    await pool.release(job.id, job.lease, counts=False)
+
+
+async def test_a_released_job_goes_to_the_back_of_the_ready_list(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    for job_id in "abc":
+        await add(pool, job_id)
+    lease = (await pop_one(pool)).lease
+    clock.advance(3)
+    assert await pool.release("a", lease) == Moved("ready", clock.now_us // 1000)
+    await check_books(redis, pool)
+    assert await popped_ids(pool) == ["b", "c", "a"]
+    assert (await Topics(pool).stats("t")).totals == {"created": 3, "delivered": 4, "redelivered": 1}
+    await check_books(redis, pool)
+
+
+async def test_a_job_released_with_a_delay_is_due_after_it_and_not_before(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    added = await add(pool, "a")
+    await pop_one(pool)
+    clock.now_us += 1  # what is finer than a millisecond is rounded up
+    moved = await pool.release("a", delay_ms=5_000)
+    assert moved == Moved("delayed", clock.now_us // 1000 + 5_001)
+    await check_books(redis, pool)
+    clock.advance(5_000)
+    assert await tick_all(pool) == 0
+    clock.advance(1)
+    assert await tick_all(pool) == 1
+    job = await pop_one(pool)
+    assert (job.attempts, job.deliveries, job.due) == (2, 2, added.due)
+    await check_books(redis, pool)
+
+
+async def test_a_release_with_delay_zero_is_ready_at_once_whatever_the_ladder_says(pool: Pool) -> None:
+    await add(pool, "a", backoff_ms=PAYMENT)
+    await pop_one(pool)
+    assert (await pool.release("a", delay_ms=0)).state == "ready"
+    assert (await get(pool, "a")).kind.step == 0
+
+
+async def test_a_hundred_releases_that_count_no_try_leave_the_tries_as_they_were(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    """Payment polling: not paid yet is no failure."""
+    await add(pool, "a", tries=1)
+    for turn in range(100):
+        job = await pop_one(pool)
+        assert (job.attempts, job.deliveries) == (1, turn + 1)
+        assert (await pool.release("a", job.lease, counts=False)).state == "ready"
+        assert (await get(pool, "a")).attempts == 0
+    await pop_one(pool)
+    await pool.release("a")
+    job = await get(pool, "a")
+    assert (job.state, job.cause, job.attempts, job.deliveries) == (State.DEAD, Cause.TRIES, 1, 101)
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize("delay_ms", [None, 0, 5_000])
+@pytest.mark.parametrize("tries", [1, 3])
+async def test_a_release_that_counts_ends_in_death_when_the_tries_are_used_up(
+    redis: Redis, pool: Pool, clock: HeldClock, tries: int, delay_ms: int | None
+) -> None:
+    await add(pool, "a", tries=tries)
+    for attempt in range(1, tries + 1):
+        assert (await pop_one(pool)).attempts == attempt
+        moved = await pool.release("a", delay_ms=delay_ms)
+        if attempt < tries:
+            clock.advance(delay_ms or 0)
+            await tick_all(pool)
+    assert moved == Moved("dead", clock.now_us // 1000)
+    job = await get(pool, "a")
+    assert (job.cause, job.attempts, job.body) == (Cause.TRIES, tries, b'"body"')
+    assert (await Topics(pool).stats("t")).totals["died_tries"] == 1
+    await check_books(redis, pool)
+
+
+async def test_zero_tries_are_no_limit_to_releases(pool: Pool) -> None:
+    await add(pool, "a", tries=0)
+    for attempt in range(1, 40):
+        assert (await pop_one(pool)).attempts == attempt
+        assert (await pool.release("a")).state == "ready"
+
+
+@pytest.mark.parametrize("end", [its_ttr_ends, it_is_released, it_is_released_as_no_try])
+async def test_the_payment_ladder_fires_at_exactly_its_delays(
+    redis: Redis, pool: Pool, clock: HeldClock, end: End
+) -> None:
+    await add(pool, "a", tries=0, ttr_ms=TTR_MS, backoff_ms=PAYMENT)
+    for delay in (*PAYMENT, 180_000, 180_000):
+        await end(pool, clock, await pop_one(pool))
+        job = await get(pool, "a")
+        assert (job.state, job.next) == (State.DELAYED, clock.now_us // 1000 + delay)
+        clock.advance(delay - 1)
+        assert await tick_all(pool) == 0
+        clock.advance(1)
+        assert await tick_all(pool) == 1
+        assert await state(pool, "a") == "ready"
+        await check_books(redis, pool)
+
+
+async def test_each_end_goes_a_step_on_and_only_a_release_with_its_own_delay_does_not(
+    pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", tries=0, ttr_ms=TTR_MS, backoff_ms=PAYMENT)
+    ends: list[tuple[End, int]] = [
+        (its_ttr_ends, 15_000),
+        (it_is_released_after_two_seconds, 2_000),
+        (it_is_released_as_no_try, 15_000),
+        (it_is_released_after_two_seconds, 2_000),
+        (it_is_released, 30_000),
+        (its_ttr_ends, 180_000),
+        (it_is_released, 180_000),
+    ]
+    for end, delay in ends:
+        await end(pool, clock, await pop_one(pool))
+        assert (await get(pool, "a")).next == clock.now_us // 1000 + delay, end.__name__
+        clock.advance(delay)
+        await tick_all(pool)
+
+
+async def it_is_released_after_two_seconds(pool: Pool, clock: HeldClock, job: Job) -> None:
+    await pool.release(job.id, job.lease, delay_ms=2_000)
+
+
+@pytest.mark.parametrize("delay_ms", [None, 5_000])
+async def test_a_job_released_when_its_ttl_is_over_is_dead(
+    redis: Redis, pool: Pool, clock: HeldClock, delay_ms: int | None
+) -> None:
+    await add(pool, "a", ttl_ms=1_000, tries=1)
+    await pop_one(pool)
+    clock.advance(1_000)
+    assert (await pool.release("a", delay_ms=delay_ms)).state == "dead"
+    assert (await get(pool, "a")).cause is Cause.TTL
+    await check_books(redis, pool)
+
+
+async def test_a_release_in_the_last_millisecond_of_a_ttl_is_no_death_and_its_timer_still_ends_it(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", ttl_ms=1_000)
+    await pop_one(pool)
+    clock.advance(999)
+    assert (await pool.release("a")).state == "ready"
+    await check_books(redis, pool)
+    clock.advance(1)
+    await tick_all(pool)
+    assert (await get(pool, "a")).cause is Cause.TTL
+
+
+async def test_a_job_delayed_past_its_ttl_is_dead_when_it_would_be_due(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", ttl_ms=1_000)
+    await pop_one(pool)
+    assert (await pool.release("a", delay_ms=5_000)).state == "delayed"
+    clock.advance(5_000)
+    await tick_all(pool)
+    assert (await get(pool, "a")).cause is Cause.TTL
+    assert await popped_ids(pool) == []
+
+
+@pytest.mark.parametrize("size", [0, 90, 200_000])
+async def test_the_reason_is_kept_with_all_that_the_job_has(redis: Redis, pool: Pool, size: int) -> None:
+    body = b"x" * size
+    await add(pool, "a", body=body, backoff_ms=PAYMENT, headers=b'{"a":"b"}')
+    await pop_one(pool, worker="w")
+    await pool.release("a", delay_ms=0, reason="not paid yet: ü")
+    for job in (await get(pool, "a"), await pop_one(pool)):
+        assert (job.text(Tag.REASON), job.text(Tag.WORKER), job.text(Tag.HEADERS)) == (
+            "not paid yet: ü",
+            "w",
+            '{"a":"b"}',
+        )
+        assert (job.body, job.backoff) == (body, PAYMENT)
+    await check_books(redis, pool)
+
+
+async def test_a_reason_stays_until_the_next_one_and_says_why_the_job_died(pool: Pool) -> None:
+    await add(pool, "a", tries=3)
+    for reason, kept in (("x" * 1_000, "x" * 1_000), ("", "x" * 1_000), ("short", "short")):
+        await pop_one(pool)
+        await pool.release("a", reason=reason)
+        assert (await get(pool, "a")).text(Tag.REASON) == kept
+    job = await get(pool, "a")
+    assert (job.state, job.cause, job.body) == (State.DEAD, Cause.TRIES, b'"body"')
+
+
+async def test_a_release_ends_the_lease(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", ttr_ms=TTR_MS)
+    first = await pop_one(pool)
+    await pool.release("a", first.lease, delay_ms=60_000)
+    clock.advance(TTR_MS)
+    assert await tick_all(pool) == 0
+    assert await finish(pool, "a", first.lease) == "finished"  # done after all: the newest lease is heard
+    await check_books(redis, pool)
+
+
+async def test_the_ttr_that_a_pop_asked_for_ends_with_a_release(pool: Pool) -> None:
+    await add(pool, "a", ttr_ms=TTR_MS)
+    assert (await pop_one(pool, ttr_ms=9_000)).ttr == 9_000
+    await pool.release("a", reason="r")
+    assert (await pop_one(pool)).ttr == TTR_MS
+
+
+async def test_a_released_job_keeps_its_priority(pool: Pool) -> None:
+    await add(pool, "a", priority=9)
+    await add(pool, "b")
+    await pop_one(pool)
+    await pool.release("a")
+    assert await popped_ids(pool) == ["a", "b"]
+
+
+async def test_a_released_job_whose_due_is_beyond_a_day_is_counted_by_the_hour(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a")
+    await pop_one(pool)
+    await pool.release("a", delay_ms=90_000_000)
+    assert (await Topics(pool).stats("t")).due["under_7d"] == 1
+    await check_books(redis, pool)

@@ -1,0 +1,26 @@
+"""What a test sees of the connection that a Redis object has."""
+
+from __future__ import annotations
+
+import asyncio
+
+from buckets.redis.client import Redis
+from buckets.redis.link import Link
+from buckets.redis.server import Server
+from tests.waiting import PATIENCE_S
+
+
+async def server_of(redis: Redis) -> Server:
+    """The server, of a Redis that has one."""
+    return await redis._servers.find(None, asyncio.get_running_loop().time() + PATIENCE_S)
+
+
+async def link_of(redis: Redis) -> Link:
+    """Its connection, waiting for it."""
+    return await (await server_of(redis)).connected(asyncio.get_running_loop().time() + PATIENCE_S)
+
+
+def known_link(redis: Redis) -> Link | None:
+    """Its connection, if there has been one."""
+    server = redis._servers.of(None)
+    return server.link if server else None

@@ -1,0 +1,61 @@
+"""buckets.redis.url: what a URL of a Redis says, and what is wrong with one that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from buckets.redis.url import Address, Kind, read_url
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "addresses", "master"),
+    [
+        ("redis://localhost:1234/2", "standalone", [], ""),
+        ("unix:///run/redis.sock", "standalone", [], ""),
+        ("redis+sentinel://a,b:1,[::1]:2/main", "sentinel", [("a", 26379), ("b", 1), ("::1", 2)], "main"),
+        ("redis+sentinel://u:p%40@a/m%20n?db=3", "sentinel", [("a", 26379)], "m n"),
+        ("redis+cluster://a,b:7000", "cluster", [("a", 6379), ("b", 7000)], ""),
+        ("rediss+cluster://u:p@a/?ssl_check_hostname=no", "cluster", [("a", 6379)], ""),
+    ],
+)
+def test_a_url_tells_the_kind_the_addresses_and_the_master(
+    text: str, kind: Kind, addresses: list[tuple[str, int]], master: str
+) -> None:
+    url = read_url(text, 1.0)
+    assert (url.kind, list(url.addresses), url.master) == (kind, addresses, master)
+
+
+def test_user_password_and_database_go_to_the_servers_and_not_to_the_sentinels() -> None:
+    url = read_url("redis+sentinel://u:p%40@a/m?db=3&sentinel_password=s", 1.0)
+    server, sentinel = url.connection(Address("x", 9)), url.sentinel_connection(Address("a", 1))
+    assert (server.host, server.port, server.username, server.password, server.db) == ("x", 9, "u", "p@", 3)
+    assert (sentinel.username, sentinel.password, sentinel.db) == (None, "s", 0)
+
+
+def test_tls_is_for_servers_and_sentinels_alike() -> None:
+    url = read_url("rediss+sentinel://a/m?ssl_ca_certs=/etc/ca.pem", 1.0)
+    for connection in (url.connection(Address("x", 9)), url.sentinel_connection(Address("a", 1))):
+        assert connection.ssl_context.ca_certs == "/etc/ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("http://a", "schemes"),
+        ("redis+other://a", "it must begin with"),
+        ("redis+sentinel://a,b", "ends with the name of its master"),
+        ("redis+cluster://a/name", "ends with its last host"),
+        ("redis+cluster://a:99999", "each of its hosts"),
+        ("redis+cluster://a,,b", "each of its hosts"),
+        ("redis+cluster://a?db=1", "no database but 0"),
+        ("redis+cluster://a?nonsense=1", "nonsense"),
+        ("redis+cluster://", "each of its hosts"),
+    ],
+)
+def test_what_is_wrong_with_a_url_is_told(text: str, words: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=words):
+        read_url(text, 1.0)
+
+
+def test_an_address_is_written_as_in_a_url() -> None:
+    assert [str(Address("::1", 6379)), str(Address("a", 1))] == ["[::1]:6379", "a:1"]

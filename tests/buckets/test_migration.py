@@ -1,0 +1,414 @@
+"""buckets.migration: a namespace goes from one Redis to another, whole."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from buckets.errors import NoRoom, Unfit
+from buckets.fsck.check import Fsck
+from buckets.job import Job, NewJob, State, Tag, unpack
+from buckets.migration import Move, Moved
+from buckets.pool import Pool
+from buckets.redis.client import Redis
+from buckets.topics import Topics
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
+from tests.redis_cluster import ClusterSet
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+async def old(live_pool: Pool) -> Pool:
+    return live_pool
+
+
+@pytest.fixture
+async def other(own_server: RedisServer) -> AsyncIterator[Redis]:
+    """The new Redis."""
+    redis = Redis(own_server.url)
+    yield redis
+    await redis.close()
+
+
+@pytest.fixture
+async def new(other: Redis) -> AsyncIterator[Pool]:
+    pool = await Pool.open(other, shards=4, buckets=2)
+    yield pool
+    await pool.close()
+
+
+async def move(old: Pool, new: Pool, **options: Any) -> Moved:
+    return await (await Move.open(old.redis, new.redis, rest=0, **options)).run()
+
+
+async def records(pool: Pool) -> dict[str, Job]:
+    """All jobs and tombstones, by id."""
+    found = {}
+    for server in await pool.redis.servers():
+        for key in await server.read("KEYS", "{jq:*}:j:*"):
+            job_id = key.partition(b":j:")[2].decode()
+            found[job_id] = unpack(job_id, await pool.redis.read("GET", key))
+    return found
+
+
+def content(jobs: dict[str, Job]) -> str:
+    """A hash over all that jobs are, but for where they stand."""
+    said = hashlib.sha256()
+    for job_id, job in sorted(jobs.items()):
+        kind = job.kind
+        numbers = (
+            job.created,
+            job.due,
+            job.next,
+            kind.ttr,
+            kind.tries,
+            kind.attempts,
+            kind.deliveries,
+            kind.step,
+            kind.lease,
+        )
+        said.update(repr((job_id, kind.topic, kind.state, kind.priority, kind.cause, *numbers)).encode())
+        said.update(repr(sorted(kind.optional.items())).encode() + job.body)
+    return said.hexdigest()
+
+
+async def emptied(pool: Pool) -> None:
+    """Nothing of a job is left, and the counts say so."""
+    assert await records(pool) == {}
+    for server in await pool.redis.servers():
+        assert await server.read("KEYS", "*:[mbrdh]:*") == []
+    assert (await Topics(pool).stats()).counts == {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}
+
+
+async def fill(pool: Pool, number: int) -> None:
+    """Jobs of all kinds and in all states but reserved."""
+    chance = random.Random(number)
+    await pool.add(
+        [
+            NewJob(
+                f"j{n}",
+                f"t{n % 3}",
+                b"x" * chance.choice((0, 5, 300)),
+                delay_ms=chance.choice((0, 60_000, 30 * HOUR)),
+                priority=chance.randrange(10),
+                tries=chance.choice((0, 16)),
+                ttl_ms=chance.choice((None, 40 * HOUR)),
+                backoff_ms=chance.choice(((), (5_000, 60_000))),
+                retention_ms=chance.choice((0, 60_000, HOUR)),
+                headers=chance.choice((b"", b'{"a":"b"}')),
+            )
+            for n in range(number)
+        ]
+    )
+    topics = ("t0", "t1", "t2")
+    for end in (pool.finish, pool.finish, None):
+        jobs = await pop(pool, *topics, count=number // 20)
+        if end:
+            await end([(job.id, job.lease) for job in jobs])
+        for job in [] if end else jobs:
+            await pool.bury(job.id, job.lease, "broken")
+    for job in await pop(pool, *topics, count=number // 20, worker="w", ttr_ms=5_000):
+        await pool.release(job.id, job.lease, reason="later")
+
+
+def without_gone(jobs: dict[str, Job], others: dict[str, Job]) -> dict[str, Job]:
+    """Without tombstones that ended in the meantime."""
+    return {job_id: job for job_id, job in jobs.items() if job.state <= State.DEAD or job_id in others}
+
+
+async def sound(pool: Pool) -> None:
+    assert (await (await Fsck.open(pool.redis, rest=0)).run()).findings == {}
+
+
+async def check_whole(old: Pool, new: Pool) -> None:
+    await fill(old, 1_000)
+    jobs, stats = await records(old), await Topics(old).stats()
+    assert all(stats.counts[state] > 20 for state in ("delayed", "ready", "dead"))
+    moved = await move(old, new)
+    there = await records(new)
+    assert content(without_gone(jobs, there)) == content(there)
+    assert (await Topics(new).stats()).counts == stats.counts
+    assert (await Topics(new).stats()).due == stats.due
+    assert moved.done and moved.jobs == len(jobs) and moved.known == 0
+    states = Counter((job.topic, job.state.word) for job in jobs.values())
+    assert {(t, s): n for t, some in moved.topics.items() for s, n in some.items()} == states
+    await emptied(old)
+    await sound(old)
+    await sound(new)
+    totals = (await Topics(old).stats()).totals
+    live = sum(stats.counts.values())
+    assert totals["finished"] == stats.totals["finished"] and totals["moved"] == totals["deleted"] == live
+    assert (await Topics(new).stats()).totals == {"created": live}
+    assert (await move(old, new)).jobs == 0
+
+
+async def test_all_jobs_are_on_the_new_redis_as_they_were(old: Pool, new: Pool, redis: Redis, other: Redis) -> None:
+    await check_whole(old, new)
+    await check_books(redis, old)
+    await check_books(other, new)
+
+
+async def test_the_new_redis_may_be_a_cluster(old: Pool) -> None:
+    async with ClusterSet(replicas=0) as servers:
+        cluster = Redis(servers.url)
+        new = await Pool.open(cluster, shards=16, buckets=2)
+        await check_whole(old, new)
+        # And back again.
+        await finish_all(old)
+        jobs = await records(new)
+        assert (await move(new, old)).jobs == len(jobs)
+        assert content(await records(old)).strip() == content(without_gone(jobs, await records(old)))
+        await emptied(new)
+        await new.close()
+        await cluster.close()
+
+
+async def finish_all(pool: Pool) -> None:
+    await pool.redis.read("FLUSHALL")
+    await Pool.open(pool.redis)
+
+
+async def test_ready_jobs_keep_their_order(old: Pool, other: Redis) -> None:
+    new = await Pool.open(other)
+    ids = [f"j{n}" for n in range(450)]
+    for at in range(0, 450, 50):
+        await old.add([NewJob(job_id, "t", b"") for job_id in ids[at : at + 50]])
+    await add(old, "urgent", priority=0)
+    await move(old, new)
+    popped = await popped_ids(new)
+    assert popped.index("urgent") in (0, 450)
+    popped.remove("urgent")
+    assert popped == ids
+    await new.close()
+
+
+async def test_a_job_that_somebody_has_is_moved_when_it_is_finished_or_comes_back(old: Pool, new: Pool) -> None:
+    await add(old, "done", ttr_ms=60_000)
+    done = await pop_one(old)
+    await add(old, "lost", ttr_ms=300)
+    await pop_one(old)
+    moving = asyncio.create_task(move(old, new))
+    await until(lambda: _has(new, "lost"))  # nobody runs timers on the old Redis
+    assert await state(old, "done") == "reserved"
+    assert not moving.done()
+    await finish(old, "done", done.lease)
+    assert (await moving).topics == {"t": {"ready": 1, "finished": 1}}
+    lost = await pop_one(new)
+    assert (lost.id, lost.kind.deliveries, lost.kind.attempts) == ("lost", 2, 2)
+    assert await state(new, "done") == "finished"
+
+
+async def _has(pool: Pool, job_id: str) -> bool:
+    return await pool.get(job_id) is not None
+
+
+async def test_an_id_that_the_new_redis_knows_keeps_what_it_has_there(old: Pool, new: Pool) -> None:
+    for job_id in ("live", "done", "gone"):
+        await add(old, job_id, body=b"old")
+        await add(new, job_id, body=b"new")
+    await pop(new, count=3)
+    await finish(new, "done")
+    await delete(new, "gone")
+    moved = await move(old, new)
+    assert (moved.jobs, moved.known) == (3, 3)
+    assert [await state(new, job_id) for job_id in ("live", "done", "gone")] == ["reserved", "finished", "deleted"]
+    assert (await get(new, "live")).body == b"new"
+    await emptied(old)
+
+
+async def test_a_lease_is_higher_than_those_of_the_old_redis(old: Pool, new: Pool) -> None:
+    await add(old, "j")
+    before = await pop_one(old)
+    await old.release("j", before.lease)
+    await move(old, new)
+    assert (await pop_one(new)).lease > before.lease
+
+
+async def test_pauses_go_along_and_end_on_the_old_redis(old: Pool, new: Pool) -> None:
+    for topic in ("for_long", "for_now", "open", "longer"):
+        await add(old, topic, topic)
+    await Topics(old).pause("for_long")
+    until_ms = await Topics(old).pause("for_now", HOUR)
+    await Topics(old).pause("longer", HOUR)
+    await Topics(new).pause("longer")
+    await move(old, new)
+    assert await popped_ids(new, "for_long", "for_now", "open", "longer") == ["open"]
+    assert await Topics(new).paused_until("for_long") == await Topics(new).paused_until("longer") == 0
+    assert abs((await Topics(new).paused_until("for_now") or 0) - until_ms) < 1_000
+    assert await Topics(old).paused_until("for_long") is None
+
+
+async def left_behind(old: Pool, ids: Sequence[str]) -> None:
+    """What a mover leaves that dies behind its first step."""
+    await old.call("take", 0, ids, now="", batch="f00d", front="", page=100, room=1 << 20)
+
+
+async def test_what_a_dead_mover_took_is_put_by_the_next_one(old: Pool, new: Pool) -> None:
+    await add(old, "a")
+    await add(old, "b", delay_ms=HOUR)
+    jobs = await records(old)
+    await left_behind(old, ["a", "b"])
+    assert await records(old) == {}
+    moved = await move(old, new, patience_s=0.05)
+    assert moved.jobs == 2 and content(await records(new)) == content(jobs)
+    await emptied(old)
+
+
+async def test_what_a_dead_mover_had_put_is_not_put_again(old: Pool, new: Pool) -> None:
+    await add(old, "a")
+    await left_behind(old, ["a"])
+    (key,) = await old.redis.read("KEYS", "*:m:*")
+    await new.each("put", [_item(*await old.redis.read("HGETALL", key))], now="", bucket=0, buckets=2)
+    await finish(new, (await pop_one(new)).id)
+    assert (await move(old, new, patience_s=0)).known == 1
+    assert await state(new, "a") == "finished"
+
+
+def _item(job_id: bytes, raw: bytes) -> Any:
+    from buckets.shards import Item  # noqa: PLC0415
+
+    return Item(job_id.decode(), (job_id, raw))
+
+
+async def test_two_movers_move_each_job_once(old: Pool, new: Pool) -> None:
+    await fill(old, 1_000)
+    jobs = await records(old)
+    first, second = await asyncio.gather(move(old, new), move(old, new))
+    assert first.jobs + second.jobs == len(jobs) and first.known + second.known == 0
+    assert first.jobs and second.jobs
+    there = await records(new)
+    assert content(without_gone(jobs, there)) == content(there)
+    await sound(new)
+
+
+async def test_a_full_new_redis_stops_the_mover_and_nothing_is_lost(old: Pool, new: Pool, other: Redis) -> None:
+    await old.add([NewJob(f"j{n}", "t", b"x" * 1_000, delay_ms=HOUR) for n in range(3_000)])
+    await old.add([NewJob(f"r{n}", "t", b"x" * 1_000) for n in range(500)])
+    jobs = await records(old)
+    used = int((await other.read("INFO", "memory")).partition(b"used_memory:")[2].split()[0])
+    await other.read("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", used + (2 << 20))
+    with pytest.raises(NoRoom):
+        await move(old, new)
+    here, there = await records(old), await records(new)
+    assert here and there and not here.keys() & there.keys() and here.keys() | there.keys() == jobs.keys()
+    await sound(old)
+    await sound(new)
+    await other.read("CONFIG", "SET", "maxmemory", 0)
+    assert (await move(old, new)).jobs == len(here)
+    assert content(await records(new)) == content(jobs)
+
+
+async def test_a_full_old_redis_is_emptied(other: Redis, new: Pool, redis: Redis) -> None:
+    await add(new, "a")
+    await add(new, "b", delay_ms=HOUR)
+    await other.read("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", 1)
+    old = await Pool.open(redis)
+    assert (await move(new, old)).jobs == 2
+    await emptied(new)
+
+
+async def test_a_mover_that_is_stopped_ends_behind_a_page_and_says_that_it_is_not_done(old: Pool, new: Pool) -> None:
+    await fill(old, 1_000)
+    jobs = await records(old)
+    mover = await Move.open(old.redis, new.redis, rest=0, progress=lambda moved, left: mover.stop())
+    moved = await mover.run()
+    assert not moved.done and 0 < moved.jobs <= 100
+    assert await old.redis.read("KEYS", "*:m:*") == []
+    there = await records(new)
+    assert len(there) + len(await records(old)) == len(jobs)
+
+
+async def test_jobs_with_large_bodies_go_a_few_at_a_time(old: Pool, new: Pool) -> None:
+    for n in range(12):
+        await add(old, f"r{n}", body=b"x" * 400_000)
+        await add(old, f"d{n}", body=b"y" * 400_000, delay_ms=HOUR)
+    jobs = await records(old)
+    await move(old, new)
+    assert content(await records(new)) == content(jobs)
+
+
+async def test_a_script_takes_no_more_than_it_has_room_for_but_one_always(old: Pool) -> None:
+    for n in range(3):
+        await add(old, f"j{n}")
+    for ids, front in (((), "4:t"), (("j1", "j2"), "")):
+        looked, _, _, job_id, *_ = await old.call("take", 0, ids, now="", batch="0", front=front, page=9, room=1)
+        assert (looked, job_id) == (1, b"j1" if ids else b"j0")
+
+
+async def test_an_entry_of_an_earlier_life_on_the_new_redis_is_stale(old: Pool, other: Redis) -> None:
+    new = await Pool.open(other)
+    await add(old, "j")
+    number = (await get(old, "j")).kind.number
+    await add(new, "first")
+    await other.read("LPUSH", new.keys[0].ready(4, "t"), f"{number}:j", f"{number + 1}:j")
+    await move(old, new)
+    assert await popped_ids(new) == ["first", "j"]
+    await new.close()
+
+
+async def test_a_long_optional_block_and_a_later_dead_letter_survive(old: Pool, new: Pool) -> None:
+    await add(old, "j", headers=b'{"a":"' + b"x" * 400 + b'"}')
+    job = await pop_one(old, worker="w1")
+    await old.bury(job.id, job.lease, "a reason")
+    died = (await get(old, "j")).next
+    await move(old, new)
+    there = await get(new, "j")
+    assert (there.next, there.state, there.text(Tag.REASON)) == (died, State.DEAD, "a reason")
+    assert await Topics(new).kick("t", 10) == 1
+
+
+async def test_a_namespace_that_is_not_there_or_of_another_version_is_refused(old: Pool, new: Pool) -> None:
+    with pytest.raises(Unfit, match="there is no namespace other"):
+        await Move.open(old.redis, new.redis, "other")
+    await old.redis.read("HSET", old.keys[0].meta, "format", 2)
+    for pair in ((old.redis, new.redis), (new.redis, old.redis)):
+        with pytest.raises(Unfit, match="another version"):
+            await Move.open(*pair)
+    await old.redis.read("DEL", old.keys[0].meta)
+    await add(Pool(old.redis, "jq", 1, 8), "j")
+    with pytest.raises(Unfit, match="damaged"):
+        await Move.open(old.redis, new.redis)
+
+
+async def test_producers_and_workers_on_both_lose_nothing_and_do_nothing_twice(old: Pool, new: Pool) -> None:
+    """Producers add to both; workers pop and finish on both, until all is done."""
+    added: set[str] = set()
+    finished: Counter[str] = Counter()
+    adding = True
+
+    async def produce(pool: Pool, name: str) -> None:
+        for turn in range(40):
+            jobs = [NewJob(f"{name}{turn}.{n}", "t", b"", delay_ms=(n % 4) * 100) for n in range(25)]
+            await pool.add(jobs)
+            added.update(job.id for job in jobs)
+
+    async def work(pool: Pool) -> None:
+        while adding or len(finished) < len(added):
+            for shard in range(len(pool.keys)):
+                for bucket in range(pool.buckets):
+                    await pool.due(shard, bucket)
+            jobs = await pop(pool, count=30)
+            assert all(job.lease >= job.due * 1_000 for job in jobs)
+            await pool.finish([(job.id, job.lease) for job in jobs])
+            finished.update(job.id for job in jobs)
+
+    workers = [asyncio.create_task(work(pool)) for pool in (old, new)]
+    producers = [asyncio.create_task(produce(*pair)) for pair in ((old, "a"), (new, "b"))]
+    movers = [asyncio.create_task(move(old, new)) for _ in range(2)]
+    await asyncio.gather(*producers)
+    adding = False
+    async with asyncio.timeout(20):
+        await asyncio.gather(*movers, *workers)
+    assert finished == Counter(added) and len(added) == 2_000
+    await emptied(old)
+    await sound(new)

@@ -1,0 +1,222 @@
+"""buckets.timers.members: who lives, and who of them has which timer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from buckets.bell import Bell
+from buckets.clock import HeldClock
+from buckets.pool import Pool
+from buckets.redis.client import Redis
+from buckets.timers.members import Roll
+from tests.buckets.instances import Instance, sign
+from tests.waiting import until
+
+
+async def test_all_that_sign_are_on_the_roll(pool: Pool, clock: HeldClock) -> None:
+    for number in range(3):
+        assert await sign(pool, f"i{number}") == [f"i{each}" for each in range(number + 1)]
+        clock.advance(100)
+    assert await sign(pool, "i0") == ["i0", "i1", "i2"]
+
+
+async def test_who_has_not_signed_for_450_ms_is_struck_off(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await sign(pool, "dead")
+    for _ in range(3):
+        await sign(pool, "alive")
+        clock.advance(150)
+    assert await sign(pool, "alive") == ["alive", "dead"]
+    clock.advance(1)
+    assert await sign(pool, "alive") == ["alive"]
+    assert await redis.read("ZRANGE", pool.keys[0].roll, 0, -1) == [b"alive"]
+
+
+async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock: HeldClock) -> None:
+    async def soonest() -> int:
+        return (await pool.sign("a", 450, 250))[1]
+
+    assert await soonest() == -1
+    await sign(pool, "b")
+    clock.advance(200)
+    await sign(pool, "c")
+    assert await soonest() == 250
+    clock.advance(250)
+    assert await soonest() == 0
+
+
+async def test_one_that_may_be_dead_is_looked_after_in_the_moment_in_which_it_would_be(
+    pool: Pool, clock: HeldClock
+) -> None:
+    roll = Roll(pool, Bell(pool))
+    await roll.tick()
+    await sign(pool, "other")
+    assert 0.051 < await roll.tick() <= 0.15
+    clock.advance(200)
+    await roll.tick()
+    clock.advance(200)
+    assert await roll.tick() <= 0.051
+    clock.advance(51)
+    assert await roll.tick() > 0.051
+    assert roll.living == [roll.token.encode()]
+
+
+async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: HeldClock) -> None:
+    """Redis stood still, or another has taken its place: the first who signs then would find all others dead."""
+    await sign(pool, "a")
+    await sign(pool, "b")
+    clock.advance(5_000)
+    assert (await pool.sign("a", 450, 250))[1:] == (-1, [b"a", b"b"])
+    clock.advance(150)
+    assert await sign(pool, "a") == ["a"]  # b had time enough
+
+
+async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
+    """As after a failover: who finds the new master first is not alone for that."""
+    roll = Roll(pool, Bell(pool))
+    await roll.tick()
+    await sign(pool, "other")
+    await roll.tick()
+    roll.last_answer -= 3
+    clock.advance(3_000)
+    for _ in range(3):
+        await roll.tick()
+        assert len(roll.living) == 2
+        clock.advance(150)
+    roll._spare_until -= 1
+    await roll.tick()
+    assert len(roll.living) == 1
+
+
+async def test_the_dead_are_struck_off_though_all_are_slow(pool: Pool, clock: HeldClock) -> None:
+    """Redis is far away, or the machine busy: nobody signs as often as it should."""
+    await sign(pool, "dead")
+    await sign(pool, "alive")
+    clock.advance(600)
+    assert await sign(pool, "alive") == ["alive", "dead"]
+    clock.advance(600)
+    assert await sign(pool, "alive") == ["alive"]
+
+
+async def test_who_is_new_strikes_off_those_who_are_long_gone(pool: Pool, clock: HeldClock) -> None:
+    await sign(pool, "killed")
+    clock.advance(451)
+    assert await sign(pool, "started") == ["started"]
+
+
+@pytest.mark.parametrize("ahead_ms", [451, 3_600_000])
+async def test_a_clock_that_goes_back_keeps_no_dead_one_on_the_roll(
+    pool: Pool, clock: HeldClock, ahead_ms: int
+) -> None:
+    await sign(pool, "alive")
+    await sign(pool, "dead")
+    clock.advance(-ahead_ms)
+    assert await sign(pool, "alive") == ["alive", "dead"]  # it could not sign by this clock yet
+    assert await sign(pool, "alive") == ["alive"]
+
+
+async def test_each_has_its_share_of_all_timers_and_all_agree(redis: Redis, clock: HeldClock) -> None:
+    pool = await Pool.open(redis, "wide", shards=4, buckets=5, clock=clock)
+    rolls = [Roll(pool, Bell(pool)) for _ in range(3)]
+    for roll in rolls * 2:
+        await roll.tick()
+    shares = [[mine for shard in range(4) for mine in roll.share(shard)] for roll in rolls]
+    assert sorted(sum(share) for share in shares) == [6, 7, 7]
+    assert [sum(each) for each in zip(*shares, strict=True)] == [1] * 20
+
+
+async def test_who_knows_of_nobody_yet_wants_nothing(pool: Pool) -> None:
+    assert Roll(pool, Bell(pool)).share(0) == [False] * 8
+
+
+async def test_a_change_wakes_the_locks_and_is_told_once(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bell = Bell(pool)
+    roll = Roll(pool, bell)
+    await roll.tick()
+    assert bell.free(0).is_set()
+    bell.free(0).clear()
+    await roll.tick()
+    assert not bell.free(0).is_set()
+    await sign(pool, "other")
+    await roll.tick()
+    assert bell.free(0).is_set()
+    told = [record.__dict__["instances"] for record in caplog.records if record.message == "roll.changed"]
+    assert told == [1, 2]
+
+
+async def test_who_stops_in_order_is_off_the_roll_at_once(live_pool: Pool) -> None:
+    instance = Instance(live_pool)
+    async with instance.running():
+        await until(lambda: bool(instance.roll.living))
+    assert await sign(live_pool, "other") == ["other"]
+
+
+async def test_the_roll_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    key = pool.keys[0].roll
+    await sign(pool, "killed")
+    assert 50_000 < await redis.read("PTTL", key) <= 60_000
+    await redis.read("PEXPIRE", key, 1_000)
+    clock.advance(20_000)
+    await sign(pool, "killed")
+    assert await redis.read("PTTL", key) > 50_000
+
+
+async def test_a_key_of_another_program_in_its_place_stops_nobody(redis: Redis, pool: Pool) -> None:
+    await redis.read("SET", pool.keys[0].roll, "another program's")
+    assert await sign(pool, "a") == ["a"]
+    await redis.read("ZADD", pool.keys[0].roll, "inf", "for ever", "-inf", "never", 5, b"\xff")
+    assert await sign(pool, "a") == ["a"]
+
+
+async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shards_looked_at(
+    redis: Redis, clock: HeldClock
+) -> None:
+    pool = await Pool.open(redis, shards=3, clock=clock)
+    bell = Bell(pool)
+    roll = Roll(pool, bell)
+    await roll.tick()
+    for shard in range(3):
+        bell.free(shard).clear()
+    await redis.read("FLUSHALL")
+    assert await roll.tick() == 0.0
+    assert all(bell.free(shard).is_set() for shard in range(3))
+    assert await redis.read("EXISTS", pool.keys[0].meta)
+    await roll.tick()
+    assert await redis.read("ZCARD", pool.keys[0].roll) == 1
+
+
+async def test_a_jump_of_the_clock_wakes_the_timers_and_is_told(
+    pool: Pool, clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    bell = Bell(pool)
+    alarms = [bell.alarm(0, bucket) for bucket in range(8)]
+    roll = Roll(pool, bell)
+    await roll.tick()
+    assert not any(alarm.is_set() for alarm in alarms)
+    clock.advance(3_600_000)
+    await roll.tick()
+    assert all(alarm.is_set() for alarm in alarms)
+    clock.advance(-60_000)
+    await roll.tick()
+    told = [record.__dict__["ahead_s"] for record in caplog.records if record.message == "clock.jumped"]
+    assert [round(each) for each in told] == [3600, -60]
+
+
+async def test_the_roll_is_told_as_lost_once_and_keeps_what_it_knew(
+    redis: Redis, live_pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    instance = Instance(live_pool)
+    await sign(live_pool, "other")
+    async with instance.running():
+        await until(lambda: len(instance.roll.living) == 2)
+        await redis.read("ACL", "SETUSER", "default", "-zadd")
+        try:
+            await until(lambda: "roll.lost" in caplog.messages)
+            await asyncio.sleep(0.3)  # two more tries
+            assert len(instance.roll.living) == 2
+        finally:
+            await redis.read("ACL", "SETUSER", "default", "+@all")
+        await until(lambda: not instance.roll.is_silent())
+    assert caplog.messages.count("roll.lost") == 1

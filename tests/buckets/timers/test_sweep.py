@@ -1,0 +1,118 @@
+"""buckets.timers.sweep: dead letters beyond their bounds go, idle topics are forgotten, and one process does it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from buckets.clock import HeldClock
+from buckets.pool import Pool
+from buckets.redis.client import Redis
+from buckets.timers.sweep import Sweep
+from buckets.topics import Bounds, Topics
+from tests.buckets.books import check_books
+from tests.buckets.instances import Instance
+from tests.buckets.jobs import add, delete, pop_one, state
+from tests.waiting import until
+
+DAY_MS = 86_400_000
+
+
+def bounds_of(topic: str) -> Bounds:
+    return Bounds(DAY_MS, 2) if topic == "t" else Bounds(10 * DAY_MS)
+
+
+def sweep_of(pool: Pool, idle_s: float = 60.0) -> tuple[Sweep, Instance]:
+    instance = Instance(pool)
+    return Sweep(Topics(pool), instance.locks[0], bounds_of, idle_s), instance
+
+
+async def bury(pool: Pool, job_id: str, topic: str = "t") -> None:
+    await add(pool, job_id, topic)
+    await pool.bury((await pop_one(pool, topic)).id)
+
+
+async def test_a_sweep_keeps_the_newest_dead_letters_of_each_topic(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    sweep, _ = sweep_of(pool)
+    for number in range(4):
+        await bury(pool, f"t:{number}")
+        await bury(pool, f"u:{number}", "u")
+        clock.advance(1)
+    await sweep.tick()
+    assert [await state(pool, f"t:{number}") for number in range(4)] == ["deleted", "deleted", "dead", "dead"]
+    assert (await Topics(pool).stats("u")).counts["dead"] == 4
+    await check_books(redis, pool)
+    clock.advance(DAY_MS)
+    await sweep.tick()
+    assert (await Topics(pool).stats("t")).counts["dead"] == 0
+    assert (await Topics(pool).stats("u")).counts["dead"] == 4
+    await check_books(redis, pool)
+
+
+async def test_many_dead_letters_over_many_topics_go_in_bounded_steps(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    for number in range(130):
+        await bury(pool, f"t:{number}")
+        await bury(pool, f"u:{number}", f"u{number}")
+    await redis.read("CONFIG", "RESETSTAT")
+    clock.advance(20 * DAY_MS)
+    await sweep_of(pool, idle_s=10_000_000)[0].tick()
+    assert (await Topics(pool).stats()).counts["dead"] == 0
+    await check_books(redis, pool)
+
+
+async def test_a_drained_namespace_leaves_nothing_but_its_settings(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    for number in range(250):
+        await add(pool, f"j{number}", f"topic{number}", delay_ms=number % 3, retention_ms=0)
+    for number in range(250):
+        await delete(pool, f"j{number}")
+    sweep, _ = sweep_of(pool, idle_s=60)
+    await sweep.tick()
+    assert len(await Topics(pool).names(0)) == 250  # not idle for long enough
+    clock.advance(60_000)
+    await sweep.tick()
+    assert await redis.read("KEYS", "*") == [b"{jq:0}:meta"]
+
+
+async def test_a_topic_with_a_job_in_any_state_is_in_use(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", "delayed", delay_ms=DAY_MS)
+    await add(pool, "b", "ready")
+    await add(pool, "c", "reserved", ttr_ms=80_000_000)
+    await pop_one(pool, "reserved")
+    await bury(pool, "d", "dead")
+    await Topics(pool).pause("paused")
+    await add(pool, "e", "over")
+    await delete(pool, "e")
+    clock.advance(61_000)
+    await sweep_of(pool)[0].tick()
+    assert set(await Topics(pool).names(0)) == {"delayed", "ready", "reserved", "dead", "paused"}
+    await check_books(redis, pool)
+
+
+async def test_a_forgotten_topic_begins_anew(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", retention_ms=10 * DAY_MS)
+    await delete(pool, "a")
+    clock.advance(61_000)
+    await sweep_of(pool)[0].tick()
+    assert (await Topics(pool).stats("t")).totals == {}
+    assert (await add(pool, "a")).result == "existing"  # its tombstone outlived the topic
+    assert (await add(pool, "a", if_exists="replace")).result == "replaced"
+    assert await Topics(pool).names(0) == ["t"]
+    await check_books(redis, pool)
+
+
+async def test_the_sweep_runs_where_the_first_lock_is_held(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", retention_ms=0)
+    await delete(pool, "a")
+    clock.advance(100)
+    sweep, instance = sweep_of(pool, idle_s=0.1)
+    running = asyncio.create_task(sweep.run())
+    await asyncio.sleep(0)
+    assert await Topics(pool).names(0) == ["t"]
+    await instance.tick()
+
+    async def forgotten() -> bool:
+        return await Topics(pool).names(0) == []
+
+    await until(forgotten)
+    running.cancel()
