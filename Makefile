@@ -68,7 +68,7 @@ format: setup  ## put the code into form
 	$(BIN)/ruff format .
 
 docs: setup  ## write docs/protocol.md anew from the docstrings and types
-	$(BIN)/python -m jobqueue.reference > docs/protocol.md
+	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
 
 fuzz: setup  ## 100,000 requests of all kinds, good and bad; REQUESTS=n for another number
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz --timeout 7200

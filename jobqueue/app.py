@@ -11,19 +11,19 @@ from aiohttp import web
 
 from buckets import Bell, Durable, Locks, Pool, Redis, Roll, Sweep, Timer, Topics, Walk
 from buckets.errors import Unfit
+from jobqueue.access.connections import Limits, most_connections
 from jobqueue.engine import Engine
-from jobqueue.fitness import redis_at
-from jobqueue.limits import Limits, most_connections
-from jobqueue.metrics import Metrics
+from jobqueue.metrics.process import Metrics
+from jobqueue.metrics.scrape import Scrape, leave
+from jobqueue.metrics.totals import Totals
 from jobqueue.policies import Policies
-from jobqueue.ports import url_of
-from jobqueue.runner import Runner
-from jobqueue.scrape import Scrape, leave
-from jobqueue.service_redis import service_redis
+from jobqueue.redis_server.fitness import redis_at
+from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
 from jobqueue.tasks import running, running_all
-from jobqueue.totals import Totals
-from jobqueue.web import Web
+from jobqueue.web.address import url_of
+from jobqueue.web.runner import Runner
+from jobqueue.web.site import Web
 
 _BACKLOG = 1024  # connections that wait to be accepted; beyond them a client tries again a second later
 _NEW_OBJECTS = 20_000  # before the cycle collector looks at them; some 5 MB

@@ -34,11 +34,11 @@ from buckets import Stats as Figures
 from buckets.add_codec import may_be_repeated
 from buckets.durability.durable import Work
 from buckets.errors import JobQueueError, NotFound
-from jobqueue import cursors, params
 from jobqueue.errors import BadField
-from jobqueue.fields import must_be
-from jobqueue.params import ms
 from jobqueue.policies import Policies
+from jobqueue.schema import cursors, params
+from jobqueue.schema.fields import must_be
+from jobqueue.schema.params import ms
 
 LONGEST_ID = 255
 

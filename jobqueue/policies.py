@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from buckets import Bounds
-from jobqueue.params import ms
+from jobqueue.schema.params import ms
 from jobqueue.settings import Settings, TopicSettings
 
 

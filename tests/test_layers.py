@@ -1,122 +1,64 @@
-"""The layers: a module imports only from modules below it, `TYPE_CHECKING` included, and every module is in one."""
+"""The layers: each package has a few named strata, and imports go down or stay within one, `TYPE_CHECKING` included."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# From the bottom up. A name with `.*` stands for the members of a folder, which do not know each other; its `__init__`
-# is the contract below them.
-LAYERS = {
-    "buckets": [
-        "errors",
-        "redis",
-        "timers",
-        "durability",
-        "fsck",
-        "clock",
-        "keys",
-        "job",
-        "scripts",
-        "meter",
-        "redis.link",
-        "redis.url",
-        "redis.server",
-        "redis.standalone",
-        "redis.sentinels",
-        "redis.cluster",
-        "redis.client",
-        "shards",
-        "coalesce",
-        "add_codec",
-        "ready_shards",
-        "pop_search",
-        "pool",
-        "durability.barrier",
-        "durability.durable",
-        "topics",
-        "walk",
-        "pages",
-        "namespace",
-        "fsck.findings",
-        "fsck.counts",
-        "fsck.check",
-        "migration",
-        "bell",
-        "timers.clock_jumps",
-        "timers.assignment",
-        "timers.members",
-        "timers.locks",
-        "timers.precise_sleep",
-        "timers.lead_time",
-        "timers.timer",
-        "timers.sweep",
-        "public",
-    ],
-    "jobqueue": [
-        *(
-            "errors",
-            "settings",
-            "logs",
-            "tasks",
-            "cores",
-            "ports",
-            "fields",
-            "bodies",
-            "params",
-            "explaining",
-            "reading",
-            "policies",
-            "series",
-            "shared_metrics",
-            "metrics",
-            "totals",
-            "cursors",
-            "fitness",
-            "redis_program",
-            "torn_file",
-            "embedded",
-            "service_redis",
-            "engine",
-            "answers",
-            "commands",
-            "shapes",
-            "entries",
-            "reference",
-            "openapi",
+# From the bottom up; each names the folders and modules that it holds.
+STRATA: dict[str, dict[str, tuple[str, ...]]] = {
+    "buckets": {
+        "words": ("errors", "clock", "keys", "job", "meter", "scripts"),
+        "redis": ("redis",),
+        "jobs": ("namespace", "shards", "pages", "coalesce", "add_codec", "ready_shards", "pop_search", "pool"),
+        "topics": ("durability", "topics", "walk", "bell"),
+        "keepers": ("timers", "fsck", "migration"),
+        "outside": ("public",),
+    },
+    "jobqueue": {
+        "ground": ("errors", "settings", "logs", "tasks"),
+        "schema": ("schema",),
+        "engine": ("policies", "engine", "metrics"),
+        "commands": ("answers", "commands", "reference"),
+        "protocols": ("protocols",),
+        "web": ("access", "web"),
+        "service": ("redis_server", "app", "process", "workers"),
+        "sinks": ("sinks",),
+        "cli": ("cli",),
+    },
+    "jobqueue_client": {
+        "words": ("times", "job", "fields", "answers", "errors", "options"),
+        "exchange": ("commands", "replies", "retry", "exchange"),
+        "clients": ("connections", "client", "sessions", "async_client"),
+        "worker": (
+            *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "outbox"),
+            *("shift", "worker"),
         ),
-        *("protocols", "protocols.*", "scrape", "refusals", "plain", "limits", "connection", "runner", "web", "app"),
-        *("lifetime", "orders", "worker", "crew", "supervisor"),
-        *("options", "words", "tables", "client", "output", "conversation", "bulk", "watch", "client_cli"),
-        *("callbacks", "callbacks.callback", "callbacks.signature", "callbacks.addresses", "callbacks.verdicts"),
-        *("callbacks.places", "callbacks.caller", "callbacks.worker", "callbacks.command"),
-        *("check", "inspection", "moving", "cli"),
-    ],
-    "jobqueue_client": [
-        *("times", "job", "fields", "answers", "errors", "options"),
-        *("commands", "replies", "retry", "exchange"),
-        *("connections", "client", "sessions", "async_client"),
-        *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "outbox"),
-        *("shift", "worker"),
-    ],
-    "pyspark_jobqueue": [
-        *("errors", "options", "service", "java", "session", "jobs_schema"),
-        *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
-        *("progress", "write_task", "writer", "read_options", "batches", "reader"),
-        *("source", "pipelines", "pipelines.report", "pipelines.expressions", "pipelines.flags"),
-        *("pipelines.backlog", "pipelines.histogram", "pipelines.picture"),
-        *("pipelines.inputs", "pipelines.callback", "pipelines.jobs"),
-        *("pipelines.writing", "pipelines.lookup", "pipelines.mark_file", "pipelines.increment"),
-        *("pipelines.events", "pipelines.folding", "pipelines.micro_batch", "pipelines.comparison", "pipelines.*"),
-    ],
+    },
+    "pyspark_jobqueue": {
+        "words": ("errors", "options", "service", "java", "session", "jobs_schema"),
+        "connector": (
+            *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
+            *("progress", "write_task", "writer", "read_options", "batches", "reader", "source"),
+        ),
+        "pipelines": ("pipelines",),
+    },
 }
-WORKER, CLIENT = "jobqueue.callbacks.", "jobqueue_client"
-"""The callback worker is a consumer like any other: its modules, and no others of the service, use the client."""
+FAMILIES = ("jobqueue.protocols", "jobqueue.sinks")
+"""Folders whose members do not know each other; their `__init__` is the contract below them."""
+MAY_USE = {
+    "jobqueue": ("buckets",),
+    "jobqueue.cli": ("jobqueue_client",),
+    "jobqueue.sinks.webhook": ("jobqueue_client",),
+}
+"""What a part uses of other packages. The command line and the webhook's worker are users of a service like any other;
+the service itself does not use the client."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
 
@@ -139,13 +81,11 @@ def source_of(module: str) -> str:
     return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
 
 
-def layer(module: str) -> int | None:
-    """How high a module stands in its package; None when it is in no layer."""
+def stratum(module: str) -> int | None:
+    """How high the stratum of a module is in its package; None when it is in none."""
     package, _, name = module.partition(".")
-    for height, known in enumerate(LAYERS[package]):
-        if name == known or (known.endswith(".*") and name.startswith(known[:-1])):
-            return height
-    return None
+    top = name.partition(".")[0]
+    return next((height for height, held in enumerate(STRATA[package].values()) if top in held), None)
 
 
 def imports(module: str, source: str) -> set[str]:
@@ -157,7 +97,7 @@ def imports(module: str, source: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             name = importlib.util.resolve_name("." * node.level + (node.module or ""), module.rpartition(".")[0])
             found.update(full if _is_module(full := f"{name}.{alias.name}") else name for alias in node.names)
-    return {name for name in found if name.partition(".")[0] in {*LAYERS, "tests", "clients"}}
+    return {name for name in found if name.partition(".")[0] in {*STRATA, "tests", "clients"}}
 
 
 def _is_module(name: str) -> bool:
@@ -165,88 +105,122 @@ def _is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").exists()
 
 
+def member_of(module: str) -> tuple[str, str] | None:
+    """The family that a module belongs to and the name of its member, empty for the contract."""
+    for family in FAMILIES:
+        if module == family or module.startswith(f"{family}."):
+            return family, module.removeprefix(family).lstrip(".").partition(".")[0]
+    return None
+
+
 def faults(module: str, source: str) -> list[str]:
     """What is wrong with the imports of a module, in words."""
-    package = module.partition(".")[0]
-    own = layer(module)
+    return [fault for name in sorted(imports(module, source)) if (fault := _fault(module, name))]
+
+
+def _fault(module: str, name: str) -> str | None:
+    package, other = module.partition(".")[0], name.partition(".")[0]
+    own, height = stratum(module), stratum(name) if other == package else None
     if own is None:
-        return [f"{module} is in no layer"]
-    found = []
-    for name in sorted(imports(module, source)):
-        other = name.partition(".")[0]
-        if other == package:
-            height = layer(name)
-            if name == package:
-                if imports(package, source_of(package)):  # else it is below all: a version number
-                    found.append(f"{module} imports its own package, not a module of it")
-            elif height is None:
-                found.append(f"{module} imports {name}, which is in no layer")
-            elif height >= own:
-                found.append(f"{module} imports {name}, which is not below it")
-        elif (package, other) != ("jobqueue", "buckets") and not (module.startswith(WORKER) and other == CLIENT):
-            found.append(f"{module} imports {name}")
-    return found
+        return f"{module} is in no stratum"
+    if other != package:
+        return None if _may_use(module, other) else f"{module} imports {name}"
+    if name == package:  # it is below all as long as it imports nothing: a version number
+        return f"{module} imports its own package, not a module of it" if imports(package, source_of(package)) else None
+    if name == module:
+        return f"{module} imports itself"
+    if height is None or height > own:
+        return f"{module} imports {name}, which is {'in no stratum' if height is None else 'above it'}"
+    return _fault_of_members(module, name)
 
 
-@pytest.mark.parametrize("package", LAYERS)
+def _may_use(module: str, other: str) -> bool:
+    parts = [uses for part, uses in MAY_USE.items() if f"{module}.".startswith(f"{part}.")]
+    return any(other in uses for uses in parts)
+
+
+def _fault_of_members(module: str, name: str) -> str | None:
+    """A member imports no other member, and the contract imports none."""
+    one, other = member_of(module), member_of(name)
+    if one is None or other is None or one[0] != other[0] or not other[1] or one[1] == other[1]:
+        return None
+    return f"{module} imports {name}, another member of {one[0]}"
+
+
+@pytest.mark.parametrize("package", STRATA)
 def test_imports_go_one_way(package: str) -> None:
     assert modules(package)
     for module in modules(package):
+        assert stratum(module) is not None, f"{module} is in no stratum"
         assert faults(module, source_of(module)) == []
 
 
-@pytest.mark.parametrize("package", ["buckets", "jobqueue_client"])
-def test_the_list_of_layers_names_no_module_that_is_gone(package: str) -> None:
-    assert {f"{package}.{name}" for name in LAYERS[package]} == set(modules(package))
+@pytest.mark.parametrize("package", STRATA)
+def test_no_modules_import_each_other(package: str) -> None:
+    graph = {module: imports(module, source_of(module)) - {package} for module in modules(package)}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"they import each other: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("package", STRATA)
+def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
+    there = {module.split(".")[1] for module in modules(package)}
+    assert {name for held in STRATA[package].values() for name in held} == there
 
 
 @pytest.mark.parametrize(
     ("module", "source", "fault"),
     [
-        ("buckets.job", "from buckets.pool import Pool", "buckets.job imports buckets.pool, which is not below it"),
-        ("buckets.job", "from buckets import pool", "buckets.job imports buckets.pool, which is not below it"),
-        ("buckets.job", "from .pool import Pool", "buckets.job imports buckets.pool, which is not below it"),
-        ("buckets.job", "from . import pool", "buckets.job imports buckets.pool, which is not below it"),
-        ("buckets.job", "import buckets.job", "buckets.job imports buckets.job, which is not below it"),
-        ("buckets.job", "import jobqueue.web", "buckets.job imports jobqueue.web"),
+        ("buckets.job", "from buckets.pool import Pool", "buckets.job imports buckets.pool, which is above it"),
+        ("buckets.job", "from buckets import pool", "buckets.job imports buckets.pool, which is above it"),
+        ("buckets.job", "from .pool import Pool", "buckets.job imports buckets.pool, which is above it"),
+        ("buckets.job", "from . import pool", "buckets.job imports buckets.pool, which is above it"),
+        ("buckets.job", "import buckets.job", "buckets.job imports itself"),
+        ("buckets.job", "import jobqueue.web.site", "buckets.job imports jobqueue.web.site"),
+        (
+            "buckets.redis.link",
+            "from buckets.shards import Shards",
+            "buckets.redis.link imports buckets.shards, which is above it",
+        ),
         ("buckets.timers.timer", "def f():\n  import jobqueue", "buckets.timers.timer imports jobqueue"),
         (
             "jobqueue.engine",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from jobqueue.web import App",
-            "jobqueue.engine imports jobqueue.web, which is not below it",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from jobqueue.web.site import Web",
+            "jobqueue.engine imports jobqueue.web.site, which is above it",
         ),
         (
             "jobqueue.protocols.a",
             "import jobqueue.protocols.b",
-            "jobqueue.protocols.a imports jobqueue.protocols.b, which is not below it",
+            "jobqueue.protocols.a imports jobqueue.protocols.b, another member of jobqueue.protocols",
+        ),
+        (
+            "jobqueue.sinks.a.caller",
+            "import jobqueue.sinks.b.caller",
+            "jobqueue.sinks.a.caller imports jobqueue.sinks.b.caller, another member of jobqueue.sinks",
         ),
         (
             "jobqueue.protocols",
             "import jobqueue.protocols.b",
-            "jobqueue.protocols imports jobqueue.protocols.b, which is not below it",
+            "jobqueue.protocols imports jobqueue.protocols.b, another member of jobqueue.protocols",
         ),
-        ("jobqueue.helpers", "", "jobqueue.helpers is in no layer"),
+        ("jobqueue.helpers", "import jobqueue.errors", "jobqueue.helpers is in no stratum"),
         ("buckets.pool", "from buckets import Pool", "buckets.pool imports its own package, not a module of it"),
-        ("jobqueue.web", "from clients.python import x", "jobqueue.web imports clients.python"),
-        ("jobqueue.web", "from jobqueue_client import Job", "jobqueue.web imports jobqueue_client"),
-        ("jobqueue.callbacks.caller", "import pyspark_jobqueue", "jobqueue.callbacks.caller imports pyspark_jobqueue"),
+        ("jobqueue.app", "from clients.python import x", "jobqueue.app imports clients.python"),
+        ("jobqueue.app", "from jobqueue_client import Job", "jobqueue.app imports jobqueue_client"),
         (
-            "jobqueue.callbacks.places",
-            "from jobqueue.callbacks.caller import x",
-            "jobqueue.callbacks.places imports jobqueue.callbacks.caller, which is not below it",
+            "jobqueue.sinks.webhook.caller",
+            "import pyspark_jobqueue",
+            "jobqueue.sinks.webhook.caller imports pyspark_jobqueue",
         ),
         (
             "jobqueue_client.job",
-            "from jobqueue.callbacks.caller import x",
-            "jobqueue_client.job imports jobqueue.callbacks.caller",
+            "from jobqueue.sinks.webhook.caller import x",
+            "jobqueue_client.job imports jobqueue.sinks.webhook.caller",
         ),
         ("jobqueue_client.job", "from jobqueue.answers import x", "jobqueue_client.job imports jobqueue.answers"),
         ("jobqueue_client.job", "from buckets import Job", "jobqueue_client.job imports buckets"),
-        (
-            "jobqueue_client.exchange",
-            "from jobqueue_client.client import Client",
-            "jobqueue_client.exchange imports jobqueue_client.client, which is not below it",
-        ),
     ],
 )
 def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:
@@ -256,9 +230,10 @@ def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:
 def test_what_goes_down_is_right() -> None:
     assert faults("buckets.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
     assert faults("jobqueue.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
+    assert faults("jobqueue.protocols.a", "from jobqueue.protocols import Reply") == []
 
 
-def test_the_callback_worker_alone_uses_the_client() -> None:
+def test_the_webhook_worker_uses_the_client() -> None:
     source = "from jobqueue_client import Worker\nfrom jobqueue_client.worker import Worker"
-    assert faults("jobqueue.callbacks.worker", source) == []
-    assert faults("jobqueue.client_cli", "import jobqueue_client") == ["jobqueue.client_cli imports jobqueue_client"]
+    assert faults("jobqueue.sinks.webhook.worker", source) == []
+    assert faults("jobqueue.sinks.pump", "import jobqueue_client") == ["jobqueue.sinks.pump imports jobqueue_client"]

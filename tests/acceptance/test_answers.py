@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobqueue.shapes import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
+from jobqueue.schema.answers import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 

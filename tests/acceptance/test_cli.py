@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from jobqueue import params
+from jobqueue.schema import params
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.ports import free_port

@@ -13,7 +13,7 @@ import pytest
 from buckets.redis.client import Redis
 from tests.acceptance.service import Client, ServiceProcess
 from tests.buckets.durability.replicas import chain, in_step
-from tests.jobqueue.test_metrics import values
+from tests.jobqueue.metrics.test_process import values
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

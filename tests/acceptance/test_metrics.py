@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
-from tests.jobqueue.test_metrics import Values, values
+from tests.jobqueue.metrics.test_process import Values, values
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from jobqueue import lifetime, logs, settings
+from jobqueue import logs, process, settings
 from jobqueue.app import Service
 from tests.ports import free_port
 
@@ -29,8 +29,8 @@ def _serve(flags: Mapping[str, Any], log: str) -> None:
     os.dup2(output, 2)
     chosen = settings.load(flags, environment={})
     logs.set_up("info", "text")
-    with asyncio.Runner(loop_factory=lifetime.loop_factory()) as runner:
-        runner.run(lifetime.live(Service(chosen), chosen))
+    with asyncio.Runner(loop_factory=process.loop_factory()) as runner:
+        runner.run(process.live(Service(chosen), chosen))
 
 
 class ForkedService:

@@ -67,7 +67,7 @@ class Standalone:
         return list(self._folder.glob("appendonlydir/*.incr.aof"))
 
     async def write_anew(self) -> None:
-        """Let it begin another, without the half of a script at the end of a torn one (jobqueue/torn_file.py)."""
+        """Let it begin another, without the half of a script at the end of a torn one (redis_server/torn_aof.py)."""
         torn = self.file
         await self.read("BGREWRITEAOF")
         await until(lambda: len(self._files()) == 1 and self.file != torn)

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobqueue.limits import most_connections
+from jobqueue.access.connections import most_connections
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from jobqueue import params
 from jobqueue.errors import STATUS
+from jobqueue.schema import params
 from tests.conformance.matching import Names, differences, filled
 from tests.conformance.participants import Driver, Participant
 from tests.conformance.stage import Stage

@@ -20,7 +20,7 @@ import pytest
 
 from buckets.pool import Pool
 from buckets.redis.client import Redis
-from jobqueue.params import BY_NAME
+from jobqueue.schema.params import BY_NAME
 from tests.acceptance.service import ServiceProcess
 from tests.buckets.books import check_books
 from tests.fuzz.judge import REDIS_OPTIONS, Judge

@@ -1,0 +1,1 @@
+"""Who may come, and how much they may take."""

@@ -1,0 +1,115 @@
+"""What a command of the command line asks a service, and what it shows of the answers.
+
+Most ask once and show the answer. `peek` and `topics` follow cursors here; what works on many jobs is in `bulk`, and
+what looks again and again in `watch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
+
+from jobqueue.cli import output
+from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
+from jobqueue.cli.output import Output
+
+DONE, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
+"""Exit codes. NOTHING: a pop found no job."""
+
+_PAGE = 1000  # jobs, at most
+_ROWS = 200  # of a table: one of all jobs of a topic would show none before it has the last
+
+
+class Wishes(NamedTuple):
+    """What was given beside the fields of the command."""
+
+    all: bool = False
+    yes: bool = False
+    watch: float | None = None
+
+
+Fields = dict[str, Any]
+Talk = Callable[[Client, Fields, Wishes, Output], Awaitable[int]]
+
+
+async def hold(talk: Talk, url: str, fields: Fields, wishes: Wishes, out: Output) -> int:
+    """A conversation from its first question to its exit code."""
+    try:
+        async with Client(url) as client:
+            return await talk(client, fields, wishes, out)
+    except Refusal as error:
+        if out.as_json:
+            out.json(error.answer)
+        output.complain(str(error))
+        return REFUSED
+    except Unreachable as error:
+        output.complain(str(error))
+        return UNREACHABLE
+
+
+def once(name: str) -> Talk:
+    """Ask, and show the answer."""
+
+    async def talk(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+        out.show(await client.ask(name, **fields))
+        return DONE
+
+    return talk
+
+
+async def pop(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+    """Jobs, or the exit code that says that there is none."""
+    answer = await client.ask("pop", **fields)
+    found = answer.fields["jobs"] if "jobs" in answer.fields else answer.fields["id"]
+    if found and "jobs" in answer.fields and not out.as_json:
+        out.table("jobs", found)
+    elif found or out.as_json:
+        out.show(answer)
+    else:
+        out.say("nothing is ready")
+    return DONE if found else NOTHING
+
+
+async def peek(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+    """Jobs until there are no more, or so many. As JSON an answer a page, a line each."""
+    most = None if wishes.all else fields.pop("count", 20)
+    rows: list[Fields] = []
+    cursor = None
+    async for answer in _peeked(client, fields, most):
+        cursor = answer.fields["cursor"]
+        if out.as_json:
+            out.json(answer)
+        elif len(rows := rows + answer.fields["jobs"]) >= _ROWS:
+            out.table("jobs", rows)
+            rows = []
+    if not out.as_json:
+        out.table("jobs", rows)
+    if cursor:
+        out.say("there may be more; --all shows them")
+    return DONE
+
+
+async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIterator[Answer]:
+    while left is None or left > 0:
+        answer = await client.ask("peek", **fields, count=_PAGE if left is None else min(left, _PAGE))
+        yield answer
+        if left is not None:
+            left -= len(answer.fields["jobs"])
+        if not answer.fields["cursor"]:
+            return
+        fields = {**fields, "cursor": answer.fields["cursor"]}
+
+
+async def topics(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+    """All topics. As JSON an answer a page, a line each."""
+    found: list[Fields] = []
+    cursor = fields.get("cursor", "")
+    while cursor is not None:
+        answer = await client.ask("topics", **(fields | ({"cursor": cursor} if cursor else {})))
+        cursor = answer.fields["cursor"]
+        if out.as_json:
+            out.json(answer)
+        found += answer.fields["topics"]
+    if not out.as_json:
+        out.table("topics", found)
+    return DONE

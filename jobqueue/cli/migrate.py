@@ -1,0 +1,101 @@
+"""`jobqueue move`: all jobs of a namespace go to another Redis, while services run on both."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.job import LIVE, State
+from buckets.migration import Move, Moved
+from buckets.redis.client import Redis
+from jobqueue import logs
+from jobqueue.redis_server.fitness import facts_of, redis_at, refuse_old
+from jobqueue.settings import Settings
+
+_STATES = [state.word for state in (*LIVE, State.FINISHED, State.DELETED) if state is not State.RESERVED]
+
+
+def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
+    """Move, and print what was moved; the exit code: 0 when the old Redis has no job any more, 1 when some are left, 2
+    when it could not begin."""
+    logs.set_up("error", "text")
+    console = Console(highlight=False)
+    try:
+        moved, trouble = asyncio.run(_move(old_url, new_url, namespace, rest))
+    except JobQueueError as error:
+        click.echo(f"Error: {error.message}", err=True)
+        return 2
+    if moved.jobs:
+        console.print(_table(moved), markup=False)
+    known = (
+        f"; {moved.known:,} of them were on the new Redis already, and stay as they are there" if moved.known else ""
+    )
+    console.print(f"{moved.jobs:,} jobs and tombstones were moved{known}")
+    if not moved.done:
+        click.echo(f"Error: {trouble}. Nothing is lost: run it again to move the rest", err=True)
+    return 0 if moved.done else 1
+
+
+async def _move(old_url: str, new_url: str, namespace: str, rest: float) -> tuple[Moved, str]:
+    """What was moved, and why it ended where jobs are left. Raises JobQueueError when it cannot begin."""
+    timeout_s = Settings().redis_timeout_s
+    old, new = _redis_at("--from", old_url, timeout_s), _redis_at("--to", new_url, timeout_s)
+    with Console(stderr=True).status("looking at both") as status:  # shown on a terminal only
+
+        def tell(moved: int, reserved: int) -> None:
+            status.update(f"moved {moved:,}" + (f", waiting for {reserved:,}" if reserved else ""))
+
+        try:
+            await _tell_apart(old, new)
+            shards, buckets = Settings().numbers(new.is_cluster)
+            move = await Move.open(old, new, namespace, shards=shards, buckets=buckets, rest=rest, progress=tell)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, move.stop)
+            return await _run(move, old, new)
+        finally:
+            await old.close()
+            await new.close()
+
+
+async def _run(move: Move, old: Redis, new: Redis) -> tuple[Moved, str]:
+    try:
+        return await move.run(), "it was stopped"
+    except Unavailable as error:
+        return move.moved, old.trouble or new.trouble or error.message
+    except JobQueueError as error:
+        return move.moved, f"the new Redis takes no more. It says: {error.message}"
+
+
+def _redis_at(option: str, url: str, timeout_s: float) -> Redis:
+    try:
+        return redis_at(url, timeout_s)
+    except Unfit as error:
+        raise Unfit(error.message.replace("the setting redis", option)) from None
+
+
+async def _tell_apart(*both: Redis) -> None:
+    """Raise Unfit when the two have a server in common, under whatever names: the jobs would be moved in a circle."""
+    seen: set[str] = set()
+    for redis, option in zip(both, ("--from", "--to"), strict=True):
+        try:
+            facts = [await facts_of(server) for server in await redis.servers()]
+        except Unavailable as error:
+            raise Unavailable(f"{option}: {redis.trouble or error.message}") from None
+        for each in facts:
+            refuse_old(each)
+        own = {each.get("run_id", "") for each in facts}
+        if seen & own - {""}:
+            raise Unfit("--from and --to lead to the same Redis")
+        seen |= own
+
+
+def _table(moved: Moved) -> Table:
+    table = Table("topic", *_STATES)
+    for topic, states in sorted(moved.topics.items()):
+        table.add_row(topic, *(f"{states[state]:,}" for state in _STATES))
+    return table

@@ -1,0 +1,100 @@
+"""The output of the command line: tables on a terminal, the service's JSON elsewhere; questions and progress.
+
+Answers go to standard output. All else (refusals, questions, progress) goes to standard error, so that a pipe gets
+nothing but answers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from jobqueue.cli import humanize
+from jobqueue.cli.client import Answer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: the shell closed it (`<&-`)
+
+
+class Output:
+    """Where answers go, and in which form."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._terminal = _is_terminal(sys.stdout)
+        self.as_json = as_json or not self._terminal
+
+    @property
+    def console(self) -> Console:
+        """The terminal, as rich sees it."""
+        from rich.console import Console  # noqa: PLC0415 - a script that pipes does not wait for rich to load
+
+        return Console(highlight=False, markup=False, emoji=False)
+
+    def json(self, answer: Answer) -> None:
+        """The answer as it travelled, on one line. (A body may have been sent on several; outside of its strings
+        JSON means the same without line ends, and inside there are none.)"""
+        line = answer.raw.replace(b"\r", b" ").replace(b"\n", b" ")
+        click.echo(humanize.clean(line.decode()) if self._terminal else line)
+
+    def say(self, sentence: str) -> None:
+        """A sentence for people, beside the answers."""
+        if not self.as_json:
+            click.echo(humanize.clean(sentence))
+
+    def show(self, answer: Answer) -> None:
+        """An answer with one thing in it."""
+        if self.as_json:
+            self.json(answer)
+        else:
+            self.table("answer", answer.fields)
+
+    def table(self, kind: str, content: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """A table of the module `tables`, by its name there."""
+        from jobqueue.cli import tables  # noqa: PLC0415 - it needs rich
+
+        made: RenderableType = getattr(tables, kind)(content)
+        self.console.print(made)
+
+
+def complain(sentence: str) -> None:
+    """What went wrong, on standard error."""
+    click.echo(f"Error: {humanize.clean(sentence)}", err=True)
+
+
+def remark(sentence: str) -> None:
+    """A sentence for people, on standard error."""
+    click.echo(humanize.clean(sentence), err=True)
+
+
+def insist_on_terminal() -> None:
+    """Raises UsageError where nobody can be asked."""
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        raise click.UsageError("this may touch many jobs, and there is no terminal to ask on: say --yes")
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal. Raises Abort for a no."""
+    click.confirm(humanize.clean(question), abort=True, err=True)
+
+
+@contextmanager
+def progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar while the block runs, on a terminal; the block is given a function that moves it on by some jobs."""
+    if not _is_terminal(sys.stderr):
+        yield lambda some: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - as above
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(humanize.clean(doing), total=total)
+        yield lambda some: bar.advance(task, some)

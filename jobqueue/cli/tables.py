@@ -1,0 +1,138 @@
+"""Answers as tables for a terminal. All text goes through `humanize.clean`, and none is read as rich's markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.bar import Bar
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from jobqueue.cli import humanize
+
+Fields = Mapping[str, Any]
+
+_STATES = ("delayed", "ready", "reserved", "dead")
+_COLOURS = {"delayed": "cyan", "ready": "green", "reserved": "yellow", "dead": "red"}
+_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until"}
+_SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
+_HIDDEN = {"success"}
+_BAR_WIDTH = 30
+
+
+def answer(fields: Fields) -> RenderableType:
+    """Any answer with one thing in it: a line a field, what is null left out."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        if name not in _HIDDEN and value is not None and value != []:
+            table.add_row(Text(humanize.clean(name)), _value(name, value))
+    return table
+
+
+def _value(name: str, value: Any) -> Text:
+    if name == "state":
+        return _state(str(value))
+    return Text(_words(name, value))
+
+
+def _words(name: str, value: Any) -> str:
+    if name == "value":
+        return humanize.body(value, None)
+    if isinstance(value, str):
+        return humanize.clean(value)
+    if name == "jobs":  # of an add to a virtual topic
+        return "\n".join(humanize.clean(f"{job['id']} ({job['result']}, {job['state']})") for job in value)
+    if name == "backoff":
+        return ", ".join(map(humanize.span, value))
+    if name in _TIMES:
+        return humanize.when(value)
+    return humanize.span(value) if name in _SPANS else humanize.body(value, None)
+
+
+def _state(state: str, more: str = "") -> Text:
+    return Text(humanize.clean(state + more), style=_COLOURS.get(state, ""))
+
+
+def jobs(some: Sequence[Fields]) -> RenderableType:
+    """A row a job."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("id", no_wrap=True, overflow="fold")  # to be copied: bodies are cut off before it folds
+    table.add_column("state", no_wrap=True)
+    table.add_column("due", no_wrap=True)
+    table.add_column("attempt", no_wrap=True, justify="right")
+    table.add_column("body")
+    for job in some:
+        table.add_row(
+            Text(humanize.clean(str(job["id"]))),
+            _state(job["state"], f" ({job['cause']})" if job["state"] == "dead" and "cause" in job else ""),
+            Text(humanize.when(job["due"])),
+            Text(f"{job['attempt']}/{job['tries'] or '∞'}"),
+            Text(humanize.body(job["value"]), no_wrap=True, overflow="ellipsis"),
+        )
+    return table
+
+
+def topics(some: Iterable[Fields]) -> RenderableType:
+    """A row a topic, by name."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    for state in _STATES:
+        table.add_column(state, no_wrap=True, justify="right")
+    table.add_column("paused", no_wrap=True)
+    for topic in sorted(some, key=lambda each: str(each["topic"])):
+        counts = (Text(humanize.number(topic["counts"][state])) for state in _STATES)
+        table.add_row(Text(humanize.clean(topic["topic"])), *counts, Text(_paused(topic)))
+    return table
+
+
+def _paused(topic: Fields) -> str:
+    if not topic["paused"]:
+        return ""
+    until = topic.get("paused_until")
+    return humanize.when(until) if until else "until it is resumed"
+
+
+def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> RenderableType:
+    """The figures of a topic, or of all; with `rates` a column of what happens a second."""
+    oldest = fields["oldest_ready"]
+    title = Text(humanize.clean(fields["topic"] or "all topics"), style="bold")
+    waits = [] if oldest is None else [Text(f" the oldest ready job waits for {humanize.span(round(oldest, 1))}")]
+    return Group(title, _counts(fields["counts"]), *waits, _totals(fields["totals"], rates), _due(fields["due"]))
+
+
+def _counts(counts: Mapping[str, int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for state in counts:
+        table.add_column(_state(state), justify="right")
+    table.add_row(*(humanize.number(count) for count in counts.values()))
+    return table
+
+
+def _totals(totals: Mapping[str, int], rates: Mapping[str, float] | None) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("ever")
+    table.add_column("jobs", justify="right")
+    if rates is not None:
+        table.add_column("a second", justify="right")
+    for name in dict.fromkeys([*totals, *(rates or ())]):
+        rate = [] if rates is None else [f"{rates[name]:,.1f}" if name in rates else ""]
+        table.add_row(Text(humanize.clean(name)), humanize.number(totals.get(name, 0)), *rate)
+    return table
+
+
+def _due(ranges: Mapping[str, int]) -> Table:
+    """The histogram of due times."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("due in")
+    table.add_column("jobs", justify="right")
+    table.add_column(width=_BAR_WIDTH)
+    most = max([1, *ranges.values()])
+    for name, count in ranges.items():
+        bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
+        table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar if count else "")
+    return table

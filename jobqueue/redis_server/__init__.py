@@ -1,0 +1,1 @@
+"""The Redis that comes with the service, and the judgement on one that somebody else runs."""

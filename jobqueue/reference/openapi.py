@@ -1,0 +1,140 @@
+"""The OpenAPI description of the service, for `GET /openapi.json`: made once, from the same source as the reference."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from jobqueue.errors import STATUS
+from jobqueue.protocols.command import reading
+from jobqueue.reference.catalog import Entry, codes, entries
+from jobqueue.schema import answers
+
+Schema = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_ABOUT = (
+    "A delay-queue service: jobs are handed in with a delay, and handed out when they are due, until one is finished."
+)
+
+
+def description() -> Schema:
+    """The whole document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "jobqueue", "version": importlib.metadata.version("jobqueue"), "description": _ABOUT},
+        "servers": [{"url": "/"}],
+        "paths": {
+            "/command": {"post": _command()},
+            "/healthz": {"get": _read("alive", "Whether the process lives", _json(_object(status={"const": "up"})))},
+            "/readyz": {"get": _ready()},
+            "/metrics": {
+                "get": _read("metrics", "Figures for Prometheus", {"text/plain": {"schema": {"type": "string"}}})
+            },
+            "/openapi.json": {"get": _read("describe", "This description", _json({"type": "object"}))},
+        },
+        "components": {"schemas": _schemas()},
+    }
+
+
+def _command() -> Schema:
+    return {
+        "operationId": "command",
+        "summary": "Carry out one command, or up to 1,000",
+        "requestBody": {"required": True, "content": _json(_requests())},
+        "responses": {"200": _carried_out()} | {str(status): _refused(status) for status in _refusals()},
+    }
+
+
+def _requests() -> Schema:
+    one = {
+        "oneOf": [_ref(entry.kind) for entry in entries()],
+        "discriminator": {
+            "propertyName": "command",
+            "mapping": {entry.name: _ref(entry.kind)["$ref"] for entry in entries()},
+        },
+    }
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": reading.MOST}]}
+
+
+def _carried_out() -> Schema:
+    """One answer, or many, in which a refused member stands beside the others."""
+    shapes = [_ref(shape) for shape in _answers()]
+    many = {"type": "array", "items": {"anyOf": [*shapes, _ref(answers.Refusal)]}, "minItems": 1}
+    return {"description": "Carried out", "content": _json({"anyOf": [*shapes, many]})}
+
+
+def _answers() -> list[type[msgspec.Struct]]:
+    """The shapes of answers, each once."""
+    return list(dict.fromkeys(shape for entry in entries() for shape in entry.answers))
+
+
+def _refusals() -> dict[int, list[str]]:
+    """The codes by their status."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for code, status in STATUS.items():
+        found[status].append(code)
+    return dict(sorted(found.items()))
+
+
+def _refused(status: int) -> Schema:
+    said = codes()
+    words = "\n".join(f"- {code}: {said[code]}" for code in _refusals()[status])
+    told: Schema = {"description": words, "content": _json(_ref(answers.Refusal))}
+    if status in (429, 503):
+        told["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}}
+    return told
+
+
+def _read(name: str, summary: str, content: Schema) -> Schema:
+    return {"operationId": name, "summary": summary, "responses": {"200": {"description": "OK", "content": content}}}
+
+
+def _ready() -> Schema:
+    checks = {"type": "object", "additionalProperties": {"type": "boolean"}}
+    content = _json(_object(ready={"type": "boolean"}, checks=checks))
+    told = _read("ready", "Whether this instance takes requests, and what it depends on", content)
+    told["responses"]["503"] = {"description": "not ready", "content": content}
+    return told
+
+
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _ref(kind: type[msgspec.Struct]) -> Schema:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _schemas() -> Schema:
+    """The schemas of commands and answers; a command's docstring and answers stand in its schema too."""
+    _, schemas = msgspec.json.schema_components(
+        [*(entry.kind for entry in entries()), *_answers(), answers.Refusal], ref_template=_REF
+    )
+    for schema in _parts(schemas):
+        if isinstance(schema.get("pattern"), str):  # Python's end of text is JSON Schema's $
+            schema["pattern"] = schema["pattern"].replace(r"\Z", "$")
+    for entry in entries():
+        _complete(schemas[entry.kind.__name__], entry)
+    return schemas
+
+
+def _complete(schema: Schema, entry: Entry) -> None:
+    schema["description"] = entry.does
+    schema["x-answers"] = [_ref(shape) for shape in entry.answers]  # which the protocol's one path cannot tell
+
+
+def _parts(schema: Any) -> Iterator[Schema]:
+    """A schema and all that it consists of."""
+    if isinstance(schema, dict):
+        yield schema
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _parts(part)

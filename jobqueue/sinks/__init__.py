@@ -1,0 +1,1 @@
+"""Where due jobs go by themselves. Each sink is a folder and knows nothing of the others."""

@@ -1,0 +1,166 @@
+"""The worker: takes jobs of its topics, calls what their bodies describe, and ends them by the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, Retry, Worker
+
+from jobqueue.sinks.webhook import callback as callbacks
+from jobqueue.sinks.webhook import signature
+from jobqueue.sinks.webhook.addresses import Guard, Network
+from jobqueue.sinks.webhook.callback import BadCallback
+from jobqueue.sinks.webhook.caller import Caller, host_of
+from jobqueue.sinks.webhook.host_slots import Full, Places
+from jobqueue.sinks.webhook.verdicts import judge, pause_s
+
+log = structlog.get_logger()
+
+_GRACE_S = 25.0  # the worker's own
+_AFTER_THE_CALL_S = 5.0  # to end its job
+# What is told here already, with more fields.
+_OF_JOBS = ("job.started", "job.finished", "job.failed", "job.retried", "job.buried")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command."""
+
+    url: str
+    topics: Sequence[str]
+    concurrency: int
+    per_host: int
+    timeout_s: float
+    connect_timeout_s: float
+    networks: Sequence[Network]
+    keys: Sequence[bytes]
+
+
+class Calls:
+    """The handler of the jobs."""
+
+    def __init__(self, caller: Caller, client: AsyncClient, keys: Sequence[bytes]) -> None:
+        self._caller = caller
+        self._client = client
+        self._keys = keys
+
+    async def handle(self, job: Job) -> None:
+        """Do the request of one job. Raises Retry, Bury."""
+        call = _Call(job)
+        try:
+            await self._call(job, call)
+        except Full as full:
+            raise Retry(full.after_s, attempt=False) from None
+        except Bury as end:
+            call.tell(log.warning, "callback.buried", reason=end.reason)
+            raise
+        except Retry as again:
+            call.tell(log.warning, "callback.failed", reason=again.reason)
+            raise await self._paced(job, again) from None
+        except Exception as error:
+            # Neither its message nor its values: they may hold a URL or a payload.
+            call.tell(
+                log.error, "callback.broke", reason=type(error).__name__, trace=traceback.format_tb(error.__traceback__)
+            )
+            raise await self._paced(job, Retry(reason=f"a defect of the worker: {type(error).__name__}")) from None
+        call.tell(log.info, "callback.called")
+
+    async def _call(self, job: Job, call: _Call) -> None:
+        try:
+            callback = callbacks.read(job.body)
+        except BadCallback as error:
+            raise Bury(str(error)) from None
+        call.host = host_of(callback.url)
+
+        def ours() -> dict[str, str]:
+            return _about(job) | signature.headers(job.id, int(time.time()), callback.body or b"", self._keys)
+
+        answer = await self._caller.call(callback, ours, once=job.ttr == 0)
+        call.status = answer.status
+        judge(answer, callback.method, time.time())
+
+    async def _paced(self, job: Job, again: Retry) -> Retry:
+        """The same, with a pause where neither the answer nor the job has one: else it would be popped at once."""
+        if again.after is not None or job.ttr == 0:
+            return again
+        try:
+            has_backoff = bool((await self._client.get(job.id))["backoff"])
+        except (JobQueueError, KeyError):  # it is away, or the job was deleted: then a pause does no harm
+            has_backoff = False
+        return again if has_backoff else Retry(pause_s(job.attempt), reason=again.reason)
+
+
+class _Call:
+    """What is told of one call."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._began = time.monotonic()
+        self._late_s = round(time.time() - job.due, 3)
+        self.host: str | None = None
+        self.status: int | None = None
+
+    def tell(self, level: Callable[..., Any], event: str, **more: Any) -> None:
+        job = self._job
+        fields = {"id": job.id, "topic": job.topic, "host": self.host, "status": self.status, "attempt": job.attempt}
+        seconds = round(time.monotonic() - self._began, 3)
+        level(event, **fields, seconds=seconds, late_s=self._late_s, **more)
+
+
+def _about(job: Job) -> dict[str, str]:
+    return {"jobqueue-topic": job.topic, "jobqueue-attempt": str(job.attempt), "jobqueue-due": f"{job.due:.3f}"}
+
+
+def _tell(name: str, fields: dict[str, Any]) -> None:
+    """The events of the worker itself, in our form."""
+    if name not in _OF_JOBS:
+        level = log.warning if name in ("job.lost", "service.lost") else log.info
+        level(name, **fields)
+
+
+async def work(options: Options) -> bool:
+    """Call until SIGTERM or SIGINT. Whether all that was begun had ended. Raises Refused; ValueError for a bad URL."""
+    # Each look-up of a name holds a thread, some for long; there are too few by default.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(options.concurrency, "names"))
+    worker = Worker(
+        options.url,
+        concurrency=options.concurrency,
+        grace_s=max(_GRACE_S, options.timeout_s + _AFTER_THE_CALL_S),
+        on_event=_tell,
+    )
+    places = Places(options.per_host, options.concurrency)
+    caller = Caller(Guard(options.networks), places, options.timeout_s, options.connect_timeout_s)
+    async with AsyncClient(options.url, retry_for_s=0) as client, caller:
+        calls = Calls(caller, client, options.keys)
+        for topic in options.topics:
+            worker.job(topic)(calls.handle)
+        return await _serve(worker)
+
+
+async def _serve(worker: Worker) -> bool:
+    """Serve until a signal; a second one ends the grace."""
+    serving = asyncio.create_task(worker.serve())
+    loop = asyncio.get_running_loop()
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        if told:
+            serving.cancel()
+        told = True
+        worker.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        return await serving
+    except asyncio.CancelledError:
+        return False

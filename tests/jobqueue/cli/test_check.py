@@ -1,0 +1,128 @@
+"""The check: what it finds, on real Redis servers, and that it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buckets import Pool, Redis
+from jobqueue.cli.check import Finding, check
+from jobqueue.workers.cores import usable
+from tests.acceptance.service import ServiceProcess
+from tests.acceptance.shell import Shell
+from tests.ports import free_port
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in os.environ:
+        if name.startswith("JOBQUEUE_"):  # those of `make test-long` too, which are no settings
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+async def found(**flags: Any) -> list[Finding]:
+    flags.setdefault("port", free_port())
+    return [finding async for finding in check(flags, None)]
+
+
+def told(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
+    return [(each.level, each.words) for each in findings if each.subject == subject]
+
+
+async def test_wrong_settings_are_told_and_end_the_check() -> None:
+    (finding,) = await found(port=70_000)
+    assert str(finding) == "bad  settings: port in the flags: Expected `int` <= 65535"
+
+
+async def test_more_workers_than_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(await found(redis="nonsense"), "workers")[0][0] == "ok"
+    monkeypatch.setenv("JOBQUEUE_WORKERS", "64")
+    ((level, words),) = told(await found(redis="nonsense"), "workers")
+    assert level == "warn"
+    assert words.startswith(f"serve starts 64; cores to use: {usable()}")
+
+
+async def test_a_namespace_that_is_not_founded_is_told_and_not_founded(redis: Redis, redis_server: RedisServer) -> None:
+    findings = await found(redis=redis_server.url)
+    ((level, words),) = told(findings, "namespace jq")
+    assert (level, words) == ("ok", "not founded yet; serve will, with shards: 1, buckets: 8")
+    assert await redis.read("DBSIZE") == 0
+    (first, *warnings) = told(findings, "redis")
+    assert first[0] == "ok"
+    assert "maxmemory-policy noeviction, no append-only file" in first[1]
+    assert [level for level, _ in warnings] == ["warn"]  # it keeps nothing on disk
+    assert told(findings, "clock") == [("ok", "this host's and Redis's agree to a second")]
+    assert told(findings, "service")[0][0] == "warn"
+
+
+async def test_what_is_set_aside_and_a_setting_without_effect_are_told(redis: Redis, redis_server: RedisServer) -> None:
+    pool = await Pool.open(redis, buckets=4)
+    await redis.read("HSET", pool.keys[0].aside, "broken", "x")
+    shape, effect, aside = told(await found(redis=redis_server.url, buckets=8), "namespace jq")
+    assert shape == ("ok", "format 1, shards: 1, buckets: 4")
+    assert effect == ("warn", "the setting buckets = 8 has no effect: it was founded otherwise")
+    assert aside == ("warn", "records that could not be read and were set aside: 1, in {jq:0}:x")
+
+
+async def test_a_namespace_of_another_version_is_bad(redis: Redis, redis_server: RedisServer) -> None:
+    await redis.read("HSET", "{jq:0}:meta", "format", "99", "hash", "crc32")
+    ((level, words),) = told(await found(redis=redis_server.url), "namespace jq")
+    assert (level, "another version" in words) == ("bad", True)
+
+
+async def test_a_redis_that_may_drop_jobs_is_bad(own_server: RedisServer) -> None:
+    redis = Redis(own_server.url)
+    await redis.read("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    await redis.close()
+    levels = [level for level, _ in told(await found(redis=own_server.url), "redis")]
+    assert levels == ["ok", "bad"]
+
+
+async def test_a_redis_that_is_away_is_bad_and_its_password_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBQUEUE_REDIS_TIMEOUT_S", "0.2")
+    findings = await found(redis="redis://user:secret@127.0.0.1:1")
+    ((level, words),) = told(findings, "redis")
+    assert level == "bad"
+    assert words.startswith("the Redis at redis://127.0.0.1:1 cannot be used: Error 111")
+    assert "secret" not in str(findings)
+    assert told(await found(redis="nonsense"), "redis")[0][0] == "bad"
+
+
+async def test_our_own_server_is_looked_for_and_not_started(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    ((level, words),) = told(await found(data=str(data)), "redis")
+    assert (level, "does not run; it would be" in words) == ("ok", True)
+    assert not data.exists()
+
+
+async def test_our_own_server_and_the_service_are_found_when_they_run() -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        async with ServiceProcess("--data", folder) as service:
+            findings = await found(data=folder, port=service.port)
+    assert told(findings, "redis")[0] == ("ok", f"our own server runs on {folder}")
+    assert told(findings, "service") == [("ok", f"ready at {service.url}")]
+    assert {finding.level for finding in findings} == {"ok"}
+
+
+async def test_what_is_no_service_is_bad() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        writer.close()
+
+    port = free_port()
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
+        ((level, words),) = told(await found(port=port), "service")
+    assert (level, "does not answer as a service" in words) == ("bad", True)
+
+
+async def test_the_command_prints_a_line_a_finding_and_ends_with_1_when_one_is_bad() -> None:
+    ran = await Shell("").run("check", "--redis", "nonsense", "--port", "0")
+    assert (ran.code, ran.err) == (1, "")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["ok", "ok", "bad", "ok"]

@@ -1,0 +1,91 @@
+"""The options of the command line: one for each field of the protocol, and none that it does not have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+from msgspec import Meta, Struct
+
+from jobqueue.cli import service_commands
+from jobqueue.cli.options import fields_of, parameters
+from jobqueue.protocols.command import reading
+from jobqueue.schema import params
+
+# What the command line has beside the fields.
+OWN = {"url", "as_json", "text", "yes", "all", "watch"}
+COMMANDS = {str(command.name): command for command in service_commands.commands()}
+
+
+@pytest.mark.parametrize("name", params.BY_NAME)
+def test_a_command_takes_each_of_its_fields_and_nothing_else(name: str) -> None:
+    # `TTR` is another spelling of `ttr`, and a pop's TOPIC... are its topic or its topics.
+    fields = {field.lower() for field in params.BY_NAME[name].__struct_fields__} - {"topic" if name == "pop" else ""}
+    assert {parameter.name for parameter in COMMANDS[name].params} - OWN == fields
+
+
+def test_each_command_of_the_protocol_is_there_with_help_for_each_option() -> None:
+    assert list(COMMANDS) == list(params.BY_NAME)
+    for command in COMMANDS.values():
+        shown = CliRunner().invoke(command, ["--help"]).output
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, (command.name, option.name)
+                assert option.opts[0] in shown
+
+
+def test_the_description_of_a_field_is_the_help_of_its_option() -> None:
+    class Told(Struct, tag="told", tag_field="command"):
+        delay: Annotated[float, Meta(ge=0, description="inside")] | None = None
+        at: Annotated[float | None, Meta(description="outside")] = None
+
+    assert {option.name: getattr(option, "help", "") for option in parameters("told", Told)} == {
+        "delay": "inside",
+        "at": "outside",
+    }
+
+
+def read(name: str, *arguments: str) -> Any:
+    """The fields that the service gets for what was typed, read as the service reads them."""
+    command = click.Command(name, params=parameters(name, params.BY_NAME[name]), callback=fields_of_kwargs)
+    fields = command.main(list(arguments), standalone_mode=False)
+    return reading.parse(msgspec.json.encode({"command": name, **fields}), 1000)
+
+
+def fields_of_kwargs(**given: Any) -> dict[str, Any]:
+    return fields_of(given)
+
+
+def test_what_is_typed_is_what_the_service_reads() -> None:
+    job = read(
+        *("add", "t", '{"a": 2.50}', "--delay", "1.5", "--backoff", "15,15,30", "--tag", "x", "--tag", "y"),
+        *("--header", "a=b=c", "--priority", "9", "--if-exists", "replace", "--ttr", "0", "--durability", "local"),
+    )
+    assert (job.topic, bytes(job.body), job.delay, job.backoff) == ("t", b'{"a": 2.50}', 1.5, [15, 15, 30])
+    assert (job.tags, job.headers, job.priority, job.if_exists) == (["x", "y"], {"a": "b=c"}, 9, "replace")
+    assert (job.ttr, job.durability, job.id) == (0, "local", None)
+    assert read("add", "t", "1", "--at", "1893456000").at == 1893456000
+    assert read("add", "t", "1", "--at", "2030-01-01T00:00:00Z").at.year == 2030
+    assert read("release", "a").attempt is None
+    assert read("release", "a", "--no-attempt").attempt is False
+    assert read("pop", "a").topic == "a"
+    assert read("pop", "a", "b", "--wait", "5").topics == ["a", "b"]
+
+
+@pytest.mark.parametrize("typed", ["nan", "inf", "1e999", "soon", ""])
+def test_a_number_that_json_has_not_is_refused(typed: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a number"):
+        read("add", "t", "1", "--delay", typed)
+
+
+@pytest.mark.parametrize("typed", ["hello", "{a: 1}", "", "1 2", "'x'", "\udcff", "[" * 100_000])
+def test_a_body_that_is_no_json_is_refused(typed: str) -> None:
+    with pytest.raises(click.UsageError, match="BODY is not"):
+        read("add", "t", typed)
+
+
+def test_a_body_may_be_any_text() -> None:
+    assert bytes(fields_of({"body": 'a "b"\n'}, text=True)["body"]) == b'"a \\"b\\"\\n"'

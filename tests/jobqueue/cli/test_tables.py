@@ -1,0 +1,77 @@
+"""Answers as tables, of all shapes that the service gives."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from jobqueue.cli import tables
+
+
+def lines(table: RenderableType, width: int = 100) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    return {"id": "a", "state": "ready", "due": 0, "attempt": 0, "tries": 16, "value": 1, **fields}
+
+
+def test_an_answer_leaves_out_what_is_null_and_tells_times_and_spans() -> None:
+    shown = lines(tables.answer({"success": True, "id": "a", "ttl": None, "ttr": 90.0, "backoff": [15.0, 60.0]}))
+    assert [line.split(maxsplit=1) for line in shown] == [
+        ["id", "a"],
+        ["ttr", "1 min 30 s"],
+        ["backoff", "15 s, 1 min"],
+    ]
+
+
+def test_an_add_to_a_virtual_topic_shows_a_line_for_each_of_its_jobs() -> None:
+    copies = [job(id=f"paid:1@{topic}", topic=topic, result="created") for topic in ("invoice", "mail")]
+    shown = lines(tables.answer({"success": True, "id": "paid:1", "topic": "paid", "jobs": copies}))
+    assert shown[2].split(maxsplit=1) == ["jobs", "paid:1@invoice (created, ready)"]
+    assert shown[3].strip() == "paid:1@mail (created, ready)"
+
+
+def test_text_is_not_read_as_markup() -> None:
+    assert "[red]x[/]" in lines(tables.answer({"reason": "[red]x[/]"}))[0]
+    assert "[/nonsense]" in lines(tables.jobs([job(value="[/nonsense]")]))[-1]
+
+
+def test_a_long_body_is_cut_off_before_an_id_is_folded() -> None:
+    row = lines(tables.jobs([job(id="x" * 32, value="y" * 150, due=time.time())]), width=80)[-1]
+    assert row.split()[0] == "x" * 32
+    assert row.endswith("…")
+    assert len(row) <= 80
+
+
+def test_a_job_tells_its_end_and_that_its_tries_have_none() -> None:
+    row = lines(tables.jobs([job(state="dead", cause="tries", tries=0, attempt=3)]))[-1]
+    assert "dead (tries)" in row
+    assert "3/∞" in row
+
+
+def test_topics_stand_by_name_with_the_end_of_their_pause() -> None:
+    counts = {"delayed": 1200, "ready": 0, "reserved": 0, "dead": 0}
+    shown = lines(
+        tables.topics(
+            [
+                {"topic": "b", "counts": counts, "paused": True, "paused_until": None},
+                {"topic": "a", "counts": counts, "paused": False},
+            ]
+        )
+    )[-2:]
+    assert [line.split()[:2] for line in shown] == [["a", "1,200"], ["b", "1,200"]]
+    assert shown[1].endswith("until it is resumed")
+
+
+def test_figures_show_rates_only_when_there_are_some() -> None:
+    figures = {"topic": None, "counts": {"ready": 1}, "totals": {"created": 5}, "oldest_ready": None, "due": {"1m": 0}}
+    assert not any("a second" in line for line in lines(tables.stats(figures)))
+    (row,) = [line for line in lines(tables.stats(figures, {"created": 2.5})) if "created" in line]
+    assert row.split() == ["created", "5", "2.5"]

@@ -1,0 +1,82 @@
+"""The OpenAPI description: valid, and of the same mind as the reader of commands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from jobqueue.errors import STATUS, BadRequest
+from jobqueue.protocols.command import reading
+from jobqueue.reference import openapi
+from jobqueue.schema import params
+from jobqueue.schema.answers import ANSWERS
+
+DOCUMENT = json.loads(json.dumps(openapi.description()))
+
+
+def requests_schema() -> Any:
+    body = DOCUMENT["paths"]["/command"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return jsonschema_rs.Draft202012Validator({**body, "components": DOCUMENT["components"]})
+
+
+def test_the_description_is_valid() -> None:
+    assert list(OpenAPIV31SpecValidator(DOCUMENT).iter_errors()) == []
+
+
+def test_every_command_answer_and_code_is_in_it() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    for name, kind in params.BY_NAME.items():
+        schema = schemas[kind.__name__]
+        assert schema["properties"]["command"]["enum"] == [name]
+        assert schema["properties"].keys() == {"command", *kind.__struct_fields__}
+        assert [each["$ref"].rpartition("/")[2] for each in schema["x-answers"]] == [
+            shape.__name__ for shape in ANSWERS[name]
+        ]
+    assert schemas["Refusal"]["properties"]["code"]["enum"] == [*STATUS]
+    assert DOCUMENT["paths"]["/command"]["post"]["responses"].keys() == {"200", *map(str, STATUS.values())}
+
+
+def add(**fields: Any) -> dict[str, Any]:
+    return {"command": "add", "topic": "t", "body": 1, **fields}
+
+
+@pytest.mark.parametrize(
+    ("request_", "good"),
+    [
+        (add(), True),
+        (add(id=None, delay=0, at=None, TTR=60, backoff=[15, 15, 30], headers={"a": "b"}, tags=[]), True),
+        (add(at="2030-01-01T00:00:00Z"), True),
+        ([add(), {"command": "stats"}], True),
+        (add(dealy=3), False),
+        (add(delay=-1), False),
+        (add(delay="3"), False),
+        (add(ttr=0.05), False),
+        (add(id="a b"), False),
+        (add(id="a\n"), False),
+        (add(tries=1.5), False),
+        (add(if_exists="maybe"), False),
+        ({"command": "add", "topic": "t"}, False),
+        ({"command": "adds", "topic": "t"}, False),
+        ({"command": "pop", "topic": "t", "count": 0}, False),
+        ({"command": "touch", "id": "a", "ttr": 0}, False),
+        ([], False),
+        ([{"command": "stats"}] * 1001, False),
+        (7, False),
+    ],
+)
+def test_it_takes_what_the_service_takes(request_: Any, good: bool) -> None:
+    assert requests_schema().is_valid(request_) is good
+    assert is_read(request_) is good
+
+
+def is_read(request: Any) -> bool:
+    data = json.dumps(request).encode()
+    try:
+        read = reading.parse_many(data, 1000) if isinstance(request, list) else [reading.parse(data, 1000)]
+    except BadRequest:
+        return False
+    return not any(isinstance(each, BadRequest) for each in read)

@@ -1,0 +1,356 @@
+"""Commands as they come in: what is taken, and how times are rounded."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobqueue.errors import BadJson, BadRequest, TooLarge, TooMany
+from jobqueue.protocols.command import reading
+from jobqueue.schema import fields, params
+
+
+def add(**fields: Any) -> Any:
+    return reading.parse(json.dumps({"command": "add", "topic": "t", "body": 1, **fields}).encode(), 1000)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ms"),
+    [
+        (0, 0),
+        (0.001, 1),
+        (0.0011, 2),
+        (0.1, 100),
+        (16.1, 16_100),
+        (1.005, 1005),
+        (8.2, 8200),
+        (315_360_000, 315_360_000_000),
+    ],
+)
+def test_seconds_become_milliseconds_and_what_is_finer_is_rounded_up(seconds: float, ms: int) -> None:
+    assert params.ms(seconds) == ms
+
+
+@given(st.integers(0, 315_360_000_000))
+def test_whole_milliseconds_stay_what_they_are(ms: int) -> None:
+    assert params.ms(ms / 1000) == ms
+
+
+@given(st.floats(0, 1e8))
+def test_a_delay_is_never_shortened_by_more_than_a_ten_thousandth_of_a_millisecond(seconds: float) -> None:
+    assert params.ms(seconds) >= seconds * 1000 - 1e-4
+
+
+def test_an_absolute_time_may_be_unix_seconds_or_rfc_3339() -> None:
+    soon = datetime.now(UTC).replace(microsecond=123_000) + timedelta(days=1)
+    expected = round(soon.timestamp() * 1000)
+    assert params.at_ms(add(at=soon.isoformat()).at) == expected
+    assert params.at_ms(add(at=soon.timestamp()).at) == expected
+
+
+def test_ttr_is_taken_in_upper_case_too() -> None:
+    assert add(TTR=5).ttr == 5
+    assert add(ttr=5).ttr == 5
+
+
+def test_every_field_has_words_for_what_is_allowed() -> None:
+    for command, kind in params.BY_NAME.items():
+        for field in fields.fields_of(kind):
+            assert fields.must_be(field.name, command) and field.meaning, (command, field.name)
+
+
+def test_defaults_are_told_of_fields_that_there_are() -> None:
+    optional = {
+        f"{command} {field.name}"
+        for command, kind in params.BY_NAME.items()
+        for field in fields.fields_of(kind)
+        if not field.required
+    }
+    assert fields.DEFAULTS.keys() <= optional
+
+
+@pytest.mark.parametrize("field", ["ttr", "TTR"])
+def test_a_touch_of_nothing_is_not_told_that_zero_is_allowed(field: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{field} must be a number of seconds from 0.1 "):
+        reading.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
+    with pytest.raises(BadRequest, match=r"^ttr must be 0 \(at most once\) or"):
+        add(ttr=-1)
+
+
+def test_a_refused_command_keeps_its_id_for_the_answer() -> None:
+    with pytest.raises(BadRequest) as told:
+        add(id="mine", delay=-1)
+    assert told.value.job_id == "mine"
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_any_kind_are_a_command_or_refused(data: bytes) -> None:
+    for parse in (reading.parse, reading.parse_many):
+        try:
+            parse(data, 1000)
+        except BadRequest:
+            continue
+
+
+_JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), st.lists, max_leaves=5)
+
+
+@given(st.dictionaries(st.sampled_from([*fields.EXPECTED, "TTR", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
+def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, Any], name: str) -> None:
+    try:
+        reading.parse(json.dumps({**fields, "command": name}).encode(), 1000)
+    except BadRequest as error:
+        assert error.message
+        assert isinstance(error, BadJson) or error.field is not None
+
+
+def refusal(**fields: Any) -> BadRequest:
+    with pytest.raises(BadRequest) as told:
+        reading.parse(json.dumps(fields).encode(), 1000)
+    return told.value
+
+
+@pytest.mark.parametrize("command", ["peek", "pause", "resume", "purge"])
+def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
+    for topic in ({}, {"topic": None}, {"topic": ""}, {"topic": "t t"}, {"topic": "t*"}, {"topic": "t" * 256}):
+        told = refusal(command=command, **topic)
+        assert (told.code, told.field) == ("BAD_FIELD", "topic")
+    assert reading.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "values"),
+    [
+        ("peek", "state", ["", "finished", "deleted", "Ready", 2, ["ready"]]),
+        ("purge", "state", ["", "finished", "deleted", "all", 2, True]),
+        ("peek", "cursor", ["", 5, [1, 0], "x" * 1001]),
+        ("purge", "cursor", ["", 5, [1, 0], "x" * 1001]),
+        ("topics", "cursor", ["", 5, [1, 0], "x" * 1001]),
+        ("peek", "count", [0, 1001, -1, 1.5, "5"]),
+        ("pause", "seconds", [0, -1, 0.0009, 315_360_001, "5", True]),
+        ("topics", "pattern", ["", "[a]", "a b", "a\\", "a\n", "{jq}", "x" * 256, 5]),
+    ],
+)
+def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(command: str, field: str, values: list[Any]) -> None:
+    topic = {} if command == "topics" else {"topic": "t"}
+    for value in values:
+        told = refusal(command=command, **topic, **{field: value})
+        assert (told.code, told.field) == ("BAD_FIELD", field), value
+        assert told.message == f"{field} {fields.must_be(field, command)}"
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [("topics", "topic"), ("topics", "count"), ("pause", "delay"), ("resume", "seconds"), ("purge", "count")],
+)
+def test_a_field_that_a_topics_command_does_not_have_is_unknown(command: str, field: str) -> None:
+    topic = {} if command == "topics" else {"topic": "t"}
+    assert refusal(command=command, **{**topic, field: 1}).code == "UNKNOWN_FIELD"
+
+
+def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
+    for command in (
+        {"command": "pause", "topic": "t", "seconds": 0.001},
+        {"command": "pause", "topic": "t", "seconds": 315_360_000},
+        {"command": "peek", "topic": "t", "count": 1, "state": "dead", "cursor": "x"},
+        {"command": "peek", "topic": "t", "count": 1000, "cursor": "x" * 1000},
+        {"command": "topics", "pattern": "*"},
+        {"command": "topics", "pattern": "A-z.0_:/@#+=?*" + "x" * 241},
+        {"command": "purge", "topic": "t", "state": None, "cursor": None},
+    ):
+        reading.parse(json.dumps(command).encode(), 1000)
+
+
+def in_levels(levels: int, inside: str = "1") -> str:
+    """An array and an object in turn, so deep, with something in the middle."""
+    opening = ["[" if level % 2 else '{"a":' for level in range(levels)]
+    return "".join(opening) + inside + "".join("]" if each == "[" else "}" for each in reversed(opening))
+
+
+def test_a_body_is_refused_where_workers_could_not_read_it_for_its_levels() -> None:
+    brackets = json.dumps('["{' * 1000)  # in a text they are none
+    for body in (in_levels(500, brackets), "[" + ",".join(['{"a":[]}'] * 1000) + "]"):
+        reading.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
+    for command in ('{"command":"add","topic":"t","body":', '{"command":"update","id":"a","body":'):
+        with pytest.raises(BadRequest) as told:
+            reading.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
+        assert (told.value.code, told.value.field) == ("BAD_FIELD", "body")
+        assert told.value.message == "body is nested too deeply; at most 500 levels are allowed"
+
+
+_NAMES = st.one_of(
+    st.sampled_from(
+        ["a", "order-new:7", "", "a b", "a\n", "\na", "a\nb", "é", "a\u2028", "\ud7ff", "a" * 255, "a" * 256]
+    ),
+    st.text(st.sampled_from("aZ09._-:/@#+=*?\n "), max_size=5),
+)
+
+
+@given(st.lists(_NAMES, min_size=1, max_size=9))
+def test_names_are_the_same_together_as_one_by_one_and_as_the_description_has_them(names: list[str]) -> None:
+    described = [bool(re.search(fields._NAME, name)) for name in names]
+    assert [bool(fields.is_name(name)) for name in names] == described
+    assert fields.are_names(names) == all(described)
+
+
+def _needed(kind: Any) -> dict[str, Any]:
+    return {each.name: 1 if each.name == "body" else "x" for each in fields.fields_of(kind) if each.required}
+
+
+def test_every_name_of_a_job_or_a_topic_is_looked_at() -> None:
+    _, schemas = msgspec.json.schema_components([*params.BY_NAME.values()])
+    for command, kind in params.BY_NAME.items():
+        for field, schema in schemas[kind.__name__]["properties"].items():
+            if fields._NAME in json.dumps(schema).replace("\\\\", "\\"):
+                value = ["a b"] if field == "topics" else "a b"
+                told = refusal(**{"command": command, **_needed(kind), field: value})
+                assert (told.field, told.message) == (field, f"{field} {fields.must_be(field)}")
+
+
+_TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(
+    [{}, {}, {"delay": 1}, {"at": 5}, {"at": 5, "delay": 1}, {"at": 1e11}, {"ttr": 1}, {"TTR": 0.05}]
+)
+_MORE_TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(
+    [{}, {}, {"TTR": 2}, {"TTR": 2, "ttr": 1}, {"delay": -1}, {"x": 1}]
+)
+_BODIES = st.sampled_from(
+    [
+        "1",
+        "1",
+        '"0e999"',
+        "1e9999",
+        "1E+0400",
+        '"\\u0041"',
+        "[" * 501 + "]" * 501,
+        f'"{"x" * 600}"',
+        '"x"' + " " * 2000,
+    ]
+)
+
+
+@st.composite
+def _written(draw: st.DrawFn) -> str:
+    """A member of an array, often sound."""
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["finish", "finish", "delete", "get", "pop", "x"]))
+        return json.dumps({"command": kind, "id": draw(_NAMES)})
+    named = {"topic": draw(_NAMES), "id": draw(_NAMES)} if draw(st.booleans()) else {"topic": "t"}
+    told = json.dumps({"command": "add", **named, **draw(_TIMES), **draw(_MORE_TIMES)})
+    return f'{told[:-1]},"body":{draw(_BODIES)}}}'
+
+
+def read_by_itself(data: str, max_body_bytes: int = 1000) -> Any:
+    try:
+        return reading.parse(data.encode(), max_body_bytes)
+    except BadRequest as error:
+        return error
+
+
+def seen(read: Any) -> Any:
+    """What can be compared of a command or a refusal."""
+    if isinstance(read, BadRequest):
+        return type(read), read.message, read.field, read.job_id
+    return type(read), [
+        bytes(each) if isinstance(each, msgspec.Raw) else each for each in msgspec.structs.astuple(read)
+    ]
+
+
+@given(st.lists(_written(), min_size=1, max_size=12), st.booleans())
+def test_the_members_of_an_array_are_read_as_each_would_be_by_itself(members: list[str], alike: bool) -> None:
+    members = members * (5 if alike else 1)
+    together = reading.parse_many(f"[{','.join(members)}]".encode(), 1000)
+    assert [seen(each) for each in together] == [seen(read_by_itself(each)) for each in members]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"command":"add","topic":"t","body":1,"ttr":1,"TTR":1}',
+        '{"command":"add","topic":"t","body":1,"at":1,"delay":1}',
+        '{"command":"add","topic":"t","body":1,"at":99999999999}',
+        '{"command":"add","topic":"t","body":1,"ttr":0.05}',
+        '{"command":"add","topic":"t t","id":"a","body":1}',
+        '{"command":"add","topic":"t","id":"a\\nb","body":1}',
+        '{"command":"add","topic":"t","body":1e9999}',
+        f'{{"command":"add","topic":"t","body":"{"x" * 1999}"}}',
+        f'{{"command":"add","topic":"t","body":{"[" * 501}{"]" * 501}}}',
+        f'{{"command":"add","topic":"t","id":"{"x" * 256}","body":1}}',
+    ],
+)
+def test_one_that_is_bad_among_many_alike_is_found_and_harms_no_other(bad: str) -> None:
+    good = '{"command":"add","topic":"t","id":"g","TTR":5,"body":1}'
+    read = reading.parse_many(f"[{good},{good},{good},{bad},{good},{good}]".encode(), 2000)
+    assert [isinstance(each, BadRequest) for each in read] == [False, False, False, True, False, False]
+    assert seen(read[3]) == seen(read_by_itself(bad, 2000))
+    assert {each.ttr for each in read if isinstance(each, params.Add)} == {5}
+
+
+@pytest.mark.parametrize("key", ['"command"', '"\\u0063ommand"'])
+def test_more_commands_than_are_allowed_are_refused_however_they_are_written(key: str) -> None:
+    def read(number: int) -> list[Any]:
+        one = f'{{{key}:"stats"}}'
+        return reading.parse_many(f"[{','.join([one] * number)}]".encode(), 1000)
+
+    assert [type(each) for each in read(reading.MOST)] == [params.Stats] * reading.MOST
+    with pytest.raises(TooMany, match="the request has 1001 commands; 1 to 1000 are allowed"):
+        read(reading.MOST + 1)
+
+
+def test_bodies_may_say_command_as_often_as_they_like() -> None:
+    body = json.dumps([{"command": "x"}] * (reading.MOST + 1))
+    read = reading.parse_many(f'[{{"command":"add","topic":"t","body":{body}}},{{"command":"x"}}]'.encode(), 10**6)
+    assert [type(each).__name__ for each in read] == ["Add", "UnknownCommand"]
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ('"id":"a b","topic":"t t","body":1', "id"),
+        ('"topic":"t t","id":"a b","body":1', "topic"),
+        ('"id":"a b","delay":-1,"topic":"t","body":1', "id"),
+        ('"delay":-1,"id":"a b","topic":"t","body":1', "delay"),
+        ('"id":"a b","x":1,"topic":"t","body":1', "id"),
+        ('"x":1,"id":"a b","topic":"t","body":1', "x"),
+        (f'"{"x" * 70}":1,"id":"a b","topic":"t","body":1', "x" * 64),
+        ('"topic":"","id":"a","x":1,"body":1e9999', "topic"),
+        ('"id":"a b","body":1', "id"),  # and no topic
+        ('"id":5,"topic":"t t","body":1', "id"),
+        ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a combination of fields is no fault of one
+    ],
+)
+def test_of_two_faults_the_first_is_told_by_itself_and_in_an_array(members: str, field: str) -> None:
+    command = f'{{"command":"add",{members}}}'
+    told = read_by_itself(command)
+    assert isinstance(told, BadRequest) and told.field == field
+    for number in (1, 9):
+        array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        assert [seen(each) for each in array] == [seen(told)] * number
+
+
+@pytest.mark.parametrize("members", ['"body":1e999', '"body":1,"delay":1,"at":1', '"body":1e999,"x":2'])
+def test_a_refusal_tells_the_id_that_the_command_named(members: str) -> None:
+    command = f'{{"command":"add","topic":"t","id":"mine",{members}}}'
+    told = read_by_itself(command)
+    assert isinstance(told, BadRequest) and told.job_id == "mine"
+    for number in (1, 9):
+        array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
+        assert [seen(each) for each in array] == [seen(told)] * number
+        assert [getattr(each, "job_id", None) for each in array] == ["mine"] * number
+
+
+def test_of_two_equal_names_the_last_counts() -> None:
+    """As in most readers of JSON."""
+    assert reading.parse(b'{"command":"finish","id":"a b","id":"ok"}', 1000) == params.Finish(id="ok")
+
+
+def test_a_bound_of_bodies_below_that_of_a_quick_look_holds_for_many_too() -> None:
+    command = f'{{"command":"add","topic":"t","body":"{"x" * 60}"}}'
+    array = reading.parse_many(f"[{','.join([command] * 9)}]".encode(), 61)
+    assert [type(each) for each in array] == [TooLarge] * 9

@@ -1,0 +1,78 @@
+"""Which addresses a callback may connect to."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_network
+
+import pytest
+
+from jobqueue.sinks.webhook.addresses import Guard, NotAllowed, Resolver
+
+REFUSED = [
+    *("0.0.0.0", "0.1.2.3", "10.0.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.9.9"),  # noqa: S104
+    *("192.168.1.1", "100.64.0.1", "100.127.255.255", "100.100.100.200", "192.0.0.192", "192.88.99.1", "198.18.0.1"),
+    *("192.0.2.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255"),
+    *(
+        "168.63.129.16",
+        "::",
+        "::1",
+        "fe80::1",
+        "fe80::1%1",
+        "2600::1%1",
+        "fec0::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "ff02::1",
+    ),
+    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1"),
+    *(
+        "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
+        "2001::1",
+        "2001:0:7f00:1::",
+        "2001:db8::1",
+        "3fff::1",
+        "100::1",
+        "5f00::1",
+    ),
+    *("localhost", "", "2130706433", "0x7f.1", "127.1", "017700000001", "127.0.0.01", "1.1.1.1 ", "１.1.1.1"),  # noqa: RUF001
+]
+ALLOWED = [
+    *("1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "223.1.1.1"),
+    *("2606:4700::1111", "2a00::1", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::"),
+]
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_what_is_not_public_is_refused(address: str) -> None:
+    guard = Guard()
+    assert not guard.allows(address)
+    with pytest.raises(NotAllowed):
+        guard.socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 80)))
+
+
+@pytest.mark.parametrize("address", ALLOWED)
+def test_what_is_public_is_allowed(address: str) -> None:
+    assert Guard().allows(address)
+
+
+def test_a_network_that_is_allowed_is_allowed_in_all_its_forms_and_no_more() -> None:
+    guard = Guard([ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"), ip_network("64:ff9b::a09:0/112")])
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "fd00:1::5", "64:ff9b::a09:1", "1.1.1.1"):
+        assert guard.allows(address), address
+    for address in ("10.2.0.1", "::ffff:10.2.0.1", "10.9.0.1", "fd00:2::1", "127.0.0.1"):
+        assert not guard.allows(address), address
+
+
+async def test_a_name_of_this_machine_is_refused_and_one_of_nobody_is_not_found() -> None:
+    resolver = Resolver(Guard())
+    for name in ("localhost", "LOCALHOST", "0x7f.1", "0177.1"):
+        with pytest.raises(NotAllowed):
+            await resolver.resolve(name, 80, socket.AF_UNSPEC)
+    for name in ("a" * 64 + ".example", "a..b"):
+        with pytest.raises(OSError) as told:
+            await resolver.resolve(name, 80, socket.AF_UNSPEC)
+        assert not isinstance(told.value, NotAllowed)
+    allowing = Resolver(Guard([ip_network("127.0.0.0/8")]))
+    assert {found["host"] for found in await allowing.resolve("localhost", 80, socket.AF_UNSPEC)} == {"127.0.0.1"}

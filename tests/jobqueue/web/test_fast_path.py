@@ -1,0 +1,158 @@
+"""What is a plain request, and that aiohttp's parser reads each of them as we do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpRequestParser, HttpVersion11
+
+from jobqueue.web import fast_path
+from jobqueue.web.fast_path import Head, begun, read
+
+FIRST = b"POST /command HTTP/1.1\r\n"
+PLAIN = FIRST + b"Host: t\r\nContent-Length: 7\r\n\r\n"
+
+
+def test_a_plain_head_tells_its_length_and_its_id() -> None:
+    assert read(PLAIN) == Head(7, "")
+    assert read(PLAIN.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b")
+    assert read(PLAIN.replace(b"7", b"0")) == Head(0, "")
+    assert read(b"GET /readyz HTTP/1.1\r\nHost: t\r\n\r\n") == Head(None, "")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("Transfer-Encoding: identity", "content-encoding: gzip", "Expect: x", "UPGRADE: h2c", "Connection: close"),
+        *("Proxy-Connection: keep-alive", "Connection: keep-alive, x", "Sec-WebSocket-Key1: x", "Host: u", "host: t"),
+        *(
+            "Content-Length: 7",
+            "X:a",
+            "X : a",
+            "X:  a",
+            "X: a ",
+            "X: ",
+            "X: a\tb",
+            "X: ä",
+            "X: \x7f",
+            "X: a\rb",
+            "X_: a",
+        ),
+        *("X", "X_: a", ": a", " X: a", "\tX: a", "X: a\nY: b", "X: \0", "", "x" * 65 + ": a", "X: " + "x" * 5000),
+        "\r\n".join(f"X-{number}: a" for number in range(63)),
+    ],
+)
+def test_a_field_that_is_not_plain(field: str) -> None:
+    line = field.encode() + b"\r\n"
+    for head in (FIRST + line + PLAIN[len(FIRST) :], PLAIN[:-2] + line + b"\r\n"):
+        assert len(head) > fast_path.LONGEST_HEAD or read(head) is None
+
+
+@pytest.mark.parametrize("length", ["+7", "-7", "07", "0x7", "7,7", "7_0", "seven", "7 7", "1" * 16, "\u0667"])
+def test_a_length_that_is_not_plain(length: str) -> None:
+    assert read(PLAIN.replace(b"7", length.encode())) is None
+
+
+def test_host_and_length_have_to_be_there_and_a_get_has_no_length() -> None:
+    assert read(PLAIN.replace(b"Host", b"Hose")) is None
+    assert read(PLAIN.replace(b"Content-Length", b"Content-Size")) is None
+    assert read(PLAIN.replace(b"POST /command", b"GET /readyz")) is None
+
+
+def test_any_part_of_a_plain_head_may_become_one() -> None:
+    head = PLAIN.replace(b"Host", b"X-A: b, c d\r\nHost")
+    assert all(begun(head[:end]) for end in range(len(head)))
+
+
+@pytest.mark.parametrize(
+    "part", [b"P ", b"GET", b"POST /command HTTP/1.0", b"\r", FIRST + b"\0", FIRST + b"X-A: \r", FIRST + b" X", PLAIN]
+)
+def test_what_can_become_no_plain_head_is_not_waited_for(part: bytes) -> None:
+    assert not begun(part)
+
+
+def test_a_head_is_not_waited_for_without_end() -> None:
+    part = FIRST + b"X: " + b"a" * fast_path.LONGEST_HEAD
+    assert begun(part[: fast_path.LONGEST_HEAD - 1]) and not begun(part)
+
+
+NAMES = [
+    *(
+        "Host",
+        "Content-Length",
+        "content-length",
+        "X-Request-Id",
+        "Connection",
+        "Transfer-Encoding",
+        "X-A",
+        "x-a",
+        "TE",
+    ),
+    *("Content-Type", "TE", "Trailer", "Keep-Alive", "Upgrade", "Expect", "Content-Encoding", "Proxy-Connection"),
+    *("Content-Length-", "-", "0", "Sec-WebSocket-Key1", "HTTP2-Settings", "Cookie", "Range", "Server", "Date"),
+]
+VALUES = [
+    "t",
+    "5",
+    "0",
+    "05",
+    "5 ",
+    "55",
+    "+5",
+    "5, 5",
+    "keep-alive",
+    "close",
+    "chunked",
+    "identity",
+    "a b",
+    "a\tb",
+    "é",
+]
+ENDS = ["\r\n"] * 30 + ["\n", "\r", "\r\n ", " \r\n"]
+
+
+def head_by_chance(chance: random.Random) -> bytes:
+    """Often plain, often nearly so."""
+    fields = [("Host", "t"), ("Content-Length", "5")]
+    fields += [(chance.choice(NAMES), chance.choice(VALUES)) for _ in range(chance.randrange(4))]
+    chance.shuffle(fields)
+    first = chance.choice(["POST /command HTTP/1.1"] * 8 + ["GET /x HTTP/1.1", "POST /command HTTP/1.0"])
+    colons = [": "] * 20 + [":", " :", ":  "]
+    lines = "".join(f"{name}{chance.choice(colons)}{value}{chance.choice(ENDS)}" for name, value in fields)
+    head = bytearray(f"{first}\r\n{lines}\r\n".encode())
+    if chance.random() < 0.2:
+        head[chance.randrange(len(head))] = chance.randrange(256)
+    return bytes(head)
+
+
+async def test_aiohttp_reads_what_is_plain_as_we_do() -> None:
+    """No bytes are the end of a request to one and the middle of it to the other."""
+    chance = random.Random(3)
+    accepted = 0
+    loop = asyncio.get_running_loop()
+    for _ in range(20_000):
+        head = head_by_chance(chance)
+        end = head.find(b"\r\n\r\n") + 4
+        told = read(head) if end == len(head) else None
+        if told is None:
+            continue
+        accepted += 1
+        parser = HttpRequestParser(BaseProtocol(loop), loop, 1 << 16)
+        body = b"x" * (told.length or 0)
+        messages, upgraded, _ = parser.feed_data(head + body + PLAIN)
+        (message, payload), (behind, _) = messages
+        assert (message.method, message.path) == (("GET", "/x") if told.length is None else ("POST", "/command"))
+        assert (message.version, message.should_close, message.upgrade, upgraded) == (
+            HttpVersion11,
+            False,
+            False,
+            False,
+        )
+        assert (message.chunked, message.compression) == (False, None)
+        assert await payload.read() == body
+        assert message.headers.get("X-Request-Id", "") == told.request_id
+        assert behind.path == "/command"
+    assert accepted > 1000

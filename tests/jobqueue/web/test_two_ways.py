@@ -1,0 +1,271 @@
+"""The quick way and aiohttp's answer alike: the same bytes come back, and the connection has the same fate."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import itertools
+import random
+import zlib
+from collections.abc import Callable, Iterable
+
+import pytest
+import uvloop
+
+from jobqueue.web import fast_path
+from tests.jobqueue.web.two_ways import MOST_BYTES, both, fate
+from tests.redis_server import RedisServer
+
+BODY = b'{"command":"nope"}'  # asks no Redis, so that the answer is there when the loop has turned a few times
+LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+def request(
+    body: bytes = BODY,
+    first: bytes = b"POST /command HTTP/1.1",
+    host: bytes = b"Host: t\r\n",
+    fields: bytes = b"",
+    length: bytes | None = None,
+) -> bytes:
+    """A request, plain where nothing is said."""
+    length = b"Content-Length: %d\r\n" % len(body) if length is None else length
+    return first + b"\r\n" + host + fields + length + b"\r\n" + body
+
+
+def chunked(body: bytes = BODY) -> bytes:
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    return request(body, length=b"Transfer-Encoding: chunked\r\n")
+
+
+PLAIN = request()
+GET = b"GET /healthz HTTP/1.1\r\nHost: t\r\n\r\n"
+GZIP = gzip.compress(BODY, 1)
+
+PLAIN_ONES = {
+    "as it should be": PLAIN,
+    "an id of the client's": request(fields=b"X-Request-Id: mine-7\r\n"),
+    "an id that is none": request(fields=b"X-Request-Id: not one\r\n"),
+    "an id that is too long": request(fields=b"X-Request-Id: " + b"x" * 65 + b"\r\n"),
+    "names in small letters": PLAIN.replace(b"Host", b"host").replace(b"Content-Length", b"content-length"),
+    "a connection to be kept": request(fields=b"Connection: keep-alive\r\n"),
+    "a connection to be kept, in capitals": request(fields=b"CONNECTION: Keep-Alive\r\n"),
+    "an empty body": request(b""),
+    "a body of spaces": request(b" \r\n"),
+    "a body that is no UTF-8": request(b'"\xff"'),
+    "a body that looks like a head": request(PLAIN),
+    "an array": request(b"[" + BODY + b"," + BODY + b"]"),
+    "an empty array": request(b"[]"),
+    "a long body": request(b" " * 200_000 + BODY),
+    "the longest body": request(b" " * (MOST_BYTES - len(BODY)) + BODY),
+    "a type of another world": request(fields=b"Content-Type: text/html; charset=utf-16\r\n"),
+    "as aiohttp's client sends it": request(
+        fields=b"Accept: */*\r\nAccept-Encoding: gzip, deflate\r\nUser-Agent: Python/3.11 aiohttp/3.14.5\r\n"
+        b"Content-Type: application/octet-stream\r\n"
+    ),
+    "as node sends it": request(
+        host=b"host: t\r\n", fields=b"connection: keep-alive\r\naccept: */*\r\nsec-fetch-mode: cors\r\n"
+    ),
+    "two": PLAIN * 2,
+    "many": PLAIN * 40,
+    "two with different bodies": PLAIN + request(b"[" + BODY + b"]"),
+    "a long and a short one": request(b" " * 100_000 + BODY) + PLAIN,
+    "a GET": GET,
+    "a GET of nothing": GET.replace(b"/healthz", b"/nowhere"),
+    "a GET of the command": GET.replace(b"/healthz", b"/command"),
+}
+OTHERS = {
+    "chunked": chunked(),
+    "chunked and damaged": request(b"zz\r\n", length=b"Transfer-Encoding: chunked\r\n"),
+    "chunked with a length": request(b"0\r\n\r\n", fields=b"Transfer-Encoding: chunked\r\n"),
+    "chunked by another name": request(fields=b"Transfer-Encoding: xchunked\r\n"),
+    "two chunked": chunked() * 2,
+    "plain, then chunked": PLAIN + chunked(),
+    "chunked, then plain": chunked() + PLAIN,
+    "plain, chunked, plain": PLAIN + chunked() + PLAIN,
+    "plain, then rubbish": PLAIN + b"rubbish\r\n\r\n",
+    "plain, then one with an empty line before it": PLAIN + b"\r\n" + PLAIN,
+    "plain, then one too large": PLAIN + request(b" " * (MOST_BYTES + 1)),
+    "a GET, then plain": GET + PLAIN,
+    "plain, then a GET": PLAIN + GET,
+    "plain, a GET, plain": PLAIN + GET + PLAIN,
+    "a GET with a body": request(first=b"GET /healthz HTTP/1.1"),
+    "a GET with the longest length there is": request(
+        b"", first=b"GET /healthz HTTP/1.1", length=b"Content-Length: 18446744073709551615\r\n"
+    ),
+    "a GET that is chunked": chunked().replace(b"POST /command", b"GET /healthz"),
+    "a GET, the last": GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
+    "HEAD": request(b"", first=b"HEAD /command HTTP/1.1"),
+    "PUT": request(first=b"PUT /command HTTP/1.1"),
+    "HTTP/1.0": request(first=b"POST /command HTTP/1.0"),
+    "HTTP/1.0, to be kept": request(first=b"POST /command HTTP/1.0", fields=b"Connection: keep-alive\r\n"),
+    "HTTP/1.2": request(first=b"POST /command HTTP/1.2"),
+    "HTTP/2": request(first=b"PRI * HTTP/2.0"),
+    "a query": request(first=b"POST /command?x=1 HTTP/1.1"),
+    "another path": request(first=b"POST /nowhere HTTP/1.1"),
+    "a whole address": request(first=b"POST http://t/command HTTP/1.1"),
+    "a method in small letters": request(first=b"post /command HTTP/1.1"),
+    "two spaces": request(first=b"POST  /command HTTP/1.1"),
+    "a space behind the version": request(first=b"POST /command HTTP/1.1 "),
+    "an empty line before it": b"\r\n" + PLAIN,
+    "lines without CR": PLAIN.replace(b"\r\n", b"\n"),
+    "one line without CR": PLAIN.replace(b"Host: t\r\n", b"Host: t\n"),
+    "a CR within a value": request(fields=b"X-A: a\rb\r\n"),
+    "no host": request(host=b""),
+    "two hosts": request(fields=b"Host: u\r\n"),
+    "two fields of a name": request(fields=b"X-A: a\r\nx-a: b\r\n"),
+    "two ids": request(fields=b"X-Request-Id: a\r\nX-Request-Id: b\r\n"),
+    "no length": request(length=b""),
+    "two lengths": request(fields=b"Content-Length: 18\r\n"),
+    "two lengths that differ": request(fields=b"Content-Length: 3\r\n"),
+    "two lengths in one": request(length=b"Content-Length: 18, 18\r\n"),
+    "+18": request(length=b"Content-Length: +18\r\n"),
+    "-18": request(length=b"Content-Length: -18\r\n"),
+    "0x12": request(length=b"Content-Length: 0x12\r\n"),
+    "018": request(length=b"Content-Length: 018\r\n"),
+    "1_8": request(length=b"Content-Length: 1_8\r\n"),
+    "18 in other digits": request(length="Content-Length: ١٨\r\n".encode()),
+    "18 and a space": request(length=b"Content-Length: 18 \r\n"),
+    "18 and a tab": request(length=b"Content-Length: 18\t\r\n"),
+    "two spaces and 18": request(length=b"Content-Length:  18\r\n"),
+    "no space before 18": request(length=b"Content-Length:18\r\n"),
+    "a space before the colon": request(length=b"Content-Length : 18\r\n"),
+    "a length in words": request(length=b"Content-Length: many\r\n"),
+    "an empty length": request(length=b"Content-Length: \r\n"),
+    "a length beyond 64 bits": request(length=b"Content-Length: 18446744073709551634\r\n"),
+    "too large": request(b" " * (MOST_BYTES + 1)),
+    "the last": request(fields=b"Connection: close\r\n"),
+    "the last, then another": request(fields=b"Connection: close\r\n") + PLAIN,
+    "the last, for a proxy": request(fields=b"Proxy-Connection: close\r\n") + PLAIN,
+    "kept and the last": request(fields=b"Connection: keep-alive, close\r\n"),
+    "Expect: 100-continue": request(fields=b"Expect: 100-continue\r\n"),
+    "Expect: a miracle": request(fields=b"Expect: a miracle\r\n"),
+    "gzip": request(GZIP, fields=b"Content-Encoding: gzip\r\n"),
+    "deflate": request(zlib.compress(BODY), fields=b"Content-Encoding: deflate\r\n"),
+    "gzip that is none": request(fields=b"Content-Encoding: gzip\r\n"),
+    "a coding that nobody knows": request(fields=b"Content-Encoding: rot13\r\n"),
+    "upgrade": request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+    "upgrade, then plain": request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n") + PLAIN,
+    "upgrade without saying so": request(fields=b"Upgrade: h2c\r\n"),
+    "an old WebSocket": request(fields=b"Sec-WebSocket-Key1: x\r\n"),
+    "a value with NUL": request(fields=b"X-A: a\0b\r\n"),
+    "a value beyond ASCII": request(fields="X-A: ä\r\n".encode()),
+    "a value with DEL": request(fields=b"X-A: \x7f\r\n"),
+    "a value with a tab": request(fields=b"X-A: a\tb\r\n"),
+    "an empty value": request(fields=b"X-A:\r\n"),
+    "a name with a space": request(fields=b"X A: a\r\n"),
+    "a name with an underscore": request(fields=b"X_A: a\r\n"),
+    "no name": request(fields=b": a\r\n"),
+    "no colon": request(fields=b"X-A\r\n"),
+    "folded": request(fields=b"X-A: a\r\n b\r\n"),
+    "folded at the first": request(host=b" x\r\nHost: t\r\n"),
+    "a long head": request(fields=b"X-A: " + b"x" * 5000 + b"\r\n"),
+    "a head that is too long": request(fields=b"X-A: " + b"x" * 9000 + b"\r\n"),
+    "a long first line": request(first=b"POST /command?" + b"x" * 9000 + b" HTTP/1.1"),
+    "many fields": request(fields=b"".join(b"X-%d: a\r\n" % number for number in range(100))),
+    "too many fields": request(fields=b"".join(b"X-%d: a\r\n" % number for number in range(200))),
+    "nothing": b"",
+    "an empty line": b"\r\n",
+    "half a first line": b"POST /com",
+    "half a first line of another": b"POST /con",
+    "half a head": PLAIN[:40],
+    "half a head that is bad": PLAIN[:30] + b"\0",
+    "half a body": PLAIN[:-1],
+    "a head without its body": request(length=b"Content-Length: 18\r\n", body=b""),
+    "one and a half": PLAIN + PLAIN[:-1],
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+}
+ALL = PLAIN_ONES | OTHERS
+
+
+def whole(data: bytes) -> list[bytes]:
+    return [data]
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    """A byte at a time; of a long one the body in large pieces."""
+    head = min(len(data), 600)
+    return [data[place : place + 1] for place in range(head)] + [
+        data[place : place + 50_000] for place in range(head, len(data), 50_000)
+    ]
+
+
+def apart(pieces: list[bytes]) -> list[bytes]:
+    """The same bytes with a new piece behind each plain command in front, for aiohttp: when something that comes in one
+    reading is bad, it forgets the good ones before it. The quick way answers those."""
+    data = b"".join(pieces)
+    cuts = {0, *itertools.accumulate(map(len, pieces))}
+    begin = 0
+    while (end := data.find(b"\r\n\r\n", begin) + 4) > 3:
+        head = fast_path.read(data[begin:end])
+        if head is None or (head.length is None and end not in cuts):  # a GET is aiohttp's, with all that came with it
+            break
+        begin = end + (head.length or 0)
+        cuts.add(begin)
+    return [data[one:other] for one, other in itertools.pairwise(sorted(cuts))]
+
+
+def compare(
+    server: RedisServer, loop: Callable[[], asyncio.AbstractEventLoop], cases: Iterable[tuple[str, list[bytes]]]
+) -> None:
+    """Send each case to both services and hold their answers against each other."""
+
+    async def run() -> None:
+        async with both(server.url) as (quick, slow):
+            for name, pieces in cases:
+                assert await fate(quick, pieces) == await fate(slow, apart(pieces)), (name, pieces)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+@LOOPS
+def test_whole_requests_are_answered_alike(
+    redis_server: RedisServer, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    compare(redis_server, loop, [(name, whole(data)) for name, data in ALL.items()])
+
+
+def test_requests_that_come_in_bytes_are_answered_alike(redis_server: RedisServer) -> None:
+    compare(redis_server, uvloop.new_event_loop, [(name, bytewise(data)) for name, data in ALL.items()])
+
+
+@pytest.mark.parametrize(
+    "name", ["an id of the client's", "two", "plain, then chunked", "plain, a GET, plain", "two lengths that differ"]
+)
+def test_a_request_may_be_split_anywhere(redis_server: RedisServer, name: str) -> None:
+    data = ALL[name]
+    splits = [(name, [data[:place], data[place:]]) for place in range(1, len(data))]
+    compare(redis_server, uvloop.new_event_loop, splits)
+
+
+def test_requests_of_all_kinds_follow_each_other_on_a_connection(redis_server: RedisServer) -> None:
+    """One after the other, each behind the answer to the one before, until the service hangs up."""
+    chance = random.Random(1)
+    short = [data for data in ALL.values() if len(data) < 2000]
+    mild = [PLAIN, GET, *(data for data in PLAIN_ONES.values() if len(data) < 2000)]
+    rows = [[*chance.choices(mild, k=chance.randrange(1, 5)), *chance.choices(short, k=3)] for _ in range(200)]
+    compare(redis_server, uvloop.new_event_loop, [(str(number), row) for number, row in enumerate(rows)])
+
+
+def test_damaged_requests_are_answered_alike(redis_server: RedisServer) -> None:
+    """Bytes changed, left out or put in by chance, in one piece or two."""
+    chance = random.Random(2)
+    rows = []
+    for number in range(600):
+        data = bytearray(chance.choice([PLAIN, PLAIN * 2, PLAIN + chunked(), ALL["as node sends it"], GET + PLAIN]))
+        for _ in range(chance.randrange(1, 3)):
+            place = chance.randrange(len(data))
+            odd = chance.choice([b"", b"\0", b"\n", b"\r", b"\r\n", b" ", b"\t", b":", b",", b"0", b"9", b"\xff", b"x"])
+            data[place : place + chance.randrange(2)] = odd
+        place = chance.randrange(len(data))
+        rows.append((str(number), chance.choice([[bytes(data)], [bytes(data[:place]), bytes(data[place:])]])))
+    compare(redis_server, uvloop.new_event_loop, rows)
+
+
+def test_the_list_holds_plain_requests_and_others() -> None:
+    """That what is compared goes by both ways."""
+    heads = {name: fast_path.read(data[: data.find(b"\r\n\r\n") + 4]) for name, data in ALL.items()}
+    begin_plain = ("plain, ", "a GET, then", "too large", "one and", "half a body", "a head without")
+    for name in OTHERS:
+        assert (heads[name] is not None) == name.startswith(begin_plain) or "long head" in name or "too long" in name
+    assert None not in [heads[name] for name in PLAIN_ONES]

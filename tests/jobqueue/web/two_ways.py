@@ -1,0 +1,138 @@
+"""Two services that differ in one thing: one has the quick way for plain requests, the other gives all to aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from jobqueue.app import Service
+from jobqueue.settings import Settings
+from jobqueue.web import runner
+from jobqueue.web.refusals import Refusing
+
+MOST_BYTES = 300_000
+_TURNS = 30  # of the loop; an answer that asks no Redis needs about ten
+
+
+class _Slow(runner._Server):
+    """Its connections have no quick way."""
+
+    def __call__(self) -> Refusing:  # type: ignore[override]  # aiohttp's part of a connection is all there is
+        return Refusing(self, loop=self._loop, **self._kwargs)
+
+
+@asynccontextmanager
+async def both(url: str) -> AsyncIterator[tuple[int, int]]:
+    """The ports of the two, the quick one first."""
+    async with started(url, "quick") as quick:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runner, "_Server", _Slow)
+            slow = started(url, "slow")
+            port = await slow.__aenter__()
+        try:
+            yield quick, port
+        finally:
+            await slow.__aexit__(None, None, None)
+
+
+@asynccontextmanager
+async def started(url: str, namespace: str) -> AsyncIterator[int]:
+    """The port of a service in this loop."""
+    settings = Settings(port=0, redis=url, namespace=namespace, max_request_bytes=MOST_BYTES, grace_s=1)
+    async with Service(settings) as service:
+        yield int(service.url.rpartition(":")[2])
+
+
+class Line:
+    """A client's end of a connection: a plain socket, so that each piece is one packet and one reading."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+        self.received = b""
+        self.closed = False
+
+    async def send(self, pieces: Iterable[bytes]) -> None:
+        """Send piece after piece, each behind all that the service does with the one before, until it hangs up."""
+        for piece in pieces:
+            if not self.closed:
+                await self.write(piece)
+                await self.quiet()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes and look at nothing."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    async def quiet(self) -> None:
+        """Turn the loop, which is the service's too, until nothing more comes."""
+        known = -1
+        while known < len(self.received) and not self.closed:
+            known = len(self.received)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            self.look()
+
+    def look(self) -> None:
+        """Take what has come."""
+        try:
+            while not self.closed:
+                some = self._socket.recv(1 << 20)
+                self.received += some
+                self.closed = not some
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:
+            self.closed = True
+
+    async def answers(self, number: int) -> bytes:
+        """What has come, as soon as it holds so many answers to commands."""
+        async with asyncio.timeout(10):
+            while self.received.count(b"HTTP/1.1 ") < number and not self.closed:
+                await asyncio.sleep(0.001)
+                self.look()
+        return self.received
+
+    async def comes(self, size: int) -> bytes:
+        """What has come, as soon as it is so many bytes."""
+        async with asyncio.timeout(20):
+            while len(self.received) < size:
+                await asyncio.sleep(0)
+                self.look()
+        return self.received
+
+    def end(self) -> None:
+        """Nothing follows, and the service is told so."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Hang up; `reset`: not in order."""
+        if reset:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+
+def without_chance(received: bytes) -> bytes:
+    """What a service said, but for the time and the ids that it made."""
+    received = re.sub(rb"(?m)^Date: .{29}\r$", b"Date: now\r", received)
+    return re.sub(rb"(?m)^X-Request-Id: [0-9a-f]{8}-[0-9a-f]+\r$", b"X-Request-Id: made\r", received)
+
+
+async def fate(port: int, pieces: Iterable[bytes]) -> tuple[bytes, bool, bytes]:
+    """What comes back for some bytes; whether the service then hung up; and what came after the client's end."""
+    line = Line(port)
+    try:
+        await line.send(pieces)
+        said, closed = line.received, line.closed
+        if not closed:
+            line.end()
+            await line.quiet()
+        return without_chance(said), closed, without_chance(line.received[len(said) :])
+    finally:
+        line.close()
