@@ -89,7 +89,7 @@ class Bell:
             pause = _PAUSE_S if shard in self._standing else min(2 * pause, _LONGEST_PAUSE_S)
             self._standing.discard(shard)
             self.connected.clear()
-            self._pool.whereabouts.lost(shard)
+            self._pool.ready_shards.lost(shard)
             await asyncio.sleep(pause)
 
     def hear(self, shard: int, message: str) -> None:
@@ -104,7 +104,7 @@ class Bell:
         if kind == "ready":
             number, _, topic = rest.partition(" ")
             jobs = int(number)
-            self._pool.whereabouts.heard(shard, topic)
+            self._pool.ready_shards.heard(shard, topic)
             self.ring(topic, jobs)
         elif kind == "due" and (shard, int(rest)) in self._alarms:
             self._alarms[shard, int(rest)].set()
@@ -127,7 +127,7 @@ class Bell:
     def _look_again(self, shard: int) -> None:
         """The subscription stands: what was said before it is not known."""
         self._standing.add(shard)
-        self._pool.whereabouts.stands(shard)
+        self._pool.ready_shards.stands(shard)
         if len(self._standing) == len(self._free):
             self.connected.set()
         self._free[shard].set()
@@ -199,7 +199,7 @@ class Bell:
         """Whether a pop that found jobs may have been woken for others, in another topic or another shard."""
         if len(self._pool.keys) == 1:
             return len(topics) > 1
-        return any(map(self._pool.whereabouts.expected, topics))
+        return any(map(self._pool.ready_shards.expected, topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
         """See that someone else looks for what this one was woken for, or left. Those who are woken already count:

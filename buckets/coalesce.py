@@ -27,7 +27,7 @@ class Joined(Protocol[T_contra]):
 Part = list[tuple[Sequence[T], asyncio.Future[list[Any]]]]
 
 
-class Gather(Generic[T]):
+class Coalescer(Generic[T]):
     """Joins items for `work`, which returns a result for each, in their order. The items of one caller stay together;
     what is too much for one script, or names a job twice, is not joined, so that nobody waits for scripts of others."""
 

@@ -24,7 +24,7 @@ FAMILIES = {
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: the token of the process that runs the timer of bucket n
     "ROLL": "roll",  # of shard 0: zset: token of a living instance -> ms of its last signature
-    "FENCE": "fence",  # string: empty, gone after a second; written so that there was a write
+    "BARRIER": "fence",  # string: empty, gone after a second; written so that there was a write
     "BELL": "bell",  # a channel, not a key
 }
 

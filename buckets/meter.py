@@ -40,7 +40,7 @@ class Meter:
     def jumped(self, ahead_s: float) -> None:
         """Redis's clock has jumped by so many seconds; below 0: back."""
 
-    def fenced(self, seconds: float) -> None:
+    def barrier_passed(self, seconds: float) -> None:
         """It took so long to learn how durable some changes are, with WAIT or what is like it."""
 
     def secured(self, asked: str, reached: str, changes: int) -> None:

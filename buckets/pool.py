@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from buckets.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.clock import Clock
-from buckets.coalesce import Gather
+from buckets.coalesce import Coalescer
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State, unpack, unpack_all
 from buckets.keys import shard_of
-from buckets.pop_search import Ask, Popped, Search
-from buckets.ready_shards import Whereabouts
+from buckets.pop_search import Ask, Popped, PopSearch
+from buckets.ready_shards import ReadyShards
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Item, OneScript, Shards
@@ -55,7 +55,7 @@ class Pool(Shards):
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
-        self.whereabouts = Whereabouts(shards)
+        self.ready_shards = ReadyShards(shards)
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process begins elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._unheard = False  # whether a pop's caller left before its answer came
@@ -63,10 +63,10 @@ class Pool(Shards):
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
         self._preparing = Preparing(shards)
         # One a shard: a server of a Cluster that is away holds up nobody whose jobs are elsewhere.
-        self._adding = [Gather(partial(self._add, shard, True), OneScript) for shard in range(shards)]
-        self._adding_once = [Gather(partial(self._add, shard, False), OneScript) for shard in range(shards)]
-        self._finishing = [Gather(partial(self._finish, shard), OneScript) for shard in range(shards)]
-        self._popping = Gather(self._pop_ones, _Asks, self._return, patient=True)
+        self._adding = [Coalescer(partial(self._add, shard, True), OneScript) for shard in range(shards)]
+        self._adding_once = [Coalescer(partial(self._add, shard, False), OneScript) for shard in range(shards)]
+        self._finishing = [Coalescer(partial(self._finish, shard), OneScript) for shard in range(shards)]
+        self._popping = Coalescer(self._pop_ones, _Asks, self._return, patient=True)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs; as if one after the other. Errors stand in the places of their jobs."""
@@ -102,12 +102,12 @@ class Pool(Shards):
         if len(self.keys) > 1:
             for job, result in added:
                 if isinstance(result, Added) and result.state == State.READY.word:
-                    self.whereabouts.stir_topic(shard_of(job.id, len(self.keys)), job.topic)
+                    self.ready_shards.stir_topic(shard_of(job.id, len(self.keys)), job.topic)
 
     def _moved(self, job_id: str, state: str) -> None:
         """The same for a job whose topic is not known."""
         if state == State.READY.word:
-            self.whereabouts.stir(shard_of(job_id, len(self.keys)))
+            self.ready_shards.stir(shard_of(job_id, len(self.keys)))
 
     async def _add(self, shard: int, repeat: bool, items: Sequence[Item]) -> list[Any]:
         return await self.run_in(
@@ -199,7 +199,7 @@ class Pool(Shards):
     async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
         """Fill `popped`; what comes when the caller is cancelled goes back. `workers`: how many jobs each gets."""
         bucket = next(self._turn) % self.buckets
-        search = Search(self, self.whereabouts, ask, count, workers, bucket, self._take_back, popped)
+        search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._take_back, popped)
         if len(self.keys) == 1:
             await search.in_one()
             return

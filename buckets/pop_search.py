@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import Job, unpack_all
-from buckets.ready_shards import Whereabouts
+from buckets.ready_shards import ReadyShards
 from buckets.redis.link import Orphan
 from buckets.scripts import Value
 from buckets.shards import MOST, Shards
@@ -44,11 +44,11 @@ class Ask(NamedTuple):
 
 
 @dataclass(slots=True)
-class Search:
+class PopSearch:
     """One pop under way, for one caller or for several alike. It fills `popped`."""
 
     shards: Shards
-    whereabouts: Whereabouts
+    ready_shards: ReadyShards
     ask: Ask
     count: int
     workers: list[tuple[int, str]]
@@ -78,7 +78,7 @@ class Search:
         deadline = loop.time() + self.shards.redis.timeout_s
         trouble: Unavailable | None = None
         answered = False
-        for shard, topics in self.whereabouts.places(self.ask.topics):
+        for shard, topics in self.ready_shards.places(self.ask.topics):
             if not self._wants_more() or loop.time() > deadline + _GRACE_S:
                 break
             if self._is_away(shard) and (trouble or self.is_hopeless(shard)):
@@ -114,7 +114,7 @@ class Search:
         left, more = 0, True
         while more and self._wants_more():
             want = min(self.count - len(popped.jobs), MOST)
-            stamp = self.whereabouts.asked(shard, topics)
+            stamp = self.ready_shards.asked(shard, topics)
             reply = await self.shards.call(
                 "pop",
                 shard,
@@ -136,16 +136,16 @@ class Search:
             is_full = len(pairs) == 2 * want
             more = bool(cut_short) or is_full
             if is_full:  # the search ended in the topic of the last job
-                self.whereabouts.left(shard, popped.jobs[-1].topic, left, stamp)
+                self.ready_shards.left(shard, popped.jobs[-1].topic, left, stamp)
             elif not more and not left and opens < 0:
-                self.whereabouts.emptied(shard, topics, stamp)
+                self.ready_shards.emptied(shard, topics, stamp)
         popped.left += left
 
 
 class _Patience:
     """Lets a block go on as long as there is hope, and a moment at least; then it raises Unavailable."""
 
-    def __init__(self, search: Search, shard: int, deadline: float) -> None:
+    def __init__(self, search: PopSearch, shard: int, deadline: float) -> None:
         self._search = search
         self._shard = shard
         self._deadline = deadline

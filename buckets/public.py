@@ -14,7 +14,7 @@ from buckets.pool import Moved, Pool
 from buckets.pop_search import Popped
 from buckets.redis.client import Redis
 from buckets.timers.locks import Locks
-from buckets.timers.members import Roll
+from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
@@ -35,6 +35,7 @@ __all__ = [
     "HeldClock",
     "Job",
     "Locks",
+    "Members",
     "Meter",
     "Moved",
     "NewJob",
@@ -44,7 +45,6 @@ __all__ = [
     "Popped",
     "Purged",
     "Redis",
-    "Roll",
     "State",
     "Stats",
     "Sweep",

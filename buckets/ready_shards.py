@@ -38,7 +38,7 @@ class _Topic:
             self.marks.setdefault(shard, self.doubts.pop(shard))
 
 
-class Whereabouts:
+class ReadyShards:
     """What one process knows of the shards of a namespace: nothing of one until `stands` is called for it."""
 
     def __init__(self, shards: int, now: Callable[[], float] = time.monotonic) -> None:

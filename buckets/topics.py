@@ -109,7 +109,7 @@ class Topics:
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """As they stand there, in this shard: whatever else they are, the script takes them off."""
         results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic)
-        self._pool.whereabouts.stir_topic(shard, topic)
+        self._pool.ready_shards.stir_topic(shard, topic)
         kicked: int = results.count(b"ready")
         return kicked
 
@@ -126,7 +126,7 @@ class Topics:
         """End the pause of a topic; whether it was paused."""
         was = await self._in_all(lambda shard: self._pool.call("resume", shard, topic=topic))
         for shard in range(len(was)):
-            self._pool.whereabouts.stir_topic(shard, topic)
+            self._pool.ready_shards.stir_topic(shard, topic)
         return any(was)
 
     def has(self, shard: int, cursor: int) -> bool:

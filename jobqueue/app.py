@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Bell, Durable, Locks, Pool, Redis, Roll, Sweep, Timer, Topics, Walk
+from buckets import Bell, Durable, Locks, Members, Pool, Redis, Sweep, Timer, Topics, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import Limits, most_connections
 from jobqueue.engine import Engine
@@ -88,7 +88,7 @@ class Service:
         if folder:
             await stack.enter_async_context(running("metrics", scrape.run()))
         loops = [await stack.enter_async_context(running("bell", bell.run()))]
-        roll = Roll(pool, bell, settings.clock_limit_s)
+        roll = Members(pool, bell, settings.clock_limit_s)
         locks = [Locks(pool, bell, roll, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
         for works in (
@@ -122,7 +122,7 @@ class Service:
     def _durable(self, redis: Redis, pool: Pool) -> Durable:
         """What durable changes go through: the same shards over a connection of its own, made when it is first used."""
         own = Pool(redis, self._settings.namespace, len(pool.keys), pool.buckets)
-        own.whereabouts = pool.whereabouts  # what is added there is ready here
+        own.ready_shards = pool.ready_shards  # what is added there is ready here
         self._stack.push_async_callback(redis.close)
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
@@ -170,7 +170,7 @@ async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
     bell.close()
 
 
-def _readiness(roll: Roll, locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
+def _readiness(roll: Members, locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
     last_answer = max(roll.last_answer, *(lock.last_answer for lock in locks))
     return {
         "redis": asyncio.get_running_loop().time() - last_answer < _REDIS_QUIET_S,

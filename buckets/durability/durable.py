@@ -1,6 +1,6 @@
 """Changes that are to be safer than a Redis which has them in its memory: replicated, or fsynced.
 
-They go over a connection of their own, since WAIT holds up what is asked behind it, and a fence
+They go over a connection of their own, since WAIT holds up what is asked behind it, and a barrier
 (buckets/durability/barrier.py) follows them there. What is told was reached; where that is not known, it is `local`.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, NamedTuple
 
 from buckets.add_codec import Added
-from buckets.durability.barrier import LOCAL, Durability, Fence
+from buckets.durability.barrier import LOCAL, Barrier, Durability
 from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.keys import Keys, shard_of
 from buckets.pool import Pool
@@ -49,7 +49,7 @@ class Durable:
         self.pool = pool
         self._replicas = replicas
         self._timeout_ms = max(round(min(timeout_s, pool.redis.timeout_s / 2) * 1000), 1)
-        self._fences: dict[Link, Fence] = {}
+        self._barriers: dict[Link, Barrier] = {}
 
     async def change(self, wants: Sequence[Want], work: Work, *, repeat: bool = True) -> list[Told]:
         """Make changes, those of each shard for themselves, and tell what each reached. `repeat`: whether `work` may be
@@ -101,13 +101,13 @@ class Durable:
             return wanted
         if await self.pool.redis.link_to(shard.meta) is not link:
             raise Unanswered  # it may have been done over either
-        return await self._fence_of(link).reached(shard, wanted)
+        return await self._barrier_of(link).reached(shard, wanted)
 
-    def _fence_of(self, link: Link) -> Fence:
-        if link not in self._fences:
-            self._fences = {each: fence for each, fence in self._fences.items() if not each.lost}
-            self._fences[link] = Fence(link, self._replicas, self._timeout_ms, self.pool.redis.meter)
-        return self._fences[link]
+    def _barrier_of(self, link: Link) -> Barrier:
+        if link not in self._barriers:
+            self._barriers = {each: barrier for each, barrier in self._barriers.items() if not each.lost}
+            self._barriers[link] = Barrier(link, self._replicas, self._timeout_ms, self.pool.redis.meter)
+        return self._barriers[link]
 
     def _count(self, wants: Sequence[Want], told: Sequence[Told]) -> None:
         """Tell the meter what was asked for beyond `local`, and what was reached."""

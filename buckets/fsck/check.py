@@ -50,7 +50,7 @@ _FORMS = {
     "EVENTS": ("", "stream"),
     "LOCK": (r"\d{1,3}", "lock"),
     "ROLL": ("", "zset"),
-    "FENCE": ("", "lock"),
+    "BARRIER": ("", "lock"),
 }
 _NAMES = [(re.compile((FAMILIES[each] + rest).encode(), re.S), each, kind) for each, (rest, kind) in _FORMS.items()]
 

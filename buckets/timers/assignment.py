@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 
-def deal(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
+def assign(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
     """The token of the instance that has each of so many timers; there must be tokens."""
     least, more = divmod(timers, len(tokens))  # so many have one more than the least
     has = dict.fromkeys(tokens, 0)

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _EXACT_S = 0.1  # an answer that took longer says too little of how two clocks compare
 
 
-class Drift:
+class ClockJumps:
     """What is known of Redis's clock. `limit_s`: a jump by more is told."""
 
     def __init__(self, meter: Meter, limit_s: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""Aim: how long before a time a command must leave to reach Redis at that time.
+"""LeadTime: how long before a time a command must leave to reach Redis at that time.
 
 The way takes a few tenths of a millisecond: the process wakes, the command travels, Redis wakes. How many depends on
 the machine and its load, so it is learned: a command that came too early makes the lead shorter, one that did not makes
@@ -13,7 +13,7 @@ _STEP_S = 30e-6
 _LONGEST_S = 500e-6  # beyond that it is load, which no lead helps against
 
 
-class Aim:
+class LeadTime:
     """The lead of one kind of command."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ import logging
 from buckets.bell import Bell
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.pool import Pool
-from buckets.timers.members import Roll
+from buckets.timers.members import Members
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _GIVE_UP_S = 1.0  # that a stop waits for Redis
 class Locks:
     """The locks of one shard, as this process holds them."""
 
-    def __init__(self, pool: Pool, bell: Bell, roll: Roll, shard: int) -> None:
+    def __init__(self, pool: Pool, bell: Bell, roll: Members, shard: int) -> None:
         self._pool = pool
         self._roll = roll
         self._free = bell.free(shard)

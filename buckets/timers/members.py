@@ -19,8 +19,8 @@ import time
 from buckets.bell import Bell
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.pool import Pool
-from buckets.timers.assignment import deal
-from buckets.timers.clock_jumps import Drift
+from buckets.timers.assignment import assign
+from buckets.timers.clock_jumps import ClockJumps
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,13 @@ _SPARED_S = 60.0  # in the place of LIFE_S meanwhile
 _LEAVE_S = 1.0  # that a stop waits for Redis
 
 
-class Roll:
+class Members:
     """The living instances, as this one knows them."""
 
     def __init__(self, pool: Pool, bell: Bell, clock_limit_s: float = 1.0) -> None:
         self._pool = pool
         self._bell = bell
-        self._drift = Drift(pool.redis.meter, clock_limit_s)
+        self._drift = ClockJumps(pool.redis.meter, clock_limit_s)
         self._look = asyncio.Event()
         self._told = False  # that the roll does not answer
         self._spare_until = 0.0  # the loop's time until which nobody is struck off
@@ -89,7 +89,7 @@ class Roll:
     def _take(self, living: list[bytes]) -> None:
         if living != self.living:
             self.living = living
-            self._owners = deal(len(self._pool.keys) * self._pool.buckets, living)
+            self._owners = assign(len(self._pool.keys) * self._pool.buckets, living)
             self._pool.redis.meter.signed(len(living))
             log.info("roll.changed", extra={"instances": len(living)})
             self._wake()

@@ -38,7 +38,7 @@ def _timer_file() -> int | None:
     return None
 
 
-class Nap:
+class PreciseSleep:
     """Sleeps until a time is over or an event is set. `close` gives the timer back."""
 
     def __init__(self, woken: asyncio.Event) -> None:

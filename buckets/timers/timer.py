@@ -11,9 +11,9 @@ import logging
 from buckets.bell import Bell
 from buckets.errors import JobQueueError
 from buckets.pool import Pool
-from buckets.timers.lead_time import Aim
+from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
-from buckets.timers.precise_sleep import Nap
+from buckets.timers.precise_sleep import PreciseSleep
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Timer:
         self._held = locks.held[bucket]
         self._shard = locks.shard
         self._bucket = bucket
-        self._aim = Aim()
+        self._aim = LeadTime()
         self._aimed = False  # whether the next tick comes when something falls due, and not because the bell rang
 
     async def tick(self) -> float:
@@ -44,7 +44,7 @@ class Timer:
 
     async def run(self) -> None:
         """Tick while the lock is held, for ever."""
-        nap = Nap(self._alarm)
+        nap = PreciseSleep(self._alarm)
         try:
             while True:
                 await self._held.wait()

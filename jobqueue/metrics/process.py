@@ -118,7 +118,7 @@ class Metrics(Meter):
             "Time of a call of Redis, with its wait for a connection and its repetitions.",
             _DURATION_S,
         )
-        self._fence_seconds = Spread(
+        self._barrier_seconds = Spread(
             registry,
             "jobqueue_fence_duration_seconds",
             "Time to learn whether changes are with the replicas or on the disk: one wait for all that came together.",
@@ -174,8 +174,8 @@ class Metrics(Meter):
     def wrote(self, commands: int) -> None:
         self._writes.add(commands)
 
-    def fenced(self, seconds: float) -> None:
-        self._fence_seconds.add(seconds)
+    def barrier_passed(self, seconds: float) -> None:
+        self._barrier_seconds.add(seconds)
 
     def secured(self, asked: str, reached: str, changes: int) -> None:
         self._secured.add(asked, reached, n=changes)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from buckets.bell import Bell
 from buckets.pool import Pool
 from buckets.timers.locks import Locks
-from buckets.timers.members import LIFE_S, Roll
+from buckets.timers.members import LIFE_S, Members
 
 APART_MS = 250
 
@@ -20,7 +20,7 @@ class Instance:
 
     def __init__(self, pool: Pool, bell: Bell | None = None) -> None:
         self.bell = bell or Bell(pool)
-        self.roll = Roll(pool, self.bell)
+        self.roll = Members(pool, self.bell)
         self.locks = [Locks(pool, self.bell, self.roll, shard) for shard in range(len(pool.keys))]
 
     async def tick(self) -> None:

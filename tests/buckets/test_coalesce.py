@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from buckets.add_codec import Added
-from buckets.coalesce import Gather
+from buckets.coalesce import Coalescer
 from buckets.job import NewJob
 from buckets.pool import Pool
 from buckets.redis.client import Redis
@@ -43,11 +43,11 @@ class UpTo:
         return len(set(self._numbers)) == len(self._numbers) <= self._most
 
 
-def gather_of(worker: Worker, most: int) -> Gather[int]:
-    return Gather(worker.work, lambda: UpTo(most))
+def gather_of(worker: Worker, most: int) -> Coalescer[int]:
+    return Coalescer(worker.work, lambda: UpTo(most))
 
 
-async def ask(gather: Gather[int], items: Sequence[int]) -> list[int]:
+async def ask(gather: Coalescer[int], items: Sequence[int]) -> list[int]:
     return await gather.hand_in(items)
 
 
@@ -165,7 +165,7 @@ async def test_work_that_is_cancelled_leaves_nobody_waiting() -> None:
         await asyncio.Event().wait()
         return items
 
-    gather = Gather(hang, lambda: UpTo(10))
+    gather = Coalescer(hang, lambda: UpTo(10))
     asking = asyncio.create_task(ask(gather, [1]))
     await asyncio.sleep(0)
     await gather.begun()
@@ -183,7 +183,7 @@ async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_other
         await go_on.wait()
         return await worker.work(items)
 
-    gather = Gather(work, lambda: UpTo(100), patient=True)
+    gather = Coalescer(work, lambda: UpTo(100), patient=True)
     asking = [asyncio.create_task(ask(gather, [0]))]
     for n in range(1, 4):
         for _ in range(3):
@@ -203,7 +203,7 @@ async def test_who_is_patient_does_not_wait_for_ever() -> None:
             await stuck.wait()
         return await worker.work(items)
 
-    gather = Gather(work, lambda: UpTo(100), patient=True)
+    gather = Coalescer(work, lambda: UpTo(100), patient=True)
     first = asyncio.create_task(ask(gather, [0]))
     for _ in range(3):
         await asyncio.sleep(0)

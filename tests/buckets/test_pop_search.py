@@ -15,7 +15,7 @@ from buckets.errors import Unavailable
 from buckets.job import NewJob
 from buckets.keys import shard_of
 from buckets.pool import Pool
-from buckets.ready_shards import Whereabouts
+from buckets.ready_shards import ReadyShards
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.bells import LONG_S, hearing, job_of, jobs_of, park, told
@@ -30,7 +30,7 @@ SHARDS = 16
 async def many(redis: Redis, clock: HeldClock) -> AsyncIterator[Pool]:
     """A pool of 16 shards which never sweeps: what the bell and the answers tell must do."""
     pool = await Pool.open(redis, "many", shards=SHARDS, buckets=1, clock=clock)
-    pool.whereabouts = Whereabouts(SHARDS, lambda: 0.0)
+    pool.ready_shards = ReadyShards(SHARDS, lambda: 0.0)
     yield pool
     await pool.close()
 
@@ -123,7 +123,7 @@ async def test_one_job_wakes_one_of_five_thousand(many: Pool, ringing: Bell, mon
 async def test_what_this_process_is_told_is_ready_is_found_before_the_bell_is_heard(many: Pool) -> None:
     """A bell that hears nothing, on shards that it believes to hear."""
     for shard in range(SHARDS):
-        many.whereabouts.stands(shard)
+        many.ready_shards.stands(shard)
     assert await pop(many, "t", "u", "v") == []
     await add(many, "a")
     job = await pop_one(many)
@@ -152,9 +152,9 @@ async def test_what_this_process_is_told_is_ready_is_found_before_the_bell_is_he
 
 async def test_a_lost_message_is_made_good_by_the_sweep(redis: Redis, many: Pool, redis_server: RedisServer) -> None:
     seconds = [0.0]
-    many.whereabouts = Whereabouts(SHARDS, lambda: seconds[0])
+    many.ready_shards = ReadyShards(SHARDS, lambda: seconds[0])
     for shard in range(SHARDS):
-        many.whereabouts.stands(shard)
+        many.ready_shards.stands(shard)
     other = await Pool.open(other_redis := Redis(redis_server.url), "many", clock=many.clock)
     assert await pop(many) == []
     await add(other, "a")
@@ -326,7 +326,7 @@ async def test_a_shard_that_is_away_is_passed_over(torn: Pool) -> None:
 async def test_a_shard_that_goes_away_while_it_is_asked_is_not_waited_for(torn: Pool) -> None:
     redis = tear(torn, 0, 1, 2, known=False)
     await add(torn, id_in(3, 0, 4))
-    torn.whereabouts.stands(3)
+    torn.ready_shards.stands(3)
     popping = asyncio.create_task(pop(torn, count=10))
     while not popping.done():
         waiting = asyncio.create_task(redis.asked.wait())
@@ -366,7 +366,7 @@ async def test_a_parked_pop_is_woken_when_its_shard_is_back(torn: Pool, redis_se
     redis = tear(torn, 1, known=True)
     bell = Bell(torn)
     for shard in (0, 2, 3):
-        torn.whereabouts.stands(shard)
+        torn.ready_shards.stands(shard)
     parked = asyncio.create_task(bell.pop(["t"], 1, LONG_S))
     await until(lambda: bell.parked == 1)
     other = await Pool.open(other_redis := Redis(redis_server.url), "many")

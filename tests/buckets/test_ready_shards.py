@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from buckets import ready_shards
-from buckets.ready_shards import Whereabouts
+from buckets.ready_shards import ReadyShards
 
 SHARDS = 4
 
@@ -24,41 +24,41 @@ def seconds() -> Seconds:
 
 
 @pytest.fixture
-def known(seconds: Seconds) -> Whereabouts:
+def known(seconds: Seconds) -> ReadyShards:
     """All shards are heard, and the topic `t` has been found empty in all of them."""
-    known = Whereabouts(SHARDS, lambda: seconds.now)
+    known = ReadyShards(SHARDS, lambda: seconds.now)
     for shard in range(SHARDS):
         known.stands(shard)
     empty(known, "t")
     return known
 
 
-def empty(known: Whereabouts, *topics: str) -> None:
+def empty(known: ReadyShards, *topics: str) -> None:
     """A pop finds no jobs of the topics anywhere."""
     for shard, some in list(known.places(topics)):
         known.emptied(shard, some, known.asked(shard, some))
 
 
-def shards(known: Whereabouts, *topics: str) -> list[int]:
+def shards(known: ReadyShards, *topics: str) -> list[int]:
     return [shard for shard, _ in known.places(topics or ("t",))]
 
 
-def test_a_topic_that_is_new_is_looked_up_in_all_shards(known: Whereabouts) -> None:
+def test_a_topic_that_is_new_is_looked_up_in_all_shards(known: ReadyShards) -> None:
     assert sorted(shards(known, "new")) == [0, 1, 2, 3]
 
 
-def test_a_topic_that_was_found_empty_is_not_looked_up_again(known: Whereabouts) -> None:
+def test_a_topic_that_was_found_empty_is_not_looked_up_again(known: ReadyShards) -> None:
     assert shards(known) == []
     assert not known.expected("t")
 
 
-def test_a_shard_that_rings_is_asked(known: Whereabouts) -> None:
+def test_a_shard_that_rings_is_asked(known: ReadyShards) -> None:
     known.heard(2, "t")
     assert shards(known) == [2]
     assert known.expected("t")
 
 
-def test_an_answer_that_left_before_the_ring_does_not_take_its_mark(known: Whereabouts) -> None:
+def test_an_answer_that_left_before_the_ring_does_not_take_its_mark(known: ReadyShards) -> None:
     stamp = known.asked(2, ["t"])
     known.heard(2, "t")
     known.emptied(2, ["t"], stamp)
@@ -67,7 +67,7 @@ def test_an_answer_that_left_before_the_ring_does_not_take_its_mark(known: Where
     assert shards(known) == []
 
 
-def test_an_answer_that_left_before_a_second_ring_does_not_take_the_mark_of_the_first(known: Whereabouts) -> None:
+def test_an_answer_that_left_before_a_second_ring_does_not_take_the_mark_of_the_first(known: ReadyShards) -> None:
     known.heard(2, "t")
     stamp = known.asked(2, ["t"])
     known.heard(2, "t")
@@ -75,10 +75,10 @@ def test_an_answer_that_left_before_a_second_ring_does_not_take_the_mark_of_the_
     assert shards(known) == [2]
 
 
-@pytest.mark.parametrize("way", [Whereabouts.stir, Whereabouts.lost, Whereabouts.stands])
+@pytest.mark.parametrize("way", [ReadyShards.stir, ReadyShards.lost, ReadyShards.stands])
 @pytest.mark.parametrize("is_marked", [True, False])
 def test_an_answer_that_left_before_something_came_to_the_shard_does_not_take_its_doubt(
-    known: Whereabouts, way: object, is_marked: bool
+    known: ReadyShards, way: object, is_marked: bool
 ) -> None:
     if is_marked:
         known.heard(2, "t")
@@ -89,7 +89,7 @@ def test_an_answer_that_left_before_something_came_to_the_shard_does_not_take_it
     assert shards(known) == [2]
 
 
-def test_what_came_to_a_shard_concerns_all_topics_and_no_other_shard(known: Whereabouts) -> None:
+def test_what_came_to_a_shard_concerns_all_topics_and_no_other_shard(known: ReadyShards) -> None:
     empty(known, "u")
     known.stir(1)
     assert list(known.places(["t", "u"])) == [(1, ["t", "u"])]
@@ -97,7 +97,7 @@ def test_what_came_to_a_shard_concerns_all_topics_and_no_other_shard(known: Wher
     assert list(known.places(["t", "u"])) == [(1, ["u"])]
 
 
-def test_a_shard_that_is_not_heard_is_asked_each_time(known: Whereabouts) -> None:
+def test_a_shard_that_is_not_heard_is_asked_each_time(known: ReadyShards) -> None:
     known.lost(3)
     for _ in range(3):
         assert shards(known) == [3]
@@ -109,7 +109,7 @@ def test_a_shard_that_is_not_heard_is_asked_each_time(known: Whereabouts) -> Non
     assert shards(known) == []
 
 
-def test_all_shards_are_looked_up_once_a_second(known: Whereabouts, seconds: Seconds) -> None:
+def test_all_shards_are_looked_up_once_a_second(known: ReadyShards, seconds: Seconds) -> None:
     seconds.now += 0.99
     assert shards(known) == []
     seconds.now += 0.02
@@ -119,7 +119,7 @@ def test_all_shards_are_looked_up_once_a_second(known: Whereabouts, seconds: Sec
     assert shards(known) == []
 
 
-def test_the_shard_that_rang_is_asked_before_those_of_the_sweep(known: Whereabouts, seconds: Seconds) -> None:
+def test_the_shard_that_rang_is_asked_before_those_of_the_sweep(known: ReadyShards, seconds: Seconds) -> None:
     seconds.now += 2
     assert len(shards(known)) == 4
     known.heard(1, "t")
@@ -128,7 +128,7 @@ def test_the_shard_that_rang_is_asked_before_those_of_the_sweep(known: Whereabou
 
 
 def test_a_shard_whose_ring_was_lost_has_its_turn_beside_one_that_always_has_jobs(
-    known: Whereabouts, seconds: Seconds
+    known: ReadyShards, seconds: Seconds
 ) -> None:
     known.heard(1, "t")
     asked = set()
@@ -141,7 +141,7 @@ def test_a_shard_whose_ring_was_lost_has_its_turn_beside_one_that_always_has_job
     assert asked == {0, 1, 2, 3}
 
 
-def test_shards_that_have_jobs_take_turns(known: Whereabouts) -> None:
+def test_shards_that_have_jobs_take_turns(known: ReadyShards) -> None:
     for shard in (0, 1, 3):
         known.heard(shard, "t")
     asked = []
@@ -152,7 +152,7 @@ def test_shards_that_have_jobs_take_turns(known: Whereabouts) -> None:
     assert asked == [0, 1, 3, 0, 1, 3]
 
 
-def test_a_shard_that_was_doubted_and_has_jobs_is_marked(known: Whereabouts) -> None:
+def test_a_shard_that_was_doubted_and_has_jobs_is_marked(known: ReadyShards) -> None:
     known.stir(2)
     assert shards(known) == [2]
     assert not known.expected("t")
@@ -160,14 +160,14 @@ def test_a_shard_that_was_doubted_and_has_jobs_is_marked(known: Whereabouts) -> 
     assert known.expected("t")
 
 
-def test_topics_are_tried_in_their_order(known: Whereabouts) -> None:
+def test_topics_are_tried_in_their_order(known: ReadyShards) -> None:
     empty(known, "u")
     for shard, topic in ((0, "u"), (1, "t"), (2, "u"), (3, "t")):
         known.heard(shard, topic)
     assert list(known.places(["u", "t"])) == [(0, ("u",)), (2, ("u",)), (1, ("t",)), (3, ("t",))]
 
 
-def test_topics_of_which_nothing_is_known_are_asked_for_together(known: Whereabouts) -> None:
+def test_topics_of_which_nothing_is_known_are_asked_for_together(known: ReadyShards) -> None:
     known.heard(1, "t")
     places = list(known.places(["new", "newer", "t", "newest"]))
     assert {shard: tuple(topics) for shard, topics in places[:4]} == dict.fromkeys(range(4), ("new", "newer"))
@@ -176,7 +176,7 @@ def test_topics_of_which_nothing_is_known_are_asked_for_together(known: Whereabo
 
 
 def test_of_too_many_topics_that_one_goes_which_was_not_asked_for_the_longest(
-    known: Whereabouts, monkeypatch: pytest.MonkeyPatch
+    known: ReadyShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ready_shards, "MOST_TOPICS", 3)
     empty(known, "u")
@@ -189,7 +189,7 @@ def test_of_too_many_topics_that_one_goes_which_was_not_asked_for_the_longest(
 
 
 def test_what_is_said_of_a_topic_that_nobody_asked_for_is_not_kept() -> None:
-    known = Whereabouts(SHARDS)
+    known = ReadyShards(SHARDS)
     known.stands(0)
     for n in range(1000):
         known.heard(0, f"t{n}")
@@ -198,4 +198,4 @@ def test_what_is_said_of_a_topic_that_nobody_asked_for_is_not_kept() -> None:
 
 @pytest.mark.parametrize("topics", [["t"], ["t", "u"]])
 def test_processes_begin_with_different_shards(topics: Sequence[str]) -> None:
-    assert len({shards(Whereabouts(SHARDS), *topics)[0] for _ in range(200)}) == SHARDS
+    assert len({shards(ReadyShards(SHARDS), *topics)[0] for _ in range(200)}) == SHARDS

@@ -52,7 +52,7 @@ async def test_no_job_is_lost_early_or_doubled_at_some_of_the_points() -> None:
         "beat",
         "roll",
         "bound",
-        "fence",
+        "barrier",
         "WAIT",
     }
     todo = chosen(points, EVERY, seed=datetime.date.today().toordinal())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from buckets.add_codec import Added
-from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability, Fence
+from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Barrier, Durability
 from buckets.durability.durable import Durable, Told, Want
 from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob
@@ -31,11 +31,11 @@ class Notes(Meter):
     """What the meter was told."""
 
     def __init__(self) -> None:
-        self.fences = 0
+        self.barriers = 0
         self.secured_changes: list[tuple[str, str, int]] = []
 
-    def fenced(self, seconds: float) -> None:
-        self.fences += 1
+    def barrier_passed(self, seconds: float) -> None:
+        self.barriers += 1
 
     def secured(self, asked: str, reached: str, changes: int) -> None:
         self.secured_changes.append((asked, reached, changes))
@@ -134,7 +134,7 @@ async def test_what_others_wrote_is_told_by_what_the_replicas_have(
     link = await other.link_to(shard.meta)  # that writes nothing
     servers[1].freeze()
     await add(durable.pool, "a")
-    assert await Fence(link, 1, 100, Meter()).reached(shard, {REPLICATED}) == set()
+    assert await Barrier(link, 1, 100, Meter()).reached(shard, {REPLICATED}) == set()
 
 
 async def test_after_a_replica_was_away_changes_are_replicated_again(serve: Serve) -> None:
@@ -187,7 +187,7 @@ async def test_each_is_told_what_it_asked_for_in_the_order_of_all(serve: Serve) 
     assert isinstance(none.result, NotFound)
 
 
-async def test_all_who_come_while_a_fence_is_under_way_share_the_next(
+async def test_all_who_come_while_a_barrier_is_under_way_share_the_next(
     serve: Serve, operator: Callable[[RedisServer], Redis]
 ) -> None:
     durable, servers = await serve(2)
@@ -202,19 +202,19 @@ async def test_all_who_come_while_a_fence_is_under_way_share_the_next(
     servers[1].thaw()
     assert await asyncio.gather(first, *others) == [REPLICATED] * 201
     # 200 scripts behind a WAIT may be answered in a few parts.
-    assert await calls(watcher, "wait") == durable.pool.redis.meter.fences < 12  # type: ignore[attr-defined]
+    assert await calls(watcher, "wait") == durable.pool.redis.meter.barriers < 12  # type: ignore[attr-defined]
 
 
-async def test_one_fence_is_under_way_at_a_time(serve: Serve, operator: Callable[[RedisServer], Redis]) -> None:
+async def test_one_barrier_is_under_way_at_a_time(serve: Serve, operator: Callable[[RedisServer], Redis]) -> None:
     durable, servers = await serve(2)
     (shard,) = durable.pool.keys
-    fence = Fence(await durable.pool.redis.link_to(shard.meta), 1, 5_000, durable.pool.redis.meter)
+    barrier = Barrier(await durable.pool.redis.link_to(shard.meta), 1, 5_000, durable.pool.redis.meter)
     servers[1].freeze()
-    waiting = [asyncio.create_task(fence.reached(shard, {REPLICATED}))]
+    waiting = [asyncio.create_task(barrier.reached(shard, {REPLICATED}))]
     watcher = operator(servers[0])
     await until(blocked(watcher))
     for _ in range(50):
-        waiting.append(asyncio.create_task(fence.reached(shard, {REPLICATED})))
+        waiting.append(asyncio.create_task(barrier.reached(shard, {REPLICATED})))
         await asyncio.sleep(0)
     servers[1].thaw()
     assert await asyncio.gather(*waiting) == [{REPLICATED}] * 51
@@ -237,7 +237,7 @@ async def test_others_are_not_held_up_by_a_wait(
     await waiting
 
 
-async def test_one_that_leaves_does_not_take_the_fence_of_the_others_with_it(
+async def test_one_that_leaves_does_not_take_the_barrier_of_the_others_with_it(
     serve: Serve, operator: Callable[[RedisServer], Redis]
 ) -> None:
     durable, servers = await serve(2)
@@ -251,7 +251,7 @@ async def test_one_that_leaves_does_not_take_the_fence_of_the_others_with_it(
 
 
 def losing(durable: Durable, operator: Redis, times: int) -> Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]:
-    """Adds whose connection is killed so many times, when they are answered and before a fence."""
+    """Adds whose connection is killed so many times, when they are answered and before a barrier."""
     left = times
 
     async def work(jobs: Sequence[NewJob]) -> Sequence[Any]:
@@ -477,7 +477,7 @@ async def test_where_an_answer_may_come_before_the_fsync_it_is_local(
 
 
 @pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
-async def test_a_server_that_takes_no_fence_any_more_tells_nothing(
+async def test_a_server_that_takes_no_barrier_any_more_tells_nothing(
     serve: Serve, operator: Callable[[RedisServer], Redis], program: str
 ) -> None:
     durable, servers = await serve(1, *SAFE, program=program)

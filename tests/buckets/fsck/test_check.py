@@ -242,8 +242,8 @@ async def test_a_healthy_queue_has_no_findings(redis: Redis, pool: Pool, clock: 
     assert await contents(redis) == before
 
 
-async def test_the_key_that_a_fence_leaves_for_a_second_is_ours(redis: Redis, pool: Pool) -> None:
-    await pool.call("fence", 0)
+async def test_the_key_that_a_barrier_leaves_for_a_second_is_ours(redis: Redis, pool: Pool) -> None:
+    await pool.call("barrier", 0)
     report = await fsck(pool)
     assert (report.findings, report.foreign.found) == ({}, 0)
 

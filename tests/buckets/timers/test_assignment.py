@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buckets.timers.assignment import deal
+from buckets.timers.assignment import assign
 
 TOKENS = [b"%016x" % (number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in range(1, 11)]
 
@@ -13,20 +13,20 @@ TOKENS = [b"%016x" % (number * 0x9E3779B97F4A7C15 % (1 << 64)) for number in ran
 @pytest.mark.parametrize("instances", range(1, 11))
 def test_no_instance_has_two_timers_more_than_another(timers: int, instances: int) -> None:
     tokens = TOKENS[:instances]
-    owners = deal(timers, tokens)
+    owners = assign(timers, tokens)
     loads = [owners.count(token) for token in tokens]
     assert sum(loads) == timers and max(loads) - min(loads) <= 1
 
 
 def test_the_order_in_which_the_roll_names_them_does_not_matter() -> None:
-    assert deal(32, TOKENS) == deal(32, TOKENS[::-1])
+    assert assign(32, TOKENS) == assign(32, TOKENS[::-1])
 
 
 @pytest.mark.parametrize("instances", range(2, 11))
 def test_few_timers_change_between_others_when_one_goes(instances: int) -> None:
     tokens = TOKENS[:instances]
-    before = deal(32, tokens)
+    before = assign(32, tokens)
     for gone in tokens:
-        after = deal(32, [token for token in tokens if token != gone])
+        after = assign(32, [token for token in tokens if token != gone])
         changed = sum(old not in (gone, new) for old, new in zip(before, after, strict=True))
         assert changed <= 7  # dealt out round and round, it were 24 of 32

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buckets.timers.clock_jumps import Drift
+from buckets.timers.clock_jumps import ClockJumps
 from tests.buckets.test_meter import Notes
 
 START = 1_800_000_000.0
@@ -27,7 +27,7 @@ def told(notes: Notes) -> list[float]:
 def test_a_jump_is_told_with_its_direction_and_once(
     notes: Notes, jump: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    drift = Drift(notes, 1.0)
+    drift = ClockJumps(notes, 1.0)
     assert drift.compare(10.0, 10.01, START + 10) == 0
     assert drift.compare(10.2, 10.21, START + 10.2 + jump) == pytest.approx(jump, abs=0.02)
     assert drift.compare(10.4, 10.41, START + 10.4 + jump) == 0
@@ -37,14 +37,14 @@ def test_a_jump_is_told_with_its_direction_and_once(
 
 @pytest.mark.parametrize("jump", [0.9, -0.9])
 def test_a_jump_within_the_limit_is_not_told_and_does_not_add_up(notes: Notes, jump: float) -> None:
-    drift = Drift(notes, 1.0)
+    drift = ClockJumps(notes, 1.0)
     for number in range(20):
         assert drift.compare(number, number + 0.01, START + number * (1 + jump)) == 0
     assert notes.jumps == []
 
 
 def test_a_process_that_stood_still_is_no_jump(notes: Notes) -> None:
-    drift = Drift(notes, 1.0)
+    drift = ClockJumps(notes, 1.0)
     drift.compare(10.0, 10.01, START + 10)
     for answered_at in (12.0, 30.0):  # Redis answered at either end of the pause
         drift.compare(12.0, 30.0, START + answered_at)
@@ -53,7 +53,7 @@ def test_a_process_that_stood_still_is_no_jump(notes: Notes) -> None:
 
 
 def test_a_jump_is_seen_after_a_pause_too(notes: Notes) -> None:
-    drift = Drift(notes, 1.0)
+    drift = ClockJumps(notes, 1.0)
     drift.compare(10.0, 10.01, START + 10)
     drift.compare(12.0, 30.0, START + 100)
     assert told(notes) == [pytest.approx(70, abs=0.1)]
@@ -62,7 +62,7 @@ def test_a_jump_is_seen_after_a_pause_too(notes: Notes) -> None:
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 5), st.floats(0, 1)), max_size=30))
 def test_a_clock_that_goes_as_ours_never_jumps_whatever_the_delays(steps: list[tuple[float, float, float]]) -> None:
     notes, now = Notes(), 0.0
-    drift = Drift(notes, 0.01)
+    drift = ClockJumps(notes, 0.01)
     for pause, trip, part in steps:
         asked = now + pause
         now = asked + trip
@@ -71,7 +71,7 @@ def test_a_clock_that_goes_as_ours_never_jumps_whatever_the_delays(steps: list[t
 
 
 def test_how_far_it_is_ahead_of_this_host_is_told_when_the_answer_came_quickly(notes: Notes) -> None:
-    drift = Drift(notes, 1.0)
+    drift = ClockJumps(notes, 1.0)
     drift.compare(10.0, 10.001, time.time() + 60)
     drift.compare(20.0, 22.0, time.time() + 60)
     assert [round(each) for each in notes.ahead] == [60]

@@ -7,12 +7,12 @@ from statistics import mean
 
 import pytest
 
-from buckets.timers.lead_time import Aim
+from buckets.timers.lead_time import LeadTime
 
 LONG_S = 1.0
 
 
-def shots(aim: Aim, ways_s: list[float]) -> tuple[int, float]:
+def shots(aim: LeadTime, ways_s: list[float]) -> tuple[int, float]:
     """How many of these commands arrive too early when their ways take so long, and the mean of the leads (s)."""
     early, leads_s = 0, []
     for way_s in ways_s:
@@ -25,7 +25,7 @@ def shots(aim: Aim, ways_s: list[float]) -> tuple[int, float]:
 
 @pytest.mark.parametrize("way_us", [60, 150, 400])
 def test_it_learns_how_long_the_way_is_and_about_one_in_ten_is_too_early(way_us: int) -> None:
-    chance, aim = random.Random(1), Aim()
+    chance, aim = random.Random(1), LeadTime()
     ways_s = [chance.uniform(0.8, 1.2) * way_us / 1e6 for _ in range(3000)]
     shots(aim, ways_s[:1000])
     early, lead_s = shots(aim, ways_s[1000:])
@@ -34,26 +34,26 @@ def test_it_learns_how_long_the_way_is_and_about_one_in_ten_is_too_early(way_us:
 
 
 def test_it_unlearns_in_a_few_shots_that_the_way_was_long() -> None:
-    aim = Aim()
+    aim = LeadTime()
     shots(aim, [400e-6] * 1000)
     assert shots(aim, [100e-6] * 30)[0] < 25
 
 
 def test_what_is_late_because_of_load_is_no_reason_to_leave_much_too_early() -> None:
-    aim = Aim()
+    aim = LeadTime()
     shots(aim, [1.0] * 100_000)
     assert LONG_S - aim.shorten(LONG_S) == pytest.approx(500e-6)
 
 
 def test_a_short_wait_is_slept_to_its_end_so_that_who_came_early_does_not_ask_again_and_again() -> None:
-    aim = Aim()
+    aim = LeadTime()
     shots(aim, [1.0] * 1000)
     assert aim.shorten(0.0008) == 0.0008
     assert 0.001 < aim.shorten(0.002) < 0.002
 
 
 def test_it_never_leaves_late_on_purpose() -> None:
-    aim = Aim()
+    aim = LeadTime()
     for _ in range(100):
         aim.learn(early=True)
     assert aim.shorten(LONG_S) == LONG_S

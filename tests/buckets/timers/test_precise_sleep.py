@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from buckets.timers import precise_sleep
-from buckets.timers.precise_sleep import Nap
+from buckets.timers.precise_sleep import PreciseSleep
 from tests.waiting import PATIENCE_S
 
 LONG_S = 3600.0
@@ -25,7 +25,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 async def test_it_ends_by_itself_and_not_before_its_time(kind: str) -> None:
-    sleeping = Nap(asyncio.Event())
+    sleeping = PreciseSleep(asyncio.Event())
     async with asyncio.timeout(PATIENCE_S):
         for seconds in (1e-9, 0.0004, 0.003, 0.0201):
             sleeping._woken.clear()
@@ -38,7 +38,7 @@ async def test_it_ends_by_itself_and_not_before_its_time(kind: str) -> None:
 
 async def test_it_ends_when_the_event_is_set(kind: str) -> None:
     woken = asyncio.Event()
-    sleeping = Nap(woken)
+    sleeping = PreciseSleep(woken)
     asyncio.get_running_loop().call_soon(woken.set)
     async with asyncio.timeout(PATIENCE_S):
         assert not await sleeping.sleep(LONG_S)
@@ -47,7 +47,7 @@ async def test_it_ends_when_the_event_is_set(kind: str) -> None:
 
 async def test_a_long_sleep_that_was_cut_short_does_not_lengthen_the_next(kind: str) -> None:
     woken = asyncio.Event()
-    sleeping = Nap(woken)
+    sleeping = PreciseSleep(woken)
     woken.set()
     async with asyncio.timeout(PATIENCE_S):
         assert not await sleeping.sleep(LONG_S)
@@ -62,7 +62,7 @@ async def test_on_linux_it_is_a_timer_of_the_kernel_which_is_given_back() -> Non
         return sum("timerfd" in str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink())
 
     before = timers()
-    sleeping = Nap(asyncio.Event())
+    sleeping = PreciseSleep(asyncio.Event())
     assert timers() == before + 1
     sleeping.close()
     assert timers() == before

@@ -6,4 +6,4 @@
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-return redis.call('SET', FENCE, '', 'PX', 1000)
+return redis.call('SET', BARRIER, '', 'PX', 1000)
