@@ -124,7 +124,7 @@ class SentinelSet:
         return next(server for server in self.servers if server.port == port)
 
     async def failed_over(self, old: RedisNode) -> RedisNode:
-        """Wait until a server other than `old` is the master and the third, if alive, replicates it; returns the former.
+        """Wait until a server other than `old` is the master and the third, if alive, replicates it; returns it.
 
         Until then a write to the old one may reach the third, count as replicated, and be lost.
         """
