@@ -34,12 +34,9 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "jobqueue_client": {
         "words": ("times", "job", "fields", "answers", "errors", "options"),
-        "exchange": ("commands", "replies", "retry", "exchange"),
-        "clients": ("connections", "client", "sessions", "async_client"),
-        "worker": (
-            *("events", "outcomes", "threads", "reach", "loops", "ends", "leases", "crew", "polling", "outbox"),
-            *("shift", "worker"),
-        ),
+        "calls": ("commands", "http", "retry", "calls"),
+        "clients": ("client", "async_client"),
+        "worker": ("worker",),
     },
     "pyspark_jobqueue": {
         "words": ("errors", "options", "service", "java", "session", "jobs_schema"),

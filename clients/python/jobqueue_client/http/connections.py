@@ -1,4 +1,4 @@
-"""Kept HTTP connections on the standard library's http.client: thread-safe, and safe to fork with."""
+"""Keep-alive connections for threads, on the standard library's http.client. Safe to use across a fork."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from collections import deque
 from urllib.parse import urlsplit
 
 from jobqueue_client.errors import Unreachable
+from jobqueue_client.http import Reply, Request
 from jobqueue_client.options import Options
-from jobqueue_client.replies import Reply
 
 _IDLE_S = 10.0
 _PART_BYTES = 1 << 16
 
 
 class _Connection(http.client.HTTPConnection):
-    """One connection. A request goes out in one write, not head and body apart."""
+    """One connection. A request leaves in one write, headers and body together."""
 
     body = b""
     pid = 0
     idle_since = 0.0
 
     def send(self, data: object) -> None:
-        """Called once a request, with its head."""
+        """Send the headers and the body; http.client calls this once per request, with the headers."""
         assert isinstance(data, bytes)
         super().send(data + self.body)
 
     def is_usable(self) -> bool:
-        """Whether it is ours, not our parent process's, and neither old nor closed by the other side."""
+        """Whether this process opened it, and it is neither stale nor closed by the peer."""
         if self.pid != os.getpid() or time.monotonic() - self.idle_since > _IDLE_S:
             return False
-        poll = select.poll()  # not select(): a file descriptor may be above 1023
+        poll = select.poll()  # select() takes no file descriptor above 1023
         poll.register(self.sock, select.POLLIN)
         return not poll.poll(0)
 
@@ -43,22 +43,23 @@ class _SecureConnection(_Connection, http.client.HTTPSConnection):
 
 
 class Connections:
-    """The connections to one service. Nobody waits for one: a thread that finds none idle opens another."""
+    """The connections to one service. No thread waits for one: if none is idle, it opens another."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         parts = urlsplit(options.command_url)
         self._host = parts.hostname or ""
-        self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else it is looked for in an IPv6 host
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else http.client searches the host
         self._path = parts.path
         self._kind = _SecureConnection if parts.scheme == "https" else _Connection
-        self._idle: deque[_Connection] = deque()  # its methods are atomic: no lock that a fork could leave locked
+        self._idle: deque[_Connection] = deque()  # atomic methods: no lock that a fork could leave held
 
-    def post(self, data: bytes, within_s: float) -> Reply:
-        """Send a request and read its reply, which must come within so many seconds. Raises Unreachable."""
+    def post(self, request: Request) -> Reply:
+        """Send a request and read its reply, which must come within `timeout_s` and its wait. Raises Unreachable."""
+        within_s = self._options.timeout_s + request.wait_s
         connection = self._take()
         try:
-            reply, keep = self._exchange(connection, data, within_s)
+            reply, keep = self._exchange(connection, request.data, within_s)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             words = f"no answer within {within_s:g} s" if isinstance(error, TimeoutError) else f"no answer: {error!r}"
@@ -73,7 +74,7 @@ class Connections:
         return reply
 
     def close(self) -> None:
-        """Close those that are idle."""
+        """Close the idle connections."""
         while (connection := self._pop()) is not None:
             connection.close()
 
@@ -108,7 +109,7 @@ class Connections:
         connection.pid = os.getpid()
         try:
             connection.connect()
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             connection.close()
             raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
         return connection
@@ -120,12 +121,12 @@ class Connections:
         try:
             while connection.idle_since - self._idle[0].idle_since > _IDLE_S:
                 self._idle.popleft().close()
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread closed them first
             pass
 
 
 def _read(response: http.client.HTTPResponse, end: float) -> bytes:
-    """The body. In parts: neither its length that is told, nor a sender that dribbles, is to be trusted."""
+    """The body, read in parts: its declared length may be a lie, and a trickling sender must not evade the time-out."""
     parts = []
     while part := response.read1(_PART_BYTES):
         parts.append(part)

@@ -1,4 +1,4 @@
-"""What the Python worker makes of a handler's end, and of a hook that fails."""
+"""What the Python worker sends when a handler ends, and what it does when the hook fails."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from jobqueue_client import Bury, Job, Lost, Retry
-from jobqueue_client.events import Events
 from jobqueue_client.job import LostReason
-from jobqueue_client.outcomes import outcome
+from jobqueue_client.worker.outcome import outcome
+from jobqueue_client.worker.report import Report
 
 
 def job(lost: LostReason | None = None) -> Job:
@@ -20,12 +20,12 @@ def job(lost: LostReason | None = None) -> Job:
 
 @pytest.mark.parametrize("error", [None, RuntimeError("x"), Retry(1), Bury("x"), Lost("stale")])
 @pytest.mark.parametrize("lost", ["deleted", "stopping"])
-def test_of_a_job_that_is_gone_nothing_is_said(lost: LostReason, error: Exception | None) -> None:
+def test_nothing_is_sent_for_a_job_that_is_gone(lost: LostReason, error: Exception | None) -> None:
     assert outcome(job(lost), error).command is None
 
 
 @pytest.mark.parametrize("lost", ["stale", "expired"])
-def test_a_late_word_may_count(lost: LostReason) -> None:
+def test_a_late_finish_is_sent_because_it_may_count(lost: LostReason) -> None:
     assert outcome(job(lost), None).command == {"command": "finish", "id": "1", "lease": 7}
     assert outcome(job(lost), Lost(lost)).command is None
 
@@ -41,5 +41,5 @@ def test_an_error_of_the_hook_does_no_harm(caplog: pytest.LogCaptureFixture) -> 
     def hook(name: str, fields: dict[str, Any]) -> None:
         raise RuntimeError(name)
 
-    Events(hook).tell("worker.started", worker="w")
-    assert "the hook failed at worker.started" in caplog.text
+    Report(hook).event("worker.started", worker="w")
+    assert "the on_event hook failed for worker.started" in caplog.text

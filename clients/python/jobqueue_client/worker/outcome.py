@@ -1,4 +1,4 @@
-"""How a handler ends its job: by returning, or with one of these errors, or any other."""
+"""Outcomes: how a handler ends its job, by returning or by raising Retry, Bury, Lost or any other exception."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _REASON_CHARACTERS = 1000
 
 
 class Retry(Exception):
-    """Hand the job out again, `after` so many seconds; by default by its back-off.
+    """Deliver the job again `after` this many seconds; by default after the next step of its back-off.
 
-    `attempt` False: this delivery was no try ("ask again later", which is no failure). ValueError for an `after` that
-    is below 0 or beyond ten years.
+    With `attempt` False, this delivery does not count as a try ("ask again later" is not a failure). Raises ValueError
+    for an `after` below 0 or above ten years.
     """
 
     def __init__(self, after: Seconds | None = None, attempt: bool = True, reason: str | None = None) -> None:
@@ -29,7 +29,7 @@ class Retry(Exception):
 
 
 class Bury(Exception):
-    """No repetition can help: the job is dead until someone kicks or deletes it."""
+    """No retry can help: make the job a dead letter, until it is kicked or deleted."""
 
     def __init__(self, reason: str | None = None) -> None:
         super().__init__(reason or "")
@@ -37,7 +37,7 @@ class Bury(Exception):
 
 
 class Outcome(NamedTuple):
-    """What became of a job: the event that tells it, what is sent (None: nothing), and why."""
+    """The event to report, the command to send (None: nothing), and the reason of both."""
 
     event: str
     command: dict[str, Any] | None
@@ -45,33 +45,34 @@ class Outcome(NamedTuple):
 
 
 def outcome(job: Job, error: BaseException | None) -> Outcome:
-    """What a handler's end means; `error`: what it raised."""
+    """The outcome of a handler that raised `error`, or returned."""
     if isinstance(error, Lost):
         return Outcome("job.lost", None, error.reason)
-    if job.lost in ("deleted", "stopping"):  # there is no job any more, or it is released already
+    if job.lost in ("deleted", "stopping"):  # the job is gone, or released already
         return Outcome("job.lost", None, job.lost)
     if error is None:
-        return Outcome("job.finished", _unless_gone(job, commands.finish(job)), None)
+        return Outcome("job.finished", _unless_finished(job, commands.finish(job)), None)
     if isinstance(error, Bury):
         reason = None if error.reason is None else _short(str(error.reason))
-        return Outcome("job.buried", _unless_gone(job, commands.bury(job, reason=reason)), reason)
+        return Outcome("job.buried", _unless_finished(job, commands.bury(job, reason=reason)), reason)
     return _released(job, error)
 
 
 def _released(job: Job, error: BaseException) -> Outcome:
     if not isinstance(error, Retry):
-        reason = _short(_words(error))
-        return Outcome("job.failed", _unless_gone(job, commands.release(job, reason=reason)), reason)
+        reason = _short(_text(error))
+        return Outcome("job.failed", _unless_finished(job, commands.release(job, reason=reason)), reason)
     given = None if error.reason is None else _short(str(error.reason))
     command = commands.release(job, delay=error.after, attempt=None if error.attempt else False, reason=given)
-    return Outcome("job.retried", _unless_gone(job, command), given)
+    return Outcome("job.retried", _unless_finished(job, command), given)
 
 
-def _unless_gone(job: Job, command: commands.Command[Any]) -> dict[str, Any] | None:
+def _unless_finished(job: Job, command: commands.Command[Any]) -> dict[str, Any] | None:
+    """The command to send; None for a job with TTR 0, which its pop finished."""
     return command.fields if job.ttr else None
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)
@@ -81,5 +82,5 @@ def _words(error: BaseException) -> str:
 
 
 def _short(text: str) -> str:
-    """So much of a reason as the service keeps; a lone surrogate, which JSON cannot carry, as `?`."""
+    """The part of a reason that the service keeps; `?` replaces a lone surrogate, which JSON cannot carry."""
     return text[:_REASON_CHARACTERS].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Threads for plain handlers. They are daemons: a handler that hangs cannot keep the process from ending."""
+"""Threads for sync handlers. They are daemons, so that a handler that hangs cannot keep the process alive."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Handler = Callable[[Job], Any]
 _Work = Callable[[], None]
 
 
-class Threads:
-    """So many threads, all started at once: later, among handlers that compute, each start would hold up the loop."""
+class HandlerThreads:
+    """A fixed number of threads, all started at once: starting one among busy handlers would hold up the loop."""
 
     def __init__(self, count: int) -> None:
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -27,10 +27,10 @@ class Threads:
             threading.Thread(target=_serve, args=(self._work,), name=f"jobqueue-{number}", daemon=True).start()
 
     async def run(self, handler: Handler, job: Job) -> BaseException | None:
-        """Run a handler; what it raised. Who is cancelled meanwhile leaves the thread at its work."""
+        """Run a handler; gives the exception that it raised. Cancelling this does not stop the thread."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
-        context = contextvars.copy_context()  # what one handler sets there, the next does not find
+        context = contextvars.copy_context()  # a variable set by one handler must not be seen by the next
 
         def work() -> None:
             error = context.run(_attempt, handler, job)
@@ -41,7 +41,7 @@ class Threads:
         return await ended
 
     def close(self) -> None:
-        """End the threads; one with a handler after that."""
+        """End the threads, each after its current handler."""
         for _ in range(self._count):
             self._work.put(None)
 
@@ -59,10 +59,10 @@ def _serve(work: queue.SimpleQueue[_Work | None]) -> None:
 def _attempt(handler: Handler, job: Job) -> BaseException | None:
     try:
         result = handler(job)
-    except BaseException as error:  # SystemExit too: a handler may end its job, not its thread
+    except BaseException as error:  # even SystemExit: a handler may end its job, not its thread
         return error
-    if inspect.isawaitable(result):  # nobody would ever run it, and the job would count as done
+    if inspect.isawaitable(result):  # nothing would ever run it, and the job would count as done
         if inspect.iscoroutine(result):
             result.close()
-        return TypeError("the handler is no `async def` function, but returned something to await")
+        return TypeError("the handler is not an `async def` function, but returned an awaitable")
     return None

@@ -1,4 +1,4 @@
-"""The leases of the jobs in hand: kept alive while the handlers run."""
+"""The leases of the running handlers' jobs: touched in time, and reported when they are lost."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from jobqueue_client import commands
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.errors import JobQueueError, NotFound, Refused, StaleLease
 from jobqueue_client.job import Job, LostReason
-from jobqueue_client.loops import survive
-from jobqueue_client.reach import Reach
 from jobqueue_client.retry import is_final
+from jobqueue_client.worker.defects import survive
+from jobqueue_client.worker.report import Report
 
-_MOST = 1000  # the protocol's bound of an array
+_MOST_COMMANDS = 1000  # the protocol's limit of a batch
 
 
 def lost_by(error: Refused) -> LostReason:
-    """Why a job is lost, from the refusal of a command with its lease."""
+    """Why a job is lost, given the refusal of a command with its lease."""
     if isinstance(error, NotFound):
         return "deleted"
-    # Finished without a lease, by someone else: that is as if he had it.
+    # Finished without a lease, by someone else: the same as if they had held the lease.
     return "stale" if isinstance(error, StaleLease) or error.state == "finished" else "expired"
 
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """By the monotonic clock. It is believed to end a little before it does: it began before its answer came."""
+    """A lease; times are in seconds of the monotonic clock.
+
+    After a touch, `ends` counts from when the touch was sent: a little before the real end.
+    """
 
     job: Job
     keep_until: float
@@ -37,16 +40,16 @@ class _Lease:
     touch_at: float
 
     def wakes_at(self) -> float:
-        """When there is next something to do for it."""
+        """When the lease next needs attention."""
         return min(self.ends, self.touch_at) if self.touch_at < self.keep_until else self.ends
 
 
 class Leases:
-    """Touches the jobs in hand when a third of their TTR is over; those that are due together in one request."""
+    """Touches each job when a third of its TTR is over; touches due at the same time share a request."""
 
-    def __init__(self, client: AsyncClient, reach: Reach, keep_alive_s: float) -> None:
+    def __init__(self, client: AsyncClient, report: Report, keep_alive_s: float) -> None:
         self._client = client
-        self._reach = reach
+        self._report = report
         self._keep_alive_s = keep_alive_s
         self._held: dict[Job, _Lease] = {}
         self._wake_at = math.inf
@@ -54,7 +57,7 @@ class Leases:
         self._touches: set[asyncio.Task[None]] = set()
 
     def hold(self, job: Job) -> None:
-        """A handler has begun."""
+        """Keep the lease of a job alive."""
         now = time.monotonic()
         lease = _Lease(job, now + self._keep_alive_s, now + job.ttr, now + job.ttr / 3)
         self._held[job] = lease
@@ -62,11 +65,11 @@ class Leases:
             self._sooner.set()
 
     def drop(self, job: Job) -> None:
-        """Its handler has ended."""
+        """Stop: its handler has ended."""
         self._held.pop(job, None)
 
     async def run(self) -> None:
-        """Keep them alive, until cancelled."""
+        """Keep the leases alive until cancelled."""
         try:
             while True:
                 await survive(self.tick)
@@ -75,14 +78,14 @@ class Leases:
                 touch.cancel()
 
     async def tick(self) -> None:
-        """Touch what is due, tell what has expired, and sleep until the next of either."""
+        """Touch the leases that are due, report those that expired, and sleep until the next of either."""
         now = time.monotonic()
         self._expire(now)
         due = [lease for lease in self._held.values() if lease.touch_at <= now and lease.touch_at < lease.keep_until]
-        for lease in due:  # whether or not an answer comes: one that hangs must not keep the next from being sent
+        for lease in due:  # even before an answer: a request that hangs must not hold up the next one
             lease.touch_at = now + lease.job.ttr / 3
-        for start in range(0, len(due), _MOST):
-            self._start(due[start : start + _MOST])
+        for start in range(0, len(due), _MOST_COMMANDS):
+            self._start(due[start : start + _MOST_COMMANDS])
         await self._sleep(now)
 
     def _expire(self, now: float) -> None:
@@ -111,13 +114,13 @@ class Leases:
             )
         except JobQueueError as error:
             results = [error] * len(leases)
-        self._reach.told(results)
+        self._report.batch_answered(results)
         for lease, result in zip(leases, results, strict=True):
             if not isinstance(result, JobQueueError):
                 lease.ends = max(lease.ends, sent + lease.job.ttr)
             elif isinstance(result, Refused) and is_final(result):
                 self._lose(lease.job, lost_by(result))
-            else:  # about seven more before the lease ends
+            else:  # about seven more attempts before the lease ends
                 lease.touch_at = min(lease.touch_at, time.monotonic() + lease.job.ttr / 10)
                 self._sooner.set()
 

@@ -1,4 +1,4 @@
-"""The worker: takes jobs of the topics that it has handlers for, and ends each as its handler does."""
+"""The public Worker: its options, its handlers, and how signals stop it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from jobqueue_client.async_client import AsyncClient
-from jobqueue_client.events import Events, Hook
-from jobqueue_client.shift import Settings, Shift
-from jobqueue_client.threads import Handler
+from jobqueue_client.worker.lifecycle import Lifecycle, WorkerOptions
+from jobqueue_client.worker.report import Hook, Report
+from jobqueue_client.worker.threads import Handler
 
 H = TypeVar("H", bound=Handler)
 
 
 class Worker:
-    """Runs handlers, `concurrency` at a time: `async def` ones as tasks, plain ones in threads.
+    """Runs up to `concurrency` handlers at a time: `async def` handlers as tasks, sync handlers in threads.
 
-    The options are those of ../../README.md, all with `_s` in seconds. `on_event` is called in the event loop's thread
-    with the name and the fields of each event; it must not block. ValueError for an option that cannot be.
+    clients/README.md describes the options; those that end in `_s` are seconds. `on_event` is called in the event
+    loop's thread with the name and the fields of each event, and must not block. Raises ValueError for an invalid
+    option.
     """
 
     def __init__(
@@ -42,14 +43,14 @@ class Worker:
         connect_timeout_s: float = 3,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._settings = Settings(
-            _made_name() if name is None else name, concurrency, poll_s, grace_s, heartbeat_s, keep_alive_s
+        self._options = WorkerOptions(
+            _random_name() if name is None else name, concurrency, poll_s, grace_s, heartbeat_s, keep_alive_s
         )
-        # The worker itself repeats, for as long as it takes.
+        # The worker does its own retries, for as long as it takes.
         self._client = AsyncClient(
             url, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, retry_for_s=0, headers=headers
         )
-        self._events = Events(on_event)
+        self._report = Report(on_event)
         self._handlers: dict[str, Handler] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -58,45 +59,46 @@ class Worker:
         self._signalled = False
 
     def job(self, topic: str) -> Callable[[H], H]:
-        """Decorator: the handler of a topic's jobs. ValueError for a second one."""
+        """Decorator: register the handler of a topic's jobs. Raises ValueError if the topic has one."""
 
         def register(handler: H) -> H:
             if topic in self._handlers:
-                raise ValueError(f"the topic {topic!r} has a handler already")
+                raise ValueError(f"the topic {topic!r} already has a handler")
             self._handlers[topic] = handler
             return handler
 
         return register
 
     def run(self) -> bool:
-        """Work until SIGTERM, SIGINT or `stop`; a second signal ends the grace. Whether all had finished in time.
+        """Work until SIGTERM, SIGINT or `stop`; a second signal ends the grace period. True if all jobs ended in time.
 
-        Raises Refused when the service refuses what no repetition can help, like a bad topic name.
+        Raises Refused if the service refuses a poll for a permanent reason, such as an invalid topic name.
         """
         return asyncio.run(self._run())
 
     async def serve(self) -> bool:
-        """As `run`, in a running event loop, and without signal handlers. Cancelled, it stops without a grace."""
+        """Like `run`, but in a running event loop and without signal handlers. Cancelling it skips the grace period."""
         if not self._handlers:
-            raise ValueError("the worker has no handlers: register some with @worker.job(topic)")
+            raise ValueError("the worker has no handler: register one with @worker.job(topic)")
         if self._loop is not None:
-            raise RuntimeError("a worker runs once")
+            raise RuntimeError("a worker can run only once")
         self._loop = asyncio.get_running_loop()
         if self._stopped.is_set():
             self._stop.set()
         async with self._client as client:
-            return await Shift(client, self._settings, self._handlers, self._events).work(self._stop, self._hurry)
+            lifecycle = Lifecycle(client, self._options, self._handlers, self._report)
+            return await lifecycle.work(self._stop, self._hurry)
 
     def stop(self) -> None:
-        """Begin no new job, and end when those that run have ended, after `grace_s` at most. From any thread."""
+        """Start no new job, and stop once the running ones end, within `grace_s`. May be called from any thread."""
         self._stopped.set()
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended already
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _run(self) -> bool:
         signals: list[signal.Signals] = []
-        if threading.current_thread() is threading.main_thread():  # no other can have signals
+        if threading.current_thread() is threading.main_thread():  # no other thread can handle signals
             signals = [signal.SIGTERM, signal.SIGINT]
         loop = asyncio.get_running_loop()
         for number in signals:
@@ -108,11 +110,11 @@ class Worker:
                 loop.remove_signal_handler(number)
 
     def _on_signal(self) -> None:
-        if self._signalled:  # a `stop` before is none: the first signal after it leaves the grace
+        if self._signalled:  # `stop` does not count: the first signal after it keeps the grace period
             self._hurry.set()
         self._signalled = True
         self._stop.set()
 
 
-def _made_name() -> str:
+def _random_name() -> str:
     return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""The ends of jobs: gathered while a request is out, and kept until they were answered."""
+"""The outbox: the commands that end jobs, queued while a request is in flight and kept until they are answered."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from jobqueue_client.answers import Answer
 from jobqueue_client.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, Unavailable, Unreachable
 from jobqueue_client.retry import is_final
 
-_MOST = 999  # the protocol's bound of an array, but for the pop behind them
+_MOST_COMMANDS = 999  # the protocol's limit of a batch, less one for the pop that follows
 _MOST_BYTES = 1 << 20
-_CHARACTER_BYTES = 6  # of a reason in JSON, at most: \u001f
-_COMMAND_BYTES = 400  # the rest of a command, at most
+_CHARACTER_BYTES = 6  # the longest that JSON makes of a character in a reason: \u001f
+_COMMAND_BYTES = 400  # the longest a command can be without its reason
 
 
 @dataclass(slots=True, eq=False)
 class End:
-    """A command with a lease, and who waits for its answer."""
+    """A finish, release or bury with its lease, and the future of its answer."""
 
     command: dict[str, Any]
     answered: asyncio.Future[None]
-    perhaps_done: bool = False
-    """Whether an attempt before may have done it, though its answer did not come."""
+    maybe_done: bool = False
+    """Whether an earlier attempt may have been executed, although its answer was lost."""
 
     def settle(self, result: Answer | JobQueueError) -> bool:
-        """Tell who waits. False: no answer yet, it must be sent again."""
-        if self.answered.done():  # nobody waits any more
+        """Resolve the future. False if the result is temporary: the command must be sent again."""
+        if self.answered.done():  # the caller was cancelled
             return True
         if not isinstance(result, JobQueueError) or self._was_done(result):
             self.answered.set_result(None)
@@ -37,53 +37,53 @@ class End:
             self.answered.set_exception(result)
         else:
             unsure = isinstance(result, Unavailable) or (isinstance(result, Unreachable) and result.maybe_done)
-            self.perhaps_done = self.perhaps_done or unsure
+            self.maybe_done = self.maybe_done or unsure
             return False
         return True
 
     def _was_done(self, error: JobQueueError) -> bool:
-        """Whether a refusal just means that the attempt before did it."""
+        """Whether the refusal only means that an earlier attempt was executed."""
         gone: tuple[type[Refused], ...] = (NotFound,)
-        if self.command["command"] != "finish":  # a finish would succeed again while the job is remembered
+        if self.command["command"] != "finish":  # a repeated finish succeeds for as long as the job is remembered
             gone = (NotFound, NotReserved, StaleLease)
-        return self.perhaps_done and isinstance(error, gone)
+        return self.maybe_done and isinstance(error, gone)
 
 
-class Ends:
-    """Finish, release and bury with their leases."""
+class Outbox:
+    """The ends of jobs that are not answered yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[End] = deque()
-        self._some = asyncio.Event()
+        self._not_empty = asyncio.Event()
         self.open = 0
-        """How many were not answered yet."""
+        """The number of ends that are not answered yet, including those in flight."""
 
     async def send(self, command: dict[str, Any]) -> None:
-        """Have a command sent, and wait for its answer, however long that takes. Raises Refused."""
+        """Queue a command and wait for its answer, however long that takes. Raises Refused."""
         answered = asyncio.get_running_loop().create_future()
         self._waiting.append(End(command, answered))
         self.open += 1
-        self._some.set()
+        self._not_empty.set()
         await answered
 
     async def take(self) -> list[End]:
-        """What goes in one request; waits until there is something."""
-        await self._some.wait()
+        """The ends for the next request; waits until there is at least one."""
+        await self._not_empty.wait()
         batch: list[End] = []
         size = 0
-        while self._waiting and len(batch) < _MOST and size < _MOST_BYTES:
+        while self._waiting and len(batch) < _MOST_COMMANDS and size < _MOST_BYTES:
             end = self._waiting.popleft()
             batch.append(end)
             size += _COMMAND_BYTES + _CHARACTER_BYTES * len(end.command.get("reason") or "")
         if not self._waiting:
-            self._some.clear()
+            self._not_empty.clear()
         return batch
 
     def settle(self, batch: Sequence[End], results: Sequence[Answer | JobQueueError]) -> list[Answer | JobQueueError]:
-        """Tell who waits. What must be sent again goes first then; what came of that."""
+        """Settle a batch; what must be sent again goes back to the front. Gives the results of the latter."""
         again = [(end, result) for end, result in zip(batch, results, strict=True) if not end.settle(result)]
         self.open -= len(batch) - len(again)
         if again:
             self._waiting.extendleft(end for end, _ in reversed(again))
-            self._some.set()
+            self._not_empty.set()
         return [result for _, result in again]
