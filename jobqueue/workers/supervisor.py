@@ -13,12 +13,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
 
 from buckets.errors import Unfit
+from jobqueue.process import Lifecycle
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import RELOADED, Settings, shared_metrics_folder
 from jobqueue.web.address import url_of
@@ -27,17 +27,15 @@ from jobqueue.workers.port import taken
 from jobqueue.workers.slot import Place
 
 
-class Supervisor:
-    """`async with Supervisor(settings, workers) as service:` starts and stops all."""
+class Supervisor(Lifecycle):
+    """The service as one: it starts and stops its workers and everything that they share."""
 
     def __init__(self, settings: Settings, workers: int) -> None:
+        super().__init__()
         self._settings = settings
         self._places: list[Place] = []
         self._scratch = ""
-        self._stack = AsyncExitStack()
         self.workers = workers
-        self.url = ""
-        """Where they listen, once they do."""
 
     def reload(self, settings: Settings) -> None:
         """Let the policies of other settings hold in all workers from now on."""
@@ -50,17 +48,6 @@ class Supervisor:
         for place in self._places:
             place.kill()
         shutil.rmtree(self._scratch, ignore_errors=True)
-
-    async def __aenter__(self) -> Supervisor:
-        try:
-            await self._start()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self._stack.aclose()
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack

@@ -16,13 +16,14 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 
 from buckets.errors import JobQueueError
 from jobqueue import logs
 from jobqueue.app import Service
+from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
-from jobqueue.tasks import running
 from jobqueue.workers.messages import Orders
 
 
@@ -53,7 +54,7 @@ async def _work(number: int) -> int:
     service = Service(settings, number)
     listens = asyncio.Event()
     try:
-        async with running("orders", _obey(orders, service, listens)):
+        async with running(Loop("messages", partial(_obey, orders, service, listens))):
             await run(service, stop, listens.set)
     except (JobQueueError, OSError) as error:
         _say(refusal(error, settings))

@@ -199,7 +199,7 @@ async def test_what_a_worker_cannot_start_with_ends_the_whole_with_a_sentence(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "file" / "shared"))
     said = (await ServiceProcess("--redis", redis_server.url, workers=2, log=log).refusal()).splitlines()
-    assert "PROMETHEUS_MULTIPROC_DIR is no folder for metrics" in said[-1]
+    assert "PROMETHEUS_MULTIPROC_DIR cannot be used as the folder for metrics" in said[-1]
     assert not [line for line in said if "worker." in line or "Traceback" in line]
     said = (
         await ServiceProcess("--redis", redis_server.url, workers=65, log=tmp_path / "2.log").refusal()
