@@ -134,6 +134,22 @@ async def test_workers_end_with_a_supervisor_that_is_killed_and_the_next_takes_o
     assert lines(log, "redis.taken_over")
 
 
+async def test_a_stopped_worker_ends_with_a_supervisor_that_is_killed(
+    redis_server: RedisServer, redis: Any, log: Path, tmp_path: Path
+) -> None:
+    service = await serving(ServiceProcess("--redis", redis_server.url, workers=2, log=log), log)
+    processes = pids(log)
+    os.kill(processes[1], signal.SIGSTOP)  # from now on it notices nothing
+    await service.kill()
+    await all_ended(processes)
+    (left,) = (tmp_path / "tmp").iterdir()
+    after = await serving(ServiceProcess("--redis", redis_server.url, workers=2, port=service.port, log=log), log)
+    (own,) = (tmp_path / "tmp").iterdir()
+    assert own != left
+    assert await after.stop() == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 @pytest.mark.parametrize("options", [(), (socket.SO_REUSEPORT,)], ids=["alone", "SO_REUSEPORT"])
 async def test_a_port_of_another_program_is_refused(
     options: tuple[int, ...], redis_server: RedisServer, log: Path
