@@ -22,7 +22,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "settings", "logs", "tasks"),
+        "ground": ("errors", "settings", "logs", "loops"),
         "schema": ("schema",),
         "engine": ("policies", "engine", "metrics"),
         "commands": ("answers", "commands"),

@@ -261,4 +261,4 @@ async def test_a_folder_to_share_in_that_cannot_be_made_is_refused_in_words(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "file" / "shared"))
     said = await ServiceProcess("--redis", redis_server.url, log=tmp_path / "log").refusal()
-    assert "PROMETHEUS_MULTIPROC_DIR is no folder for metrics" in said
+    assert "PROMETHEUS_MULTIPROC_DIR cannot be used as the folder for metrics" in said
