@@ -24,7 +24,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "jobqueue": {
         "ground": ("errors", "settings", "logs", "loops"),
         "schema": ("schema",),
-        "engine": ("policies", "engine", "metrics"),
+        "engine": ("policies", "new_jobs", "virtual_topics", "engine", "metrics"),
         "commands": ("answers", "commands"),
         "protocols": ("protocols", "reference"),
         "web": ("access", "web"),
