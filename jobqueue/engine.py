@@ -37,8 +37,7 @@ from buckets.errors import JobQueueError, NotFound
 from jobqueue.errors import BadField
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
-from jobqueue.schema.fields import must_be
-from jobqueue.schema.params import ms
+from jobqueue.schema.params import bad_value, ms
 
 LONGEST_ID = 255
 
@@ -322,7 +321,7 @@ class Engine:
         place = self._place(command.cursor, state, purging=False)
         shard = command.shard
         if shard is not None and shard >= self.shards:
-            raise BadField(f"shard {must_be('shard')}", field="shard")
+            raise bad_value("shard")
         if place and shard not in (None, place.shard):
             raise cursors.refusal()
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)

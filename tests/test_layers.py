@@ -22,9 +22,9 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "settings", "logs", "tasks"),
+        "ground": ("errors", "logs", "tasks"),
         "schema": ("schema",),
-        "engine": ("policies", "engine", "metrics"),
+        "engine": ("settings", "policies", "engine", "metrics"),
         "commands": ("answers", "commands"),
         "protocols": ("protocols", "reference"),
         "web": ("access", "web"),
