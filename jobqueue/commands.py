@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 from buckets import Added, Job
 from buckets.errors import JobQueueError, Unavailable
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
-from jobqueue.engine import Copy, Engine
+from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import params
+from jobqueue.virtual_topics import Copy
 
 Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]

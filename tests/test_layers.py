@@ -24,7 +24,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "jobqueue": {
         "ground": ("errors", "logs", "tasks"),
         "schema": ("schema",),
-        "engine": ("settings", "policies", "engine", "metrics"),
+        "engine": ("settings", "policies", "new_jobs", "virtual_topics", "engine", "metrics"),
         "commands": ("answers", "commands"),
         "protocols": ("protocols", "reference"),
         "web": ("access", "web"),
