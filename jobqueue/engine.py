@@ -32,8 +32,7 @@ from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
-from jobqueue.schema.fields import must_be
-from jobqueue.schema.params import ms
+from jobqueue.schema.params import bad_value, ms
 from jobqueue.virtual_topics import Copy, fan_out, is_virtual
 
 Change = params.Add | params.Finish | params.Delete | params.Update
@@ -222,7 +221,7 @@ class Engine:
         place = self._place(command.cursor, state, purging=False)
         shard = command.shard
         if shard is not None and shard >= self.shards:
-            raise BadField(f"shard {must_be('shard')}", field="shard")
+            raise bad_value("shard")
         if place and shard not in (None, place.shard):
             raise cursors.refusal()
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)

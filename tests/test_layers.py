@@ -22,9 +22,9 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "settings", "logs", "loops"),
+        "ground": ("errors", "logs", "loops"),
         "schema": ("schema",),
-        "engine": ("policies", "new_jobs", "virtual_topics", "engine", "metrics"),
+        "engine": ("settings", "policies", "new_jobs", "virtual_topics", "engine", "metrics"),
         "commands": ("answers", "commands"),
         "protocols": ("protocols", "reference"),
         "web": ("access", "web"),
