@@ -2,15 +2,16 @@
 
 declare(strict_types=1);
 
-namespace JobQueue\Client;
+namespace JobQueue\Client\Http;
 
 use Closure;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
+use JobQueue\Client\Job;
 
 /**
- * Commands there and answers back, once: nothing is repeated here. A clone has a connection of its own.
+ * One HTTP exchange: commands out, answers back, without retries. A clone has a connection of its own.
  *
  * @internal
  */
@@ -40,8 +41,8 @@ final class Exchange
     /**
      * @param list<array<string, mixed>> $commands
      * @param (Closure(): bool)|null $giveUp as in Transport::post
-     * @return list<array<string, mixed>|RefusedException>|null an answer or refusal for each; null: given up
-     * @throws JobQueueException when all of them together failed
+     * @return list<array<string, mixed>|RefusedException>|null each one's answer or refusal; null: given up
+     * @throws JobQueueException if the request failed as a whole
      */
     public function all(array $commands, ?Closure $giveUp = null): ?array
     {
@@ -53,7 +54,7 @@ final class Exchange
         $answers = $this->decoded($response);
         if (!is_array($answers) || !array_is_list($answers) || count($answers) !== count($commands)) {
             self::accepted(self::answer($answers, [], $response), $response);
-            throw self::page($response);
+            throw self::foreign($response);
         }
         $member = static fn (mixed $answer, array $command): array|RefusedException
             => self::member(self::answer($answer, $command, $response));
@@ -64,7 +65,7 @@ final class Exchange
     private static function wait(array $command): float
     {
         $wait = $command['wait'] ?? 0;
-        return is_int($wait) || is_float($wait) ? max(0.0, $wait) : 0.0; // what else it may be, the service refuses
+        return is_int($wait) || is_float($wait) ? max(0.0, $wait) : 0.0; // the service refuses any other value
     }
 
     private function decoded(Response $response): mixed
@@ -72,7 +73,7 @@ final class Exchange
         try {
             return Json::decode($response->body, $this->objects);
         } catch (\JsonException) {
-            throw self::page($response);
+            throw self::foreign($response);
         }
     }
 
@@ -84,10 +85,10 @@ final class Exchange
     {
         $answer = $answer instanceof \stdClass ? (array) $answer : $answer;
         if (!is_array($answer) || !is_bool($answer['success'] ?? null)) {
-            throw self::page($response);
+            throw self::foreign($response);
         }
         if ($answer['success'] && ($command['command'] ?? null) === 'pop' && !self::hasJobs($answer, $command)) {
-            throw self::page($response);
+            throw self::foreign($response);
         }
         return $answer;
     }
@@ -125,9 +126,10 @@ final class Exchange
         return $answer['success'] ? $answer : RefusedException::of($answer);
     }
 
-    private static function page(Response $response): UnreachableException
+    /** The error for a reply of something else: a proxy whose service is down, or a wrong URL. */
+    private static function foreign(Response $response): UnreachableException
     {
-        $message = "HTTP {$response->status} with a page that is no answer of a job queue";
+        $message = "the reply is not from a job queue: HTTP status {$response->status}";
         $maybeDone = $response->status < 300 || $response->status >= 500;
         return new UnreachableException($message, $maybeDone, $response->status, $response->retry_after);
     }

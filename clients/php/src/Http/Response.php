@@ -2,16 +2,16 @@
 
 declare(strict_types=1);
 
-namespace JobQueue\Client;
+namespace JobQueue\Client\Http;
 
 /**
- * What came back over HTTP.
+ * An HTTP response.
  *
  * @internal
  */
 final class Response
 {
-    /** @param float|null $retry_after seconds, where the header Retry-After came */
+    /** @param float|null $retry_after seconds of the header Retry-After, if it was sent */
     public function __construct(
         public readonly int $status,
         public readonly string $body,

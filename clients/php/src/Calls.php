@@ -6,15 +6,16 @@ namespace JobQueue\Client;
 
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Http\Exchange;
 
 /**
- * Sends commands, and sends again, after a pause, what may be sent again.
+ * Calls: sends commands, and retries, after a pause, those that are safe to repeat.
  *
  * @internal
  */
-final class Sender
+final class Calls
 {
-    /** @param float $retry_for_s seconds to go on after the first failure */
+    /** @param float $retry_for_s seconds for which to retry after the first failure */
     public function __construct(private readonly Exchange $exchange, private readonly float $retry_for_s)
     {
     }
@@ -26,25 +27,25 @@ final class Sender
      */
     public function one(array $command): array
     {
-        $repetition = new Repetition($this->retry_for_s);
-        return $this->repeated(fn (): array => $this->exchange->one($command), Repetition::safe($command), $repetition);
+        $retries = new Retries($this->retry_for_s);
+        return $this->repeated(fn (): array => $this->exchange->one($command), Retries::isSafe($command), $retries);
     }
 
     /**
      * @param list<array<string, mixed>> $commands
-     * @return list<array<string, mixed>|JobQueueException> of each the answer, or the error
-     * @throws JobQueueException when all of them together failed
+     * @return list<array<string, mixed>|JobQueueException> each one's answer, or its error
+     * @throws JobQueueException if the request failed as a whole
      */
     public function all(array $commands): array
     {
-        $repetition = new Repetition($this->retry_for_s);
-        $results = $this->answered($commands, $repetition);
-        while ($again = self::refusedForNow($commands, $results)) {
-            if (!$repetition->pause(self::longest($again))) {
+        $retries = new Retries($this->retry_for_s);
+        $results = $this->answered($commands, $retries);
+        while ($again = self::open($commands, $results)) {
+            if (!$retries->pause(self::longest($again))) {
                 break;
             }
             $members = array_values(array_intersect_key($commands, $again));
-            $results = array_combine(array_keys($again), $this->resent($members, $repetition)) + $results;
+            $results = array_combine(array_keys($again), $this->resent($members, $retries)) + $results;
         }
         ksort($results);
         return $results;
@@ -54,22 +55,22 @@ final class Sender
      * @param list<array<string, mixed>> $commands
      * @return list<array<string, mixed>|RefusedException>
      */
-    private function answered(array $commands, Repetition $repetition): array
+    private function answered(array $commands, Retries $retries): array
     {
-        $safe = array_filter($commands, Repetition::safe(...)) === $commands;
-        return $this->repeated(fn (): array => $this->exchange->all($commands) ?? [], $safe, $repetition);
+        $safe = array_filter($commands, Retries::isSafe(...)) === $commands;
+        return $this->repeated(fn (): array => $this->exchange->all($commands) ?? [], $safe, $retries);
     }
 
     /**
-     * @param list<array<string, mixed>> $commands that were refused for now
+     * @param list<array<string, mixed>> $commands that are to be sent again
      * @return list<array<string, mixed>|JobQueueException>
      */
-    private function resent(array $commands, Repetition $repetition): array
+    private function resent(array $commands, Retries $retries): array
     {
         try {
-            return $this->answered($commands, $repetition);
+            return $this->answered($commands, $retries);
         } catch (JobQueueException $error) {
-            // Thrown, it would take the answers of all other members with it.
+            // If thrown, the answers of all other members would be lost.
             return array_fill(0, count($commands), $error);
         }
     }
@@ -77,16 +78,16 @@ final class Sender
     /**
      * @template Answer
      * @param \Closure(): Answer $send
-     * @param bool $safe it does no harm when it was done before
+     * @param bool $safe executing it twice does no harm
      * @return Answer
      */
-    private function repeated(\Closure $send, bool $safe, Repetition $repetition): mixed
+    private function repeated(\Closure $send, bool $safe, Retries $retries): mixed
     {
         while (true) {
             try {
                 return $send();
             } catch (JobQueueException $error) {
-                if (!Repetition::helps($error, $safe) || !$repetition->pause($error->retry_after)) {
+                if (!Retries::mayHelp($error, $safe) || !$retries->pause($error->retry_after)) {
                     throw $error;
                 }
             }
@@ -96,13 +97,13 @@ final class Sender
     /**
      * @param list<array<string, mixed>> $commands
      * @param list<array<string, mixed>|JobQueueException> $results
-     * @return array<int, RefusedException> by their places
+     * @return array<int, RefusedException> the members to send again, by position
      */
-    private static function refusedForNow(array $commands, array $results): array
+    private static function open(array $commands, array $results): array
     {
         return array_filter($results, static fn (mixed $result, int $place): bool
             => $result instanceof RefusedException
-            && Repetition::helps($result, Repetition::safe($commands[$place])), ARRAY_FILTER_USE_BOTH);
+            && Retries::mayHelp($result, Retries::isSafe($commands[$place])), ARRAY_FILTER_USE_BOTH);
     }
 
     /** @param array<int, RefusedException> $refusals */

@@ -2,33 +2,34 @@
 
 declare(strict_types=1);
 
-namespace JobQueue\Client;
+namespace JobQueue\Client\Http;
 
 use Closure;
 use CurlHandle;
 use CurlMultiHandle;
+use JobQueue\Client\Clock;
 use JobQueue\Client\Exception\UnreachableException;
 
 /**
- * One HTTP connection to the service, kept and used again. A clone has a connection of its own.
+ * One keep-alive HTTP connection to the service. A clone has a connection of its own.
  *
- * curl's multi interface carries single requests here, because PHP runs its signal handlers between two calls of it,
- * and because a request can be given up in its midst.
+ * It uses curl's multi interface even for single requests: PHP runs signal handlers between its calls, and a request
+ * can be aborted while in flight.
  *
  * @internal
  */
 final class Transport
 {
-    /** Seconds between two looks at whether to give up; a signal in the instant before a wait is seen after that. */
-    private const TURN_S = 0.2;
+    /** Seconds between checks whether to give up; a signal just before a wait is seen only after it. */
+    private const WAIT_S = 0.2;
 
-    /** Seconds after which an idle connection is not used again: something between may have forgotten it. */
+    /** Seconds after which an idle connection is not reused: a middlebox may have dropped it. */
     private const IDLE_S = 10.0;
 
-    /** The longest time that curl takes: 24 days. */
+    /** The longest time-out that curl accepts: 24 days. */
     private const MOST_MS = 2_147_483_647;
 
-    /** curl's error for a kept connection that broke after the body was sent; PHP has no name for it. */
+    /** curl's error for a reused connection that broke after the body was sent; PHP has no constant for it. */
     private const NOT_REWOUND = 65;
 
     private ?CurlMultiHandle $multi = null;
@@ -51,8 +52,8 @@ final class Transport
     }
 
     /**
-     * @param float $wait_s how much longer than usual the answer may take
-     * @param (Closure(): bool)|null $giveUp is asked all the time; when it says true, the connection is closed
+     * @param float $wait_s seconds for which the service may wait before it answers
+     * @param (Closure(): bool)|null $giveUp is called repeatedly; once it gives true, the connection is closed
      * @return Response|null null: given up
      * @throws UnreachableException
      */
@@ -62,8 +63,8 @@ final class Transport
         $transfer = new Transfer($body);
         curl_setopt_array($this->easy, [
             CURLOPT_INFILESIZE => strlen($body),
-            // The body goes through a function, because curl repeats a POST with CURLOPT_POSTFIELDS by itself when a
-            // kept connection breaks; what it cannot rewind it does not repeat.
+            // The body is passed by a callback, because curl itself repeats a POST with CURLOPT_POSTFIELDS when a
+            // reused connection breaks. It does not repeat what it cannot rewind.
             CURLOPT_READFUNCTION => $transfer->piece(...),
             CURLOPT_HEADERFUNCTION => $transfer->header(...),
             CURLOPT_TIMEOUT_MS => self::milliseconds($this->timeout_s + $wait_s),
@@ -72,7 +73,7 @@ final class Transport
         try {
             return $this->finished($multi, $giveUp) ? $this->response($multi, $transfer) : null;
         } finally {
-            curl_multi_remove_handle($multi, $this->easy); // closes the connection when no whole answer came
+            curl_multi_remove_handle($multi, $this->easy); // closes the connection unless a whole response arrived
             $this->used = Clock::now();
         }
     }
@@ -85,10 +86,10 @@ final class Transport
                 return true;
             }
             if ($giveUp !== null && $giveUp()) {
-                curl_multi_exec($multi, $running); // the answer may have come while it made up its mind
+                curl_multi_exec($multi, $running); // the response may have arrived in the meantime
                 return $running === 0;
             }
-            curl_multi_select($multi, self::TURN_S);
+            curl_multi_select($multi, self::WAIT_S);
         }
     }
 
@@ -98,7 +99,7 @@ final class Transport
         $result = curl_multi_info_read($multi)['result'] ?? CURLE_RECV_ERROR;
         if ($result !== CURLE_OK) {
             $message = $result === self::NOT_REWOUND ? 'the connection broke' : curl_error($this->easy);
-            $this->multi = null; // a handle counts its broken connections, and says odd things after some
+            $this->multi = null; // a handle counts broken connections, and reports misleading errors after a few
             throw new UnreachableException($message, maybe_done: $transfer->isSent());
         }
         $status = curl_getinfo($this->easy, CURLINFO_RESPONSE_CODE);
@@ -108,7 +109,7 @@ final class Transport
     private function connection(): CurlMultiHandle
     {
         $idle = Clock::now() - $this->used;
-        // A forked process must not speak on the connection of its parent.
+        // A forked process must not use the connection of its parent.
         if ($this->multi === null || $idle > self::IDLE_S || $this->pid !== getmypid()) {
             $this->pid = (int) getmypid();
             $this->easy = $this->prepared();
@@ -139,13 +140,13 @@ final class Transport
     {
         $lines = ['Content-Type: application/json', 'Expect:'];
         foreach ($this->headers as $name => $value) {
-            $lines[] = $value === '' ? "$name;" : "$name: $value"; // curl would leave out one with nothing after `:`
+            $lines[] = $value === '' ? "$name;" : "$name: $value"; // curl drops a header with nothing after `:`
         }
         return $lines;
     }
 
     private static function milliseconds(float $seconds): int
     {
-        return (int) min(max(1.0, ceil($seconds * 1000)), self::MOST_MS); // 0 would be no limit for curl
+        return (int) min(max(1.0, ceil($seconds * 1000)), self::MOST_MS); // to curl, 0 means no limit
     }
 }

@@ -1,19 +1,19 @@
-/** Keeps the lease of a job alive while its handler runs, and notices when it is lost. */
-import { isForNow, pauseBefore } from './retry.js';
+/** The lease of a job: kept alive while its handler runs, and reported when it is lost. */
+import { isForNow, pauseBefore } from '../retry.js';
 
 export class Lease {
   #job;
   #outbox;
   #lose;
-  #touch_until; // by performance.now(), as all times here
-  #since; // the lease runs from here on
-  #failures = 0; // touches since then
+  #touch_until; // in ms of performance.now(), as all times here
+  #since; // when the lease began
+  #failures = 0; // touches that failed since then
   #touching;
   #ending;
 
   /**
-   * @param {number} keep_alive_s for so long from now it is touched
-   * @param {(reason: string) => void} lose called when it is lost: deleted, stale or expired
+   * @param {number} keep_alive_s seconds from now during which it is touched
+   * @param {(reason: string) => void} lose called once it is lost: deleted, stale or expired
    */
   constructor(job, outbox, keep_alive_s, lose) {
     this.#job = job;
@@ -23,7 +23,7 @@ export class Lease {
     this.#runsFrom(performance.now());
   }
 
-  /** It is watched no more. */
+  /** Stops watching the lease. */
   end() {
     clearTimeout(this.#touching);
     clearTimeout(this.#ending);
@@ -48,7 +48,7 @@ export class Lease {
     const now = performance.now();
     if (now >= this.#touch_until) return;
     const { id, lease, ttr } = this.#job;
-    this.#touchIn((ttr * 1000) / 3); // answered or not: one that hangs must not keep the next from being sent
+    this.#touchIn((ttr * 1000) / 3); // answered or not: a request that hangs must not hold up the next one
     const answer = await this.#outbox.touch({ command: 'touch', id, lease });
     if (this.#job === null || answer === undefined || now < this.#since) return;
     if (answer.success) return this.#runsFrom(now);
@@ -58,8 +58,8 @@ export class Lease {
   }
 }
 
-/** What a refused command says about a job that this worker had; undefined: nothing. */
+/** Why the job is lost, given the refusal of a command with its lease; undefined if it is not. */
 export function lossOf({ code, state }) {
-  if (code === 'NOT_RESERVED' && state === 'finished') return 'stale'; // by someone else
+  if (code === 'NOT_RESERVED' && state === 'finished') return 'stale'; // finished by someone else
   return { NOT_FOUND: 'deleted', STALE_LEASE: 'stale', NOT_RESERVED: 'expired' }[code];
 }

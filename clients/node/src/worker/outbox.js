@@ -1,12 +1,12 @@
 /**
- * The way out for a worker's finish, release and bury, and for its touches. Of the former, the ends of jobs, one request
- * at a time is on its way; what comes meanwhile gathers and goes together, and a pop for the jobs that follow with it.
- * Each end is repeated until it is answered.
+ * The outbox: sends a worker's finish, release and bury (the ends of jobs), and its touches. One request with ends is
+ * in flight at a time; later ends are queued and leave together, along with a pop for the jobs that follow. An end is
+ * sent until it is answered.
  */
-import { UnreachableError } from './errors.js';
-import { isForNow, pause, pauseBefore } from './retry.js';
+import { UnreachableError } from '../errors.js';
+import { isForNow, pause, pauseBefore } from '../retry.js';
 
-const MOST = 999; // commands that the service takes in a request, but for a pop behind them
+const MOST_COMMANDS = 999; // the service's limit of a batch, less one for the pop that follows
 
 export class Outbox {
   #client;
@@ -19,8 +19,8 @@ export class Outbox {
   #closed = new AbortController();
 
   /**
-   * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside the pop to send
-   *   with so many ends; it is told its answer, or the error, when the ends were told theirs
+   * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside gives the pop to
+   *   send with this many ends; its `resolve` gets the answer, or the error, after the ends got theirs
    */
   constructor(client, report, popBeside) {
     this.#client = client;
@@ -28,12 +28,12 @@ export class Outbox {
     this.#popBeside = popBeside;
   }
 
-  /** How many ends were not answered yet. */
+  /** The number of ends that are not answered yet, including those in flight. */
   get open() {
     return this.#open;
   }
 
-  /** The answer, or the refusal (not thrown) that no repetition can help; undefined when the outbox closed before. */
+  /** The answer, or a permanent refusal (not thrown); undefined if the outbox closes first. */
   send(command) {
     return new Promise((resolve) => {
       if (this.#closed.signal.aborted) return resolve();
@@ -41,13 +41,14 @@ export class Outbox {
       this.#waiting.push({ command, resolve, maybe_done: false });
       if (this.#sending) return;
       this.#sending = true;
-      setImmediate(() => this.#sendAll()); // so that what ends in this turn of the loop goes together
+      setImmediate(() => this.#sendAll()); // so that all that ends in this turn of the loop leaves together
     });
   }
 
   /**
-   * A touch goes beside what is on its way: an instance that hangs must not cost leases. It is not repeated, for how
-   * long that helps the lease knows. The answer, or the error, not thrown; undefined when the outbox closed before.
+   * Touches do not wait for the request in flight: an instance that hangs must not cost leases. They are not retried
+   * here; the lease knows for how long that helps. The answer, or the error (not thrown); undefined if the outbox
+   * closes first.
    */
   touch(command) {
     return new Promise((resolve) => {
@@ -56,7 +57,7 @@ export class Outbox {
     });
   }
 
-  /** Nothing is sent any more, and nobody waits. */
+  /** Sends nothing more, and resolves all that wait. */
   close() {
     this.#closed.abort();
     for (const { resolve } of this.#waiting.splice(0)) resolve();
@@ -64,8 +65,8 @@ export class Outbox {
 
   async #sendAll() {
     for (let failures = 0; this.#waiting.length > 0;) {
-      const sent = this.#waiting.splice(0, MOST);
-      // No pop with a repetition: else the ends that are refused for now would heap up.
+      const sent = this.#waiting.splice(0, MOST_COMMANDS);
+      // No pop on a retry: its jobs would pile up behind the ends that keep being refused.
       const error = await this.#exchange(sent, failures === 0 ? this.#popBeside(sent.length) : null);
       failures = error ? failures + 1 : 0;
       if (error) await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
@@ -73,7 +74,7 @@ export class Outbox {
     this.#sending = false;
   }
 
-  /** Send, hand out the answers, and put back at the front what was refused for now; the error of the latter. */
+  /** Sends and settles a batch. What must be sent again goes back to the front; gives an error of it, or null. */
   async #exchange(sent, pop) {
     const answers = await this.#answers(pop ? [...sent, pop] : sent);
     const again = sent.filter((each, place) => !settled(each, answers[place]));
@@ -85,12 +86,12 @@ export class Outbox {
 
   #touchAll() {
     while (this.#touches.length > 0) {
-      const sent = this.#touches.splice(0, MOST);
+      const sent = this.#touches.splice(0, MOST_COMMANDS);
       this.#answers(sent).then((answers) => sent.forEach(({ resolve }, place) => resolve(answers[place])));
     }
   }
 
-  /** To each its answer or its error; undefined when the outbox is closed. */
+  /** For each its answer or its error; undefined once the outbox is closed. */
   async #answers(sent) {
     const { signal } = this.#closed;
     const answers = await this.#client
@@ -98,13 +99,13 @@ export class Outbox {
       .catch((error) => sent.map(() => error));
     if (signal.aborted) return sent.map(() => undefined);
     const gone = answers.find(isForNow);
-    if (gone) this.#report.gone(gone);
-    else this.#report.back();
+    if (gone) this.#report.serviceFailed(gone);
+    else this.#report.serviceAnswered();
     return answers;
   }
 }
 
-/** Hand out an answer; false when it is to be asked again. */
+/** Resolves an end; false if its answer is temporary: it must be sent again. */
 function settled(each, answer) {
   if (answer !== undefined && isForNow(answer)) {
     each.maybe_done ||= answer instanceof UnreachableError ? answer.maybe_done : answer.code === 'UNAVAILABLE';
@@ -115,8 +116,8 @@ function settled(each, answer) {
 }
 
 /**
- * Whether a repetition is refused because the request before did it: the job is in no hands any more. A finish succeeds
- * again while the job is remembered, so that a stale one says that another worker has it.
+ * Whether the refusal only means that an earlier attempt was executed: no worker has the job any more. A repeated
+ * finish succeeds for as long as the job is remembered, so a stale one means that another worker has the job.
  */
 function wasDone({ command }, answer) {
   return answer?.status === 404 || (answer?.status === 409 && command !== 'finish');

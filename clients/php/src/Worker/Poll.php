@@ -8,16 +8,16 @@ use Closure;
 use JobQueue\Client\Clock;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
-use JobQueue\Client\Exchange;
+use JobQueue\Client\Http\Exchange;
 
 /**
- * How a worker asks for its next job, and how it takes back that it asked.
+ * The pops of a worker: how it asks for its next job, and how it ends a waiting poll.
  *
  * @internal
  */
-final class Polling
+final class Poll
 {
-    /** Seconds that a poll has to come back after `leave`. */
+    /** Seconds for a poll to return after its `leave`. */
     private const LEAVE_S = 1.0;
 
     private ?float $leftAt = null;
@@ -25,14 +25,14 @@ final class Polling
     /** @param list<string> $topics */
     public function __construct(
         private readonly Exchange $exchange,
-        private readonly Service $service,
+        private readonly Outbox $outbox,
         private readonly string $worker,
         private array $topics,
         private readonly float $poll_s,
     ) {
     }
 
-    /** @return array<string, mixed> that does not wait, with the topics in another order each time: none starves */
+    /** @return array<string, mixed> a pop that does not wait; the order of its topics rotates, so that none starves */
     public function pop(): array
     {
         $this->topics[] = array_shift($this->topics);
@@ -40,29 +40,29 @@ final class Polling
     }
 
     /**
-     * Waits for a job, over all troubles of the service.
+     * Waits for a job, retrying for as long as the service is down.
      *
      * @param Closure(): bool $isStopping
      * @return array<string, mixed>|null the answer; null: the worker is to stop
-     * @throws RefusedException that no repetition can help
+     * @throws RefusedException that no retry can help
      */
     public function answer(Closure $isStopping): ?array
     {
         $pop = $this->pop() + ['wait' => $this->poll_s];
         $hasLeft = fn (): bool => $isStopping() && $this->hasLeft();
-        $answer = $this->service->answered([$pop], $isStopping, $hasLeft)[0] ?? null;
+        $answer = $this->outbox->answered([$pop], $isStopping, $hasLeft)[0] ?? null;
         return $answer instanceof RefusedException ? throw $answer : $answer;
     }
 
     /**
-     * Whether the poll in flight is to be cut off, because it did not come back when the service was asked to end it.
+     * Whether to abort the poll in flight, because it has not returned although the service was asked to end it.
      *
-     * To cut it off at once could lose a job that is just on its way, until its TTR is over.
+     * Aborting it at once could lose a job in transit until its TTR is over.
      */
     private function hasLeft(): bool
     {
         $this->leftAt ??= Clock::now();
-        // Again and again, for one that overtakes the poll on its way ends nothing.
+        // Repeated, because a `leave` that overtakes the poll ends nothing.
         $this->leave($this->leftAt + self::LEAVE_S);
         return Clock::now() >= $this->leftAt + self::LEAVE_S;
     }
@@ -73,7 +73,7 @@ final class Polling
         try {
             (clone $this->exchange)->all([$leave], static fn (): bool => Clock::now() >= $end);
         } catch (JobQueueException) {
-            // Then the poll is cut off.
+            // Then the poll is aborted.
         }
     }
 }

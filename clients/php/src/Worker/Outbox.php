@@ -9,23 +9,23 @@ use JobQueue\Client\Clock;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
-use JobQueue\Client\Exchange;
+use JobQueue\Client\Http\Exchange;
 use JobQueue\Client\Job;
-use JobQueue\Client\Repetition;
+use JobQueue\Client\Retries;
 
 /**
- * A worker's way to the service, which may go and come: what is sent is sent until it is answered.
+ * The outbox: sends a worker's commands until they are answered, however long the service is down.
  *
  * @internal
  */
-final class Service
+final class Outbox
 {
     private const LOOK_S = 0.2;
 
-    /** Whether what was sent last may have been done before the answer that was had. */
+    /** Whether an attempt before the last answer may have been executed. */
     public bool $uncertain = false;
 
-    /** @var array<string, mixed>|null a job with ttr 0 that came beside a refusal for now: it cannot go back */
+    /** @var array<string, mixed>|null a job with ttr 0 that arrived with a temporary refusal: it cannot go back */
     private ?array $held = null;
 
     public function __construct(private readonly Exchange $exchange, private readonly Report $report)
@@ -33,14 +33,14 @@ final class Service
     }
 
     /**
-     * Sends commands until the first of them has more than a refusal for now. The second is a pop; a job with ttr 0 that
-     * comes before that is its answer.
+     * Sends commands until the first is answered other than by a temporary refusal. The second is a pop; if an earlier
+     * attempt brings a job with ttr 0, that is its answer.
      *
      * @param list<array<string, mixed>> $commands
-     * @param Closure(): bool $over it is not to be sent again
+     * @param Closure(): bool $over whether to stop retrying
      * @param Closure(): bool $giveUp as in Transport::post
-     * @return list<array<string, mixed>|RefusedException|null> null: it was over, or given up
-     * @throws RefusedException that no repetition can help, of all together
+     * @return list<array<string, mixed>|RefusedException|null> null: stopped or given up
+     * @throws RefusedException that no retry can help, for the request as a whole
      */
     public function answered(array $commands, Closure $over, Closure $giveUp): array
     {
@@ -63,7 +63,7 @@ final class Service
     {
         $this->uncertain = false;
         for ($n = 1; true; $n++) {
-            $answers = $this->tried($this->held === null ? $commands : [$commands[0]], $giveUp);
+            $answers = $this->attempt($this->held === null ? $commands : [$commands[0]], $giveUp);
             if ($answers === null) {
                 return null;
             }
@@ -72,17 +72,17 @@ final class Service
                 return $answers;
             }
             $this->report->serviceLost($answers instanceof RefusedException ? $answers->code : $answers->getMessage());
-            if (!$this->paused(Repetition::length($n, $answers->retry_after), $over)) {
+            if (!$this->paused(Retries::length($n, $answers->retry_after), $over)) {
                 return null;
             }
         }
     }
 
     /**
-     * A job that was not begun goes back, and this was no try.
+     * Releases a job that was not started; the delivery does not count as a try.
      *
-     * @param Closure(): bool $over when it did not go until then, it is handed out again when its TTR is over
-     * @throws RefusedException that no repetition can help
+     * @param Closure(): bool $over whether to stop retrying; the job is then delivered again after its TTR
+     * @throws RefusedException that no retry can help
      */
     public function giveBack(Job $job, Closure $over): void
     {
@@ -96,9 +96,9 @@ final class Service
     /**
      * @param list<array<string, mixed>> $commands
      * @param Closure(): bool $giveUp
-     * @return list<array<string, mixed>|RefusedException>|JobQueueException|null why it is to be sent again
+     * @return list<array<string, mixed>|RefusedException>|JobQueueException|null an exception: retry; null: given up
      */
-    private function tried(array $commands, Closure $giveUp): array|JobQueueException|null
+    private function attempt(array $commands, Closure $giveUp): array|JobQueueException|null
     {
         try {
             $answers = $this->exchange->all($commands, $giveUp);
@@ -106,18 +106,18 @@ final class Service
             $this->uncertain = $this->uncertain || $error->maybe_done;
             return $error;
         } catch (RefusedException $error) {
-            return self::forNow($error, $commands[0]['command']) ? $error : throw $error;
+            return self::isTemporary($error, $commands[0]['command']) ? $error : throw $error;
         }
         $first = $answers[0] ?? null;
-        if (!$first instanceof RefusedException || !self::forNow($first, $commands[0]['command'])) {
+        if (!$first instanceof RefusedException || !self::isTemporary($first, $commands[0]['command'])) {
             return $answers;
         }
         $uncertain = $this->uncertain || $first->code === 'UNAVAILABLE';
         if (is_array($answers[1] ?? null) && $answers[1]['id'] !== null) {
-            // The end of the last job comes first; the next one may wait for long.
+            // The end of the last job comes first, and may take long: this job must not wait for it.
             $this->putAside($answers[1], $giveUp);
         }
-        $this->uncertain = $uncertain; // of the end, and not of the other job's release
+        $this->uncertain = $uncertain; // about the end, not about the release of the other job
         return $first;
     }
 
@@ -135,10 +135,10 @@ final class Service
         }
     }
 
-    private static function forNow(RefusedException $refusal, string $command): bool
+    private static function isTemporary(RefusedException $refusal, string $command): bool
     {
-        // A bug that one job's end meets must not hold the worker for ever; a poll has nothing better to do.
-        return Repetition::helps($refusal, safe: true) || ($refusal->code === 'INTERNAL' && $command === 'pop');
+        // A defect of the service must not block a worker on the end of one job; a poll has nothing better to do.
+        return Retries::mayHelp($refusal, safe: true) || ($refusal->code === 'INTERNAL' && $command === 'pop');
     }
 
     /** @param Closure(): bool $over */

@@ -4,23 +4,23 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Worker;
 
-use JobQueue\Client\Exchange;
+use JobQueue\Client\Http\Exchange;
 use JobQueue\Client\Job;
 
 /**
- * The worker's end of its keeper: starts it, speaks with it, and starts another one when it died.
+ * The worker's link to its lease keeper: starts it, exchanges messages with it, and restarts it if it dies.
  *
  * @internal
  */
-final class KeeperLink
+final class LeaseKeeperLink
 {
-    /** The keeper outlives these: Ctrl-C goes to it too, and its end is that of the worker. */
+    /** The keeper ignores these: Ctrl-C reaches it too, and it must live as long as the worker. */
     private const IGNORED = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
     /** @var resource|null */
     private mixed $socket = null;
     private int $pid = 0;
-    /** @var list<mixed>|null what was said of the job in hand */
+    /** @var list<mixed>|null the `begin` message of the current job */
     private ?array $begun = null;
     /** @var list<mixed>|null */
     private ?array $grace = null;
@@ -40,11 +40,11 @@ final class KeeperLink
     {
         $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, STREAM_IPPROTO_IP);
         if ($pair === false) {
-            throw new \RuntimeException('no socket pair for the keeper of the lease');
+            throw new \RuntimeException('cannot create a socket pair for the lease keeper');
         }
         array_map(static fn (mixed $end) => stream_set_blocking($end, false), $pair);
         $worker = (int) getmypid();
-        // Blocked until the child ignores them: a signal to both in this moment must not end it.
+        // Blocked until the child ignores them: a signal to both at this moment must not end it.
         pcntl_sigprocmask(SIG_BLOCK, self::IGNORED, $before);
         $pid = pcntl_fork();
         if ($pid === 0) {
@@ -52,49 +52,49 @@ final class KeeperLink
                 fclose($pair[0]);
                 $this->becomeKeeper($pair[1], $worker);
             } finally {
-                // A plain exit would run the shutdown functions and destructors that were inherited from the worker,
-                // and end its database connections; an error would go on into its program.
+                // A plain exit would run the shutdown functions and destructors inherited from the worker and close its
+                // database connections; an error would continue into its program.
                 posix_kill((int) getmypid(), SIGKILL);
             }
         }
         pcntl_sigprocmask(SIG_SETMASK, $before);
         fclose($pair[1]);
         if ($pid === -1) {
-            throw new \RuntimeException('no process for the keeper of the lease: ' . pcntl_strerror(pcntl_errno()));
+            throw new \RuntimeException('cannot fork the lease keeper: ' . pcntl_strerror(pcntl_errno()));
         }
         [$this->socket, $this->pid] = [$pair[0], $pid];
     }
 
-    /** @param float $since the beginning of the lease, by Clock */
+    /** @param float $since when the lease began, by Clock */
     public function begin(Job $job, float $since): void
     {
         $this->lost = null;
         $this->begun = ['begin', $job->id, $job->lease, $job->ttr, $since];
-        $this->listen(); // what it still said of the last job
-        $this->tell($this->begun);
+        $this->listen(); // messages about the previous job
+        $this->send($this->begun);
     }
 
     public function end(): void
     {
         $this->begun = null;
-        $this->tell(['end']);
+        $this->send(['end']);
     }
 
-    /** @param float $end of the grace, by Clock */
+    /** @param float $end of the grace period, by Clock */
     public function grace(float $end): void
     {
         $this->grace = ['grace', $end];
-        $this->tell($this->grace);
+        $this->send($this->grace);
     }
 
-    /** Why the job in hand is lost; null: it is not. */
+    /** Why the current job is lost; null: it is not. */
     public function lost(): ?string
     {
         $this->listen();
         return $this->lost;
     }
 
-    /** Whether the handler was told `stopping`, and did not end. */
+    /** Whether the handler was notified that it is `stopping`, and did not end. */
     public function abandoned(): bool
     {
         $this->listen();
@@ -112,11 +112,11 @@ final class KeeperLink
     }
 
     /** @param list<mixed> $message */
-    private function tell(array $message): void
+    private function send(array $message): void
     {
         $line = json_encode($message) . "\n";
         if (@fwrite($this->socket, $line) !== strlen($line)) {
-            $this->startAnother();
+            $this->restart();
         }
     }
 
@@ -130,13 +130,13 @@ final class KeeperLink
             }
         }
         if (feof($this->socket)) {
-            $this->startAnother();
+            $this->restart();
         }
     }
 
-    private function startAnother(): void
+    private function restart(): void
     {
-        pcntl_async_signals(false); // the handler of a signal would speak with a keeper that is half there
+        pcntl_async_signals(false); // a signal handler would use a keeper that is not ready
         $this->close();
         $this->start();
         foreach (array_filter([$this->begun, $this->grace]) as $message) {
@@ -153,13 +153,13 @@ final class KeeperLink
             pcntl_signal($signal, SIG_IGN);
         }
         set_error_handler(null);
-        // Who reads the worker's output waits for its end, and not for the keeper's. What takes their places, so that
-        // no connection does, stays open as long as this function runs: for ever.
+        // Readers of the worker's output must see its end when the worker ends, not when the keeper does. Others are opened
+        // instead, so that no connection takes their numbers, and stay open while this function runs.
         foreach (['STDIN', 'STDOUT'] as $stream) {
-            // A daemon may have closed it; a program that PHP reads from its standard input has none of them.
+            // A daemon may have closed it; a program that PHP reads from standard input has neither constant.
             defined($stream) && is_resource(constant($stream)) && fclose(constant($stream));
         }
         $places = [fopen('/dev/null', 'r'), fopen('/dev/null', 'w')];
-        (new Keeper($socket, $this->exchange, $worker, $this->keep_alive_s))->run();
+        (new LeaseKeeper($socket, $this->exchange, $worker, $this->keep_alive_s))->run();
     }
 }

@@ -1,17 +1,17 @@
-/** The worker: takes jobs of its topics, runs their handlers, and ends in order. */
+/** The worker: pops jobs of its topics, runs their handlers, and stops in order. */
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 
-import { Client } from './client.js';
+import { Client } from '../client.js';
 import { Delivery } from './delivery.js';
-import { checkNoneIsLeft, checkSeconds } from './options.js';
+import { checkNoneIsLeft, checkSeconds } from '../options.js';
 import { Outbox } from './outbox.js';
 import { Poll } from './poll.js';
 import { Report } from './report.js';
-import { timerMs } from './timer.js';
+import { timerMs } from '../timer.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'];
-const LAST_WORDS_MS = 1000; // for handlers that listen, and for the releases, when the grace is over
+const LAST_WORDS_MS = 1000; // after the grace period: for handlers that heed their signal, and for the releases
 
 /** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
 export class Worker {
@@ -22,7 +22,7 @@ export class Worker {
   #handlers = new Map();
   #running = new Set(); // the deliveries whose end is not answered yet
   #options;
-  #stopped_at = null; // by performance.now()
+  #stopped_at = null; // in ms of performance.now()
   #graceIsOver = false;
   #changed = () => {};
 
@@ -34,46 +34,46 @@ export class Worker {
     checkWorker({ concurrency, name, on_event });
     checkSeconds('poll_s', poll_s, { positive: true, most: 60 });
     for (const [option, value] of Object.entries({ grace_s, heartbeat_s, keep_alive_s })) checkSeconds(option, value);
-    // The worker itself repeats, for as long as it takes.
+    // The worker does its own retries, for as long as it takes.
     this.#client = new Client({ url, timeout_s, connect_timeout_s, retry_for_s: 0, headers });
     this.#report = new Report(name, on_event);
     this.#outbox = new Outbox(this.#client, this.#report, (ends) => this.#poll.beside(ends + this.#room()));
     this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
   }
 
-  /** Have the jobs of a topic done by `async (job, {signal}) => …`. */
+  /** Registers the handler of a topic's jobs: `async (job, {signal}) => …`. */
   job(topic, handler) {
-    if (typeof handler !== 'function') throw new TypeError(`the handler of topic ${topic} is no function`);
-    if (this.#poll) throw new Error('job(topic, handler) comes before run()');
-    if (this.#handlers.has(topic)) throw new Error(`topic ${topic} has a handler already`);
+    if (typeof handler !== 'function') throw new TypeError(`the handler of topic ${topic} must be a function`);
+    if (this.#poll) throw new Error('call job(topic, handler) before run()');
+    if (this.#handlers.has(topic)) throw new Error(`topic ${topic} already has a handler`);
     this.#handlers.set(topic, handler);
   }
 
   /**
-   * Work until stop(), SIGTERM or SIGINT.
-   * @returns {Promise<boolean>} whether all had finished in the grace
-   * @throws {RefusedError} that no repetition can help: of a bad topic name, say
+   * Works until stop(), SIGTERM or SIGINT.
+   * @returns {Promise<boolean>} whether all jobs ended within the grace period
+   * @throws {RefusedError} that no retry can help, such as for an invalid topic name
    */
   async run() {
     const { name, poll_s } = this.#options;
     const topics = [...this.#handlers.keys()];
-    if (topics.length === 0) throw new Error('a worker needs a handler: job(topic, handler)');
-    if (this.#poll) throw new Error('a worker runs once');
+    if (topics.length === 0) throw new Error('the worker has no handler: register one with job(topic, handler)');
+    if (this.#poll) throw new Error('a worker can run only once');
     const begin = (jobs) => this.#begin(jobs);
     this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics, begin });
-    const end = this.#attend();
+    const detach = this.#attach();
     this.#report.worker('started');
     let failure = null;
     await this.#work().catch((error) => { failure = error; });
     this.stop();
     const clean = await this.#end();
     this.#report.worker('stopped');
-    end();
+    detach();
     if (failure) throw failure;
     return clean;
   }
 
-  /** Begin no new job; what runs may finish, for `grace_s`. */
+  /** Starts no new job; running handlers may finish, for `grace_s`. */
   stop() {
     if (this.#stopped_at !== null) return;
     this.#stopped_at = performance.now();
@@ -82,8 +82,8 @@ export class Worker {
     this.#changed();
   }
 
-  /** Listen to signals, and tell by and by that it lives; that also keeps the process alive. Gives what ends it. */
-  #attend() {
+  /** Installs signal handlers and the heartbeat, whose timer keeps the process alive. Gives the function to undo it. */
+  #attach() {
     let signals = 0;
     const signalled = () => (++signals === 1 ? this.stop() : this.#endGrace());
     for (const signal of SIGNALS) process.on(signal, signalled);
@@ -96,16 +96,16 @@ export class Worker {
     };
   }
 
-  /** Take as many jobs as there are free places, for as long as it is not stopped. */
+  /** Takes as many jobs as can start, until stopped. */
   async #work() {
     while (this.#stopped_at === null) {
       const free = this.#room();
-      if (free > 0 && !this.#poll.isOut) await this.#poll.take(free);
+      if (free > 0 && !this.#poll.inFlight) await this.#poll.take(free);
       else await this.#change();
     }
   }
 
-  /** How many jobs can begin at once. A handler keeps its place until the end of its job is answered. */
+  /** The number of jobs that can start now. A job keeps its slot until its end is answered. */
   #room() {
     const handling = [...this.#running].filter((delivery) => delivery.handling).length;
     return this.#options.concurrency - handling - this.#outbox.open;
@@ -115,7 +115,7 @@ export class Worker {
     for (const job of jobs) {
       const delivery = new Delivery(job, this.#outbox, this.#report);
       this.#running.add(delivery);
-      // What is gone when it is popped cannot be given back: it is done even now.
+      // A job with ttr 0 cannot be given back: it is run even now.
       const end = this.#stopped_at !== null && job.ttr > 0
         ? delivery.giveBack()
         : delivery.run(this.#handlers.get(job.topic), this.#options.keep_alive_s);
@@ -124,10 +124,10 @@ export class Worker {
         this.#changed();
       });
     }
-    this.#changed(); // what is free now, a poll may fill
+    this.#changed(); // a poll may fill the slots that are still free
   }
 
-  /** Wait for what runs; whether all of it ended within the grace. */
+  /** Waits for the running handlers; whether all of them ended within the grace period. */
   async #end() {
     const left_ms = this.#stopped_at + this.#options.grace_s * 1000 - performance.now();
     const grace = setTimeout(() => this.#endGrace(), timerMs(left_ms));
@@ -140,7 +140,7 @@ export class Worker {
     return clean;
   }
 
-  /** Tell the handlers that still run, give their jobs back, and let those end that listen. */
+  /** Releases the jobs that are still running, and lets handlers end that heed their signal. */
   async #giveUp() {
     let late = false;
     const last = setTimeout(() => {
@@ -158,7 +158,7 @@ export class Worker {
     this.#changed();
   }
 
-  /** Until a place is free, it is stopped, or the grace is over. */
+  /** Resolves when a slot is free, the worker is stopped, or the grace period is over. */
   #change() {
     return new Promise((resolve) => { this.#changed = resolve; });
   }
@@ -166,12 +166,12 @@ export class Worker {
 
 function checkWorker({ concurrency, name, on_event }) {
   if (!Number.isInteger(concurrency) || concurrency < 1) {
-    throw new RangeError('concurrency is an integer of 1 or more');
+    throw new RangeError('concurrency must be an integer of at least 1');
   }
   if (typeof name !== 'string' || name.length < 1 || name.length > 128) {
-    throw new RangeError('name is a string of 1 to 128 characters');
+    throw new RangeError('name must be a string of 1 to 128 characters');
   }
-  if (on_event != null && typeof on_event !== 'function') throw new TypeError('on_event is a function');
+  if (on_event != null && typeof on_event !== 'function') throw new TypeError('on_event must be a function');
 }
 
 function randomName() {

@@ -5,22 +5,22 @@ declare(strict_types=1);
 namespace JobQueue\Client\Worker;
 
 /**
- * The job whose lease the keeper keeps alive. All times are those of Clock.
+ * The lease that the lease keeper keeps alive. All times are those of Clock.
  *
  * @internal
  */
-final class KeptJob
+final class Lease
 {
-    /** When it is to be looked after next. */
+    /** When it next needs attention. */
     public float $nextAt;
     /** The end of its lease. */
     public float $until;
     public bool $lost = false;
 
     /**
-     * @param float $ttr seconds; 0: it has no lease
-     * @param float $since the beginning of its lease
-     * @param float $keepUntil its lease is not kept alive after that
+     * @param float $ttr seconds; 0: the job has no lease
+     * @param float $since when the lease began
+     * @param float $keepUntil until when it is kept alive
      */
     public function __construct(
         public readonly string $id,
@@ -42,7 +42,7 @@ final class KeptJob
     {
         $this->nextAt = $now + min(1.0, $this->ttr / 10);
         if ($now < $this->until) {
-            $this->nextAt = min($this->nextAt, $this->until); // the worker hears of the end of the lease in time
+            $this->nextAt = min($this->nextAt, $this->until); // the worker must learn of its end in time
         }
     }
 

@@ -2,15 +2,15 @@
 
 declare(strict_types=1);
 
-namespace JobQueue\Client;
+namespace JobQueue\Client\Http;
 
 use CurlHandle;
 
 /**
- * One request on its way, as curl takes it in pieces and gives its answer's headers.
+ * One request in flight: gives curl its body in pieces, and reads the response headers.
  *
- * It knows nothing of the handle that calls it: a handle that its own functions hold stays open until PHP looks for
- * such circles, and its sockets with it.
+ * It has no reference to the curl handle: a handle that its own callbacks refer to stays open, with its sockets, until
+ * PHP collects cycles.
  *
  * @internal
  */
@@ -18,7 +18,7 @@ final class Transfer
 {
     private int $sent = 0;
 
-    /** Seconds, where the header Retry-After came. */
+    /** Seconds of the header Retry-After, if it was sent. */
     public ?float $retry_after = null;
 
     public function __construct(private readonly string $body)
@@ -36,12 +36,12 @@ final class Transfer
     {
         [$name, $value] = explode(':', $line, 2) + [1 => ''];
         if (strcasecmp($name, 'Retry-After') === 0) {
-            $this->retry_after = is_numeric(trim($value)) ? (float) $value : null; // a date counts as none
+            $this->retry_after = is_numeric(trim($value)) ? (float) $value : null; // a date is ignored
         }
         return strlen($line);
     }
 
-    /** Whether curl took all of the body; before that, the service cannot have had a whole request. */
+    /** Whether curl has taken the whole body; until then, the service cannot have received the request. */
     public function isSent(): bool
     {
         return $this->sent === strlen($this->body);

@@ -2,19 +2,19 @@
 
 declare(strict_types=1);
 
-namespace JobQueue\Client;
+namespace JobQueue\Client\Http;
 
 /**
- * JSON as it travels: compact UTF-8 with nothing escaped that need not be, so that all clients send the same bytes.
+ * JSON as sent: compact UTF-8 without needless escapes, so that all clients send the same bytes.
  *
  * @internal
  */
 final class Json
 {
-    /** The service takes less than 1,000 levels; PHP's own default is 512. */
+    /** The service accepts less than 1,000 levels; PHP's default is 512. */
     private const DEPTH = 1024;
 
-    /** @throws \JsonException for what cannot be JSON: NaN, a string that is not UTF-8, a resource */
+    /** @throws \JsonException for a value that JSON cannot represent: NaN, a string that is not UTF-8, a resource */
     public static function encode(mixed $value): string
     {
         $flags = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_LINE_TERMINATORS
@@ -23,9 +23,9 @@ final class Json
     }
 
     /**
-     * Integers that PHP's int cannot hold come as strings.
+     * Integers beyond PHP's int become strings.
      *
-     * @param bool $objects JSON objects as stdClass; else as associative arrays, where `{}` and `[]` are the same
+     * @param bool $objects JSON objects as stdClass; otherwise as associative arrays, where `{}` and `[]` are the same
      * @throws \JsonException
      */
     public static function decode(string $text, bool $objects): mixed

@@ -1,17 +1,17 @@
-/** One job in the hands of a worker: its handler runs, and what came of it is told to the service. */
-import { Bury, Lost, Retry, asReason } from './handler.js';
-import { WorkerJob } from './job.js';
+/** A delivery: runs the handler of one job, and sends the outcome to the service. */
+import { Bury, Lost, Retry, asReason } from './outcome.js';
+import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
 
-const OVER = ['deleted', 'stopping']; // losses after which a late finish cannot count, or must not
+const OVER = ['deleted', 'stopping']; // after these, a late finish cannot count, or must not
 
 export class Delivery {
   #job;
   #outbox;
   #report;
   #begun = performance.now();
-  #lease = null; // none: a job with ttr 0, which is gone already
+  #lease = null; // stays null for a job with ttr 0, which its pop finished
   #handling = false;
 
   constructor(job, outbox, report) {
@@ -20,12 +20,12 @@ export class Delivery {
     this.#report = report;
   }
 
-  /** Whether its handler runs. */
+  /** Whether the handler is running. */
   get handling() {
     return this.#handling;
   }
 
-  /** Run the handler and end the job; over when the service has answered. Never throws. */
+  /** Runs the handler and ends the job; resolves once the service has answered. Never rejects. */
   async run(handler, keep_alive_s) {
     const { attempt, due, ttr } = this.#job;
     this.#report.job('started', this.#job, { attempt, late_s: Math.round(Date.now() - due * 1000) / 1000 });
@@ -34,27 +34,27 @@ export class Delivery {
     const end = await this.#handle(handler);
     this.#handling = false;
     this.#lease?.end();
-    if (end) await this.#tell(end);
+    if (end) await this.#send(end);
   }
 
-  /** It is not to begin. */
+  /** Releases the job without running its handler. */
   async giveBack() {
-    const answer = await this.#send('release', { delay: 0, attempt: false });
+    const answer = await this.#ask('release', { delay: 0, attempt: false });
     if (answer?.success) this.#report.job('returned', this.#job);
   }
 
-  /** The grace is over: a handler that still runs is told, and its job given back. */
+  /** The grace period is over: if the handler is still running, it loses its job, which is released. */
   async stop() {
     if (!this.#handling || this.#job.lost) return;
     this.#lose('stopping');
-    if (this.#lease) await this.#send('release', { delay: 0, reason: 'stopping' });
+    if (this.#lease) await this.#ask('release', { delay: 0, reason: 'stopping' });
   }
 
-  /** What is to be told of the job; null: nothing, for it is lost. */
+  /** The outcome to send; null if the job is lost and nothing is sent. */
   async #handle(handler) {
     try {
       await handler(this.#job, { signal: this.#job.signal });
-      return OVER.includes(this.#job.lost) ? null : { word: 'finished', command: 'finish' };
+      return OVER.includes(this.#job.lost) ? null : { event: 'finished', command: 'finish' };
     } catch (error) {
       return error instanceof Lost || this.#job.lost ? null : this.#afterThrowing(error);
     }
@@ -62,26 +62,26 @@ export class Delivery {
 
   #afterThrowing(error) {
     if (error instanceof Bury) {
-      return { word: 'buried', command: 'bury', fields: { reason: error.reason } };
+      return { event: 'buried', command: 'bury', fields: { reason: error.reason } };
     }
     if (error instanceof Retry) {
       const { after, attempt, reason } = error;
-      return { word: 'retried', command: 'release', fields: { delay: after, attempt, reason } };
+      return { event: 'retried', command: 'release', fields: { delay: after, attempt, reason } };
     }
     this.#report.failure(this.#job, error);
-    return { word: 'failed', command: 'release', fields: { reason: asReason(error) } };
+    return { event: 'failed', command: 'release', fields: { reason: asReason(error) } };
   }
 
-  async #tell({ word, command, fields }) {
+  async #send({ event, command, fields }) {
     const seconds = secondsSince(this.#begun);
-    const answer = this.#lease === null ? { success: true } : await this.#send(command, fields);
-    if (answer === undefined) return; // the worker ended before the service answered
-    // What the service cannot take, for a defect, comes again after its TTR: lost as if that were over.
+    const answer = this.#lease === null ? { success: true } : await this.#ask(command, fields);
+    if (answer === undefined) return; // the worker stopped before the service answered
+    // A command that the service refuses because of a defect: the job is delivered again after its TTR, as if expired.
     if (!answer.success) return this.#lose(lossOf(answer) ?? 'expired');
-    this.#report.job(word, this.#job, word === 'finished' ? { seconds } : { seconds, reason: fields.reason ?? null });
+    this.#report.job(event, this.#job, event === 'finished' ? { seconds } : { seconds, reason: fields.reason ?? null });
   }
 
-  #send(command, fields) {
+  #ask(command, fields) {
     const { id, lease } = this.#job;
     return this.#outbox.send({ command, id, lease, ...fields });
   }

@@ -9,42 +9,47 @@ use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
 
 /**
- * Which commands may be sent again after which failures, and the pauses before that.
+ * Retries: which failures are temporary, which commands are safe to repeat, and the pauses between attempts.
  *
  * @internal
  */
-final class Repetition
+final class Retries
 {
-    private const REFUSED_FOR_NOW = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
-    private const PROXY_IN_TROUBLE = [502, 503, 504];
+    /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
+    private const NOT_EXECUTED = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
+    private const PROXY_ERRORS = [502, 503, 504];
     private const SAFE = ['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'pause', 'resume', 'leave'];
     private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
 
     private int $pauses = 0;
     private ?float $end = null;
 
-    /** @param float $seconds how long to go on after the first failure */
+    /** @param float $seconds for which to retry after the first failure */
     public function __construct(private readonly float $seconds)
     {
     }
 
-    /** Whether $error may be answered by sending the same again. @param bool $safe that does no harm if it was done */
-    public static function helps(JobQueueException $error, bool $safe): bool
+    /** Whether a failure is temporary and a retry does no harm. @param bool $safe the command may be executed twice */
+    public static function mayHelp(JobQueueException $error, bool $safe): bool
     {
         if ($error instanceof UnreachableException) {
-            $broken = $error->status === null || in_array($error->status, self::PROXY_IN_TROUBLE, true);
+            $broken = $error->status === null || in_array($error->status, self::PROXY_ERRORS, true);
             return $broken && ($safe || !$error->maybe_done);
         }
         assert($error instanceof RefusedException);
-        return in_array($error->code, self::REFUSED_FOR_NOW, true) || ($safe && $error->code === 'UNAVAILABLE');
+        return in_array($error->code, self::NOT_EXECUTED, true) || ($safe && $error->code === 'UNAVAILABLE');
     }
 
-    /** @param array<string, mixed> $command */
-    public static function safe(array $command): bool
+    /**
+     * Whether executing a command twice does no harm.
+     *
+     * @param array<string, mixed> $command
+     */
+    public static function isSafe(array $command): bool
     {
         $name = $command['command'] ?? null;
         if ($name === 'add') {
-            // Without a memory of the ended job, an add that comes again would make it a second time.
+            // If the service does not remember the ended job, a repeated add would create it a second time.
             return isset($command['id']) && ($command['if_exists'] ?? 'keep') === 'keep'
                 && ($command['retention'] ?? 1) > 0;
         }
@@ -52,7 +57,7 @@ final class Repetition
             || (in_array($name, self::SAFE_WITH_LEASE, true) && isset($command['lease']));
     }
 
-    /** Sleeps before the next repetition; false, at once, where that would end too late. */
+    /** Sleeps before the next retry; false, at once, if it would come too late. */
     public function pause(?float $retryAfter): bool
     {
         $now = Clock::now();
@@ -62,12 +67,12 @@ final class Repetition
             return false;
         }
         while (($left = $wake - Clock::now()) > 0) {
-            usleep((int) ceil($left * 1e6)); // a signal ends it early
+            usleep((int) ceil($left * 1e6)); // a signal ends the sleep early
         }
         return true;
     }
 
-    /** Seconds before the $n-th repetition, $n from 1: random, so that not all clients come back at once. */
+    /** Seconds before the $n-th retry, $n from 1: random, so that many clients do not return at once. */
     public static function length(int $n, ?float $retryAfter): float
     {
         $most = min(2.0, 0.05 * 2 ** min($n, 10));

@@ -11,19 +11,19 @@ use JobQueue\Client\Lost;
 use JobQueue\Client\Retry;
 
 /**
- * How a job's handler ended, and what is to be told to the service.
+ * How a handler ended, and the command to send for it.
  *
  * @internal
  */
-final class Ending
+final class Outcome
 {
-    /** Losses after which no word of the handler counts; after the others it may. */
+    /** Losses after which the outcome cannot count any more; after the others it may. */
     private const OVER = ['deleted', 'stopping'];
 
     /**
      * @param string $event finished, failed, retried, buried or lost
-     * @param array<string, mixed>|null $command null: nothing is told
-     * @param float $seconds that the handler took
+     * @param array<string, mixed>|null $command null: nothing is sent
+     * @param float $seconds the duration of the handler
      */
     private function __construct(
         public readonly Job $job,
@@ -44,7 +44,7 @@ final class Ending
             [$event, $fields, $reason] = ['lost', null, $lost];
         }
         $command = null;
-        // A job with ttr 0 was over when it was popped.
+        // A job with ttr 0 was finished by its pop.
         if ($fields !== null && $job->ttr > 0.0) {
             $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
             $command = $given + ['id' => $job->id, 'lease' => $job->lease];
@@ -76,7 +76,7 @@ final class Ending
         }
     }
 
-    /** The service keeps 1,000 characters, and takes UTF-8 only: messages of errors may hold anything. */
+    /** The service keeps 1,000 characters and accepts only UTF-8; error messages may contain anything. */
     private static function fitting(?string $reason): ?string
     {
         if ($reason === null) {
