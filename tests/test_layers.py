@@ -30,7 +30,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "web": ("access", "web"),
         "service": ("redis_server", "app", "process", "workers"),
         "sinks": ("sinks",),
-        "cli": ("cli",),
+        "cli": ("cli", "__main__"),
     },
     "jobqueue_client": {
         "words": ("times", "job", "fields", "answers", "errors", "options"),

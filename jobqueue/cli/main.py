@@ -157,7 +157,3 @@ def move_command(old: str, new: str, namespace: str, rest: float) -> None:
 
 
 main.add_command(callbacks_command)
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,7 @@ import aiohttp
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-JOBQUEUE = [sys.executable, "-m", "jobqueue.cli.main"]
+JOBQUEUE = [sys.executable, "-m", "jobqueue"]
 
 
 class ServiceProcess:

@@ -91,8 +91,8 @@ async def test_a_service_that_refuses_its_settings_starts_after_a_repair(
 async def test_the_redis_that_comes_along_is_found_in_its_data_directory(tmp_path: Path) -> None:
     code, _, complaint = await fsck("--data", str(tmp_path))
     assert code == 2
-    assert "no Redis of ours runs on the data directory" in complaint
-    far = tmp_path / ("x" * 100)  # too long for a socket's path: the socket is elsewhere, and the folder notes where
+    assert "no embedded Redis runs on the data directory" in complaint
+    far = tmp_path / ("x" * 100)  # too long for a socket: it is elsewhere, and noted
     for data in (tmp_path / "near", far):
         async with ServiceProcess("--data", str(data)) as service, Client(service.url) as client:
             await client.ask("add", topic="t", id="a", body=1)
