@@ -233,11 +233,3 @@ class Shards:
         bits = "".join([str(int(each)) for each in wanted])
         ours = await self.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
         return [bool(each) for each in ours]
-
-    async def tell(self, message: str) -> None:
-        """Say a thing to the bells of all processes, once: each hears all shards. Who is not connected misses it."""
-        await self.redis.read("SPUBLISH", self.keys[0].bell, message)
-
-    async def listen(self, shard: int, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """Hear the bell of a shard until the subscription is lost: then raises Unavailable."""
-        await self.redis.listen(self.keys[shard].bell, heard, connected)

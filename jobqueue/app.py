@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Bell, Durable, Locks, Members, Pool, Redis, Sweep, Timer, Topics, Walk
+from buckets import Durable, Locks, Members, Notifier, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import Limits, most_connections
 from jobqueue.engine import Engine
@@ -78,23 +78,24 @@ class Service:
         shards, buckets = settings.numbers(redis.is_cluster)
         pool = await Pool.open(redis, settings.namespace, shards=shards, buckets=buckets)
         stack.push_async_callback(pool.close)
-        bell = Bell(pool)
+        notifier = Notifier(pool)
+        waiting = Waiting(pool, notifier)
         topics = Topics(pool)
         durable = self._durable(redis_at(url, settings.redis_timeout_s, metrics), pool)
         engine = self._engine = Engine(
-            pool, topics, Walk(pool), bell, self._policies, durable, self._settings.durability
+            pool, topics, Walk(pool), waiting, self._policies, durable, self._settings.durability
         )
-        scrape = Scrape(metrics, topics, bell, Totals(settings.namespace, folder), folder)
+        scrape = Scrape(metrics, topics, waiting, Totals(settings.namespace, folder), folder)
         if folder:
             await stack.enter_async_context(running("metrics", scrape.run()))
-        loops = [await stack.enter_async_context(running("bell", bell.run()))]
-        roll = Members(pool, bell, settings.clock_limit_s)
-        locks = [Locks(pool, bell, roll, shard) for shard in range(len(pool.keys))]
+        loops = [await stack.enter_async_context(running("bell", notifier.run()))]
+        roll = Members(pool, notifier, settings.clock_limit_s)
+        locks = [Locks(pool, notifier, roll, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
         for works in (
             {f"locks {lock.shard}": lock.run() for lock in locks},
             {
-                f"timer {lock.shard}/{bucket}": Timer(pool, bell, lock, bucket).run()
+                f"timer {lock.shard}/{bucket}": Timer(pool, notifier, lock, bucket).run()
                 for lock in locks
                 for bucket in range(pool.buckets)
             },
@@ -102,10 +103,10 @@ class Service:
             {"roll": roll.run()},  # first at a stop: then others take the locks that are given up
         ):
             loops += await stack.enter_async_context(running_all(works))
-        await self._subscribed(bell)
-        site_web = Web(engine, settings, lambda: _readiness(roll, locks, loops, bell), metrics, scrape)
+        await self._subscribed(notifier)
+        site_web = Web(engine, settings, lambda: _readiness(roll, locks, loops, notifier), metrics, scrape)
         _spare_collections()
-        await self._listen(site_web, bell)
+        await self._listen(site_web, waiting)
 
     def _metrics(self, folder: Path | None) -> Metrics:
         """What counts the work of this process. Raises Unfit when the folder to share it in cannot be made."""
@@ -127,15 +128,15 @@ class Service:
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
 
-    async def _subscribed(self, bell: Bell) -> None:
-        """Wait until the bell hears. Raises Unfit when Redis does not let it."""
+    async def _subscribed(self, notifier: Notifier) -> None:
+        """Wait until all subscriptions stand. Raises Unfit when Redis does not let it."""
         try:
             async with asyncio.timeout(self._settings.redis_timeout_s):
-                await bell.connected.wait()
+                await notifier.connected.wait()
         except TimeoutError:
             raise Unfit("Redis takes no subscription; an ACL user needs +ssubscribe and its channels") from None
 
-    async def _listen(self, site_web: Web, bell: Bell) -> None:
+    async def _listen(self, site_web: Web, waiting: Waiting) -> None:
         settings = self._settings
         limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
         await self._stack.enter_async_context(running("limits", limits.run()))
@@ -151,7 +152,7 @@ class Service:
         self._stack.push_async_callback(runner.cleanup)
         site = web.TCPSite(runner, settings.host, settings.port, backlog=_BACKLOG, reuse_port=self._worker is not None)
         await site.start()
-        self._stack.push_async_callback(_close, site, site_web, bell)
+        self._stack.push_async_callback(_close, site, site_web, waiting)
         self.url = url_of(runner.addresses[0])
 
 
@@ -163,17 +164,19 @@ def _spare_collections() -> None:
     gc.set_threshold(_NEW_OBJECTS)
 
 
-async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
+async def _close(site: web.TCPSite, site_web: Web, waiting: Waiting) -> None:
     """Take no more requests, and answer the pops that wait."""
     site_web.closing = True
     await site.stop()
-    bell.close()
+    waiting.close()
 
 
-def _readiness(roll: Members, locks: list[Locks], loops: list[asyncio.Task[None]], bell: Bell) -> dict[str, bool]:
+def _readiness(
+    roll: Members, locks: list[Locks], loops: list[asyncio.Task[None]], notifier: Notifier
+) -> dict[str, bool]:
     last_answer = max(roll.last_answer, *(lock.last_answer for lock in locks))
     return {
         "redis": asyncio.get_running_loop().time() - last_answer < _REDIS_QUIET_S,
         "timers": not any(loop.done() for loop in loops),
-        "bell": bell.hears,
+        "bell": notifier.hears,
     }

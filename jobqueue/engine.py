@@ -13,7 +13,6 @@ import orjson
 from buckets import (
     LOCAL,
     Added,
-    Bell,
     Bounds,
     Durability,
     Durable,
@@ -27,6 +26,7 @@ from buckets import (
     State,
     Topic,
     Topics,
+    Waiting,
     Walk,
     Want,
 )
@@ -80,7 +80,7 @@ class Engine:
         pool: Pool,
         topics: Topics,
         walk: Walk,
-        bell: Bell,
+        waiting: Waiting,
         policies: Policies,
         durable: Durable,
         durability: Durability = LOCAL,
@@ -92,7 +92,7 @@ class Engine:
         self._plain = {LOCAL, None} if durability == LOCAL else {LOCAL}
         self._topics = topics
         self._walk = walk
-        self._bell = bell
+        self._waiting = waiting
         self.policies = policies
         """Replaced when the settings are read anew."""
 
@@ -201,13 +201,13 @@ class Engine:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
         topics = command.topics or [command.topic or ""]
         ttr_ms = _ms_or_none(command.ttr)
-        return await self._bell.pop(
+        return await self._waiting.pop(
             topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
         )
 
     async def leave(self, worker: str) -> None:
         """Let the waiting pops of a worker end now, whichever process has them."""
-        await self._bell.leave(worker)
+        await self._waiting.leave(worker)
 
     def give_back(self, jobs: Sequence[Job]) -> None:
         """See to it that jobs which reached nobody are handed to the next, at once."""

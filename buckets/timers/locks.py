@@ -14,8 +14,8 @@ import asyncio
 import contextlib
 import logging
 
-from buckets.bell import Bell
 from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.timers.members import Members
 
@@ -31,10 +31,10 @@ _GIVE_UP_S = 1.0  # that a stop waits for Redis
 class Locks:
     """The locks of one shard, as this process holds them."""
 
-    def __init__(self, pool: Pool, bell: Bell, roll: Members, shard: int) -> None:
+    def __init__(self, pool: Pool, notifier: Notifier, roll: Members, shard: int) -> None:
         self._pool = pool
         self._roll = roll
-        self._free = bell.free(shard)
+        self._free = notifier.free(shard)
         self._trust: asyncio.TimerHandle | None = None
         self.shard = shard
         self.held = [asyncio.Event() for _ in range(pool.buckets)]

@@ -16,8 +16,8 @@ import logging
 import secrets
 import time
 
-from buckets.bell import Bell
 from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.timers.assignment import assign
 from buckets.timers.clock_jumps import ClockJumps
@@ -36,9 +36,9 @@ _LEAVE_S = 1.0  # that a stop waits for Redis
 class Members:
     """The living instances, as this one knows them."""
 
-    def __init__(self, pool: Pool, bell: Bell, clock_limit_s: float = 1.0) -> None:
+    def __init__(self, pool: Pool, notifier: Notifier, clock_limit_s: float = 1.0) -> None:
         self._pool = pool
-        self._bell = bell
+        self._notifier = notifier
         self._drift = ClockJumps(pool.redis.meter, clock_limit_s)
         self._look = asyncio.Event()
         self._told = False  # that the roll does not answer
@@ -97,13 +97,13 @@ class Members:
     def _wake(self) -> None:
         """Let all locks be looked at."""
         for shard in range(len(self._pool.keys)):
-            self._bell.free(shard).set()
+            self._notifier.free(shard).set()
 
     def _wake_timers(self) -> None:
         """Let all timers ask anew how long nothing is due: they sleep by what Redis's clock said before its jump."""
         for shard in range(len(self._pool.keys)):
             for bucket in range(self._pool.buckets):
-                self._bell.alarm(shard, bucket).set()
+                self._notifier.alarm(shard, bucket).set()
 
     async def run(self) -> None:
         """Sign for ever, or until cancelled; then this instance is taken off the roll."""

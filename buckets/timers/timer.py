@@ -1,15 +1,15 @@
 """The timer of a bucket: moves what is due, and sleeps until something is.
 
 There is no fixed tick. A page of due entries is one script; its answer says how long nothing will be due. An earlier
-entry rings the bell. So an idle bucket costs nothing and a busy one is as late as a round trip.
+entry rings the notifier. So an idle bucket costs nothing and a busy one is as late as a round trip.
 """
 
 from __future__ import annotations
 
 import logging
 
-from buckets.bell import Bell
 from buckets.errors import JobQueueError
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
@@ -25,9 +25,9 @@ _NEAR_US = 1000  # who comes too early is early by less
 class Timer:
     """The timer of one bucket."""
 
-    def __init__(self, pool: Pool, bell: Bell, locks: Locks, bucket: int) -> None:
+    def __init__(self, pool: Pool, notifier: Notifier, locks: Locks, bucket: int) -> None:
         self._pool = pool
-        self._alarm = bell.alarm(locks.shard, bucket)
+        self._alarm = notifier.alarm(locks.shard, bucket)
         self._held = locks.held[bucket]
         self._shard = locks.shard
         self._bucket = bucket

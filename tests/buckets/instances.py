@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from buckets.bell import Bell
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.timers.locks import Locks
 from buckets.timers.members import LIFE_S, Members
@@ -18,10 +18,10 @@ class Instance:
     """A roll and the locks of all shards, as a service has them. `tick` turns them once by hand; within `running` they
     turn by themselves."""
 
-    def __init__(self, pool: Pool, bell: Bell | None = None) -> None:
-        self.bell = bell or Bell(pool)
-        self.roll = Members(pool, self.bell)
-        self.locks = [Locks(pool, self.bell, self.roll, shard) for shard in range(len(pool.keys))]
+    def __init__(self, pool: Pool, notifier: Notifier | None = None) -> None:
+        self.notifier = notifier or Notifier(pool)
+        self.roll = Members(pool, self.notifier)
+        self.locks = [Locks(pool, self.notifier, self.roll, shard) for shard in range(len(pool.keys))]
 
     async def tick(self) -> None:
         await self.roll.tick()
@@ -35,7 +35,7 @@ class Instance:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        works = [locks.run() for locks in self.locks] + [self.roll.run(), self.bell.run()]
+        works = [locks.run() for locks in self.locks] + [self.roll.run(), self.notifier.run()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
             yield

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.bell import Bell
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members
@@ -20,11 +20,11 @@ from tests.waiting import until
 
 
 @pytest.fixture
-async def bell(live_pool: Pool) -> AsyncIterator[Bell]:
-    bell = Bell(live_pool)
-    hearing = asyncio.create_task(bell.run())
-    await until(bell.connected.is_set)
-    yield bell
+async def notifier(live_pool: Pool) -> AsyncIterator[Notifier]:
+    notifier = Notifier(live_pool)
+    hearing = asyncio.create_task(notifier.run())
+    await until(notifier.connected.is_set)
+    yield notifier
     await ended([hearing])
 
 
@@ -118,11 +118,11 @@ async def test_only_the_owner_can_give_a_lock_up(redis: Redis, live_pool: Pool) 
     assert set(await owners(redis, live_pool)) == {None}
 
 
-async def test_giving_up_rings_for_the_others(live_pool: Pool, bell: Bell) -> None:
+async def test_giving_up_rings_for_the_others(live_pool: Pool, notifier: Notifier) -> None:
     await take(live_pool, "owner")
-    bell.free(0).clear()
+    notifier.free(0).clear()
     await give_up(live_pool, "owner")
-    await until(bell.free(0).is_set)
+    await until(notifier.free(0).is_set)
 
 
 async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Pool) -> None:
@@ -193,7 +193,7 @@ async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: 
     async with instance.running():
         await until(lambda: all(instance.held))
         await redis.read("CONFIG", "RESETSTAT")
-        instance.bell.free(0).set()
+        instance.notifier.free(0).set()
         for _ in range(20):
             await redis.read("PING")
         assert 1 <= await beats(redis) <= 4  # not one a round trip; the roll is looked at too

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.members import Members
@@ -49,7 +49,7 @@ async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock:
 async def test_one_that_may_be_dead_is_looked_after_in_the_moment_in_which_it_would_be(
     pool: Pool, clock: HeldClock
 ) -> None:
-    roll = Members(pool, Bell(pool))
+    roll = Members(pool, Notifier(pool))
     await roll.tick()
     await sign(pool, "other")
     assert 0.051 < await roll.tick() <= 0.15
@@ -74,7 +74,7 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
 
 async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
     """As after a failover: who finds the new master first is not alone for that."""
-    roll = Members(pool, Bell(pool))
+    roll = Members(pool, Notifier(pool))
     await roll.tick()
     await sign(pool, "other")
     await roll.tick()
@@ -118,7 +118,7 @@ async def test_a_clock_that_goes_back_keeps_no_dead_one_on_the_roll(
 
 async def test_each_has_its_share_of_all_timers_and_all_agree(redis: Redis, clock: HeldClock) -> None:
     pool = await Pool.open(redis, "wide", shards=4, buckets=5, clock=clock)
-    rolls = [Members(pool, Bell(pool)) for _ in range(3)]
+    rolls = [Members(pool, Notifier(pool)) for _ in range(3)]
     for roll in rolls * 2:
         await roll.tick()
     shares = [[mine for shard in range(4) for mine in roll.share(shard)] for roll in rolls]
@@ -127,21 +127,21 @@ async def test_each_has_its_share_of_all_timers_and_all_agree(redis: Redis, cloc
 
 
 async def test_who_knows_of_nobody_yet_wants_nothing(pool: Pool) -> None:
-    assert Members(pool, Bell(pool)).share(0) == [False] * 8
+    assert Members(pool, Notifier(pool)).share(0) == [False] * 8
 
 
 async def test_a_change_wakes_the_locks_and_is_told_once(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    bell = Bell(pool)
-    roll = Members(pool, bell)
+    notifier = Notifier(pool)
+    roll = Members(pool, notifier)
     await roll.tick()
-    assert bell.free(0).is_set()
-    bell.free(0).clear()
+    assert notifier.free(0).is_set()
+    notifier.free(0).clear()
     await roll.tick()
-    assert not bell.free(0).is_set()
+    assert not notifier.free(0).is_set()
     await sign(pool, "other")
     await roll.tick()
-    assert bell.free(0).is_set()
+    assert notifier.free(0).is_set()
     told = [record.__dict__["instances"] for record in caplog.records if record.message == "roll.changed"]
     assert told == [1, 2]
 
@@ -174,14 +174,14 @@ async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shard
     redis: Redis, clock: HeldClock
 ) -> None:
     pool = await Pool.open(redis, shards=3, clock=clock)
-    bell = Bell(pool)
-    roll = Members(pool, bell)
+    notifier = Notifier(pool)
+    roll = Members(pool, notifier)
     await roll.tick()
     for shard in range(3):
-        bell.free(shard).clear()
+        notifier.free(shard).clear()
     await redis.read("FLUSHALL")
     assert await roll.tick() == 0.0
-    assert all(bell.free(shard).is_set() for shard in range(3))
+    assert all(notifier.free(shard).is_set() for shard in range(3))
     assert await redis.read("EXISTS", pool.keys[0].meta)
     await roll.tick()
     assert await redis.read("ZCARD", pool.keys[0].roll) == 1
@@ -190,9 +190,9 @@ async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shard
 async def test_a_jump_of_the_clock_wakes_the_timers_and_is_told(
     pool: Pool, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bell = Bell(pool)
-    alarms = [bell.alarm(0, bucket) for bucket in range(8)]
-    roll = Members(pool, bell)
+    notifier = Notifier(pool)
+    alarms = [notifier.alarm(0, bucket) for bucket in range(8)]
+    roll = Members(pool, notifier)
     await roll.tick()
     assert not any(alarm.is_set() for alarm in alarms)
     clock.advance(3_600_000)
