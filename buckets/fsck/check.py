@@ -24,7 +24,7 @@ from buckets.errors import JobQueueError, NoRoom
 from buckets.fsck.counts import Change, Counters, Tally
 from buckets.fsck.findings import Report, shown
 from buckets.keys import FAMILIES, shard_of
-from buckets.namespace import Meta, examine
+from buckets.namespace import Examination, examine
 from buckets.pages import Pages, chunks
 from buckets.pool import Pool
 from buckets.redis.client import Redis
@@ -71,7 +71,7 @@ class _Sight:
 class Fsck:
     """A check of one namespace. Made by `open`."""
 
-    def __init__(self, pool: Pool, meta: Meta, repair: bool, rest: float, progress: Progress | None) -> None:
+    def __init__(self, pool: Pool, meta: Examination, repair: bool, rest: float, progress: Progress | None) -> None:
         self._pool = pool
         self._meta = meta
         self._repair = repair
@@ -97,7 +97,7 @@ class Fsck:
         Raises Unfit for one of another version.
         """
         meta = await examine(redis, namespace, buckets)
-        pool = Pool(redis, namespace, meta.shards, meta.buckets, clock)
+        pool = Pool(redis, namespace, *meta.numbers, clock)
         return cls(pool, meta, repair, rest, progress)
 
     async def run(self) -> Report:
@@ -108,7 +108,7 @@ class Fsck:
             if self._repair and fault != "gone":
                 await self._pool.call("evict", shard, suffix="meta", wanted="none")
             if self._repair:
-                await self._pool.found(shard)
+                await self._pool.ensure_meta(shard)
             self.report.find("meta", f"{self._pool.keys[shard].meta}: {fault}", repaired=self._repair)
         for shard in range(len(self._pool.keys)):
             pages = Pages(self._pool.redis, self._rest)

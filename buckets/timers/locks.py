@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
 from buckets.pool import Pool
+from buckets.shards import Shards
 from buckets.timers.members import Members
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,16 @@ BEAT_S = 2.0
 _TRUST_S = 5.4
 _AGAIN_S = 0.15  # after a beat that failed, or did not get what it wanted: its owner has not let go yet
 _GIVE_UP_S = 1.0  # that a stop waits for Redis
+
+
+async def beat(
+    shards: Shards, shard: int, token: str, lease_ms: int, *, wanted: Sequence[bool], living: Sequence[bytes]
+) -> list[bool]:
+    """For the instance of a token, keep or take each wanted lock of the shard that no other living instance holds, and
+    give up the rest. Returns for each lock whether the instance has it now. Raises NoMeta."""
+    bits = "".join([str(int(each)) for each in wanted])
+    taken = await shards.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
+    return [bool(each) for each in taken]
 
 
 class Locks:
@@ -52,7 +64,7 @@ class Locks:
             ours = await self._beat(wanted)
         except NoMeta:
             log.error("namespace.lost", extra={"shard": self.shard})
-            await self._pool.found(self.shard)
+            await self._pool.ensure_meta(self.shard)
             return False
         self.last_answer = begun
         self._distrust_at(begun + _TRUST_S)
@@ -61,8 +73,8 @@ class Locks:
         return silent or ours == wanted
 
     async def _beat(self, wanted: list[bool]) -> list[bool]:
-        return await self._pool.beat(
-            self.shard, self._roll.token, int(LEASE_S * 1000), wanted=wanted, living=self._roll.living
+        return await beat(
+            self._pool, self.shard, self._roll.token, int(LEASE_S * 1000), wanted=wanted, living=self._roll.living
         )
 
     def _hold(self, event: asyncio.Event, mine: bool) -> None:

@@ -19,6 +19,7 @@ import time
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
 from buckets.pool import Pool
+from buckets.shards import Shards
 from buckets.timers.assignment import assign
 from buckets.timers.clock_jumps import ClockJumps
 
@@ -31,6 +32,21 @@ _SILENT_S = 1.0  # the roll: then it is logged, and the locks are looked after w
 _SPARE_S = 1.0  # after that, when it answers again: the others have to find it, too
 _SPARED_S = 60.0  # in the place of LIFE_S meanwhile
 _LEAVE_S = 1.0  # that a stop waits for Redis
+
+
+async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int) -> tuple[int, int, list[bytes]]:
+    """Sign the list of living instances. Returns Redis's time in us, in how many ms another instance may be struck off
+    (-1: none soon), and the tokens of all. An instance that has not signed for `life_ms` is struck off, unless we had
+    not signed either: its last signature is at most `apart_ms` older than ours. Raises NoMeta."""
+    now_us, soonest_ms, *living = await shards.call(
+        "roll", 0, token=token, life=life_ms, apart=apart_ms, now=shards.clock.now()
+    )
+    return now_us, soonest_ms, living
+
+
+async def strike(shards: Shards, token: str) -> None:
+    """Take an instance off the list."""
+    await shards.redis.read("ZREM", shards.keys[0].roll, token)
 
 
 class Members:
@@ -71,10 +87,10 @@ class Members:
         lost = bool(self.living) and self.is_silent()
         life_s = _SPARED_S if lost or begun < self._spare_until else LIFE_S
         try:
-            now_us, soonest_ms, living = await self._pool.sign(self.token, int(life_s * 1000), int(_APART_S * 1000))
+            now_us, soonest_ms, living = await sign(self._pool, self.token, int(life_s * 1000), int(_APART_S * 1000))
         except NoMeta:
             log.error("namespace.lost", extra={"shard": 0})
-            await self._pool.found(0)
+            await self._pool.ensure_meta(0)
             self._wake()  # the other shards are as empty
             return 0.0
         if self._drift.compare(asked, time.monotonic(), now_us / 1e6):
@@ -136,4 +152,4 @@ class Members:
     async def _leave(self) -> None:
         with contextlib.suppress(JobQueueError, TimeoutError):
             async with asyncio.timeout(_LEAVE_S):
-                await self._pool.strike(self.token)
+                await strike(self._pool, self.token)

@@ -10,6 +10,7 @@ from buckets.clock import HeldClock
 from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.redis.client import Redis
+from buckets.timers import members
 from buckets.timers.members import Members
 from tests.buckets.instances import Instance, sign
 from tests.waiting import until
@@ -35,7 +36,7 @@ async def test_who_has_not_signed_for_450_ms_is_struck_off(redis: Redis, pool: P
 
 async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock: HeldClock) -> None:
     async def soonest() -> int:
-        return (await pool.sign("a", 450, 250))[1]
+        return (await members.sign(pool, "a", 450, 250))[1]
 
     assert await soonest() == -1
     await sign(pool, "b")
@@ -67,7 +68,7 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     await sign(pool, "a")
     await sign(pool, "b")
     clock.advance(5_000)
-    assert (await pool.sign("a", 450, 250))[1:] == (-1, [b"a", b"b"])
+    assert (await members.sign(pool, "a", 450, 250))[1:] == (-1, [b"a", b"b"])
     clock.advance(150)
     assert await sign(pool, "a") == ["a"]  # b had time enough
 

@@ -11,6 +11,7 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool import PAGE, Pool
 from buckets.redis.client import Redis
+from buckets.timers.members import strike
 from buckets.timers.timer import Timer
 from buckets.topics import Topics
 from buckets.waiting import Waiting
@@ -124,7 +125,7 @@ async def test_a_timer_without_its_lock_stands_still(redis: Redis) -> None:
     await add(pool, "a", delay_ms=1)
     await until(lambda: is_due(pool, redis))
     assert await state(pool, "a") == "delayed"
-    await pool.strike("another process")
+    await strike(pool, "another process")
     await give_up(pool, "another process")
     await running.instance.tick()
     await until(lambda: is_in(pool, "a", "ready"))
