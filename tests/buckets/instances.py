@@ -21,11 +21,11 @@ class Instance:
 
     def __init__(self, pool: Pool, notifier: Notifier | None = None) -> None:
         self.notifier = notifier or Notifier(pool)
-        self.roll = Members(pool, self.notifier)
-        self.locks = [Locks(pool, self.notifier, self.roll, shard) for shard in range(len(pool.keys))]
+        self.members = Members(pool, self.notifier)
+        self.locks = [Locks(pool, self.notifier, self.members, shard) for shard in range(len(pool.keys))]
 
     async def tick(self) -> None:
-        await self.roll.tick()
+        await self.members.tick()
         for each in self.locks:
             await each.tick()
 
@@ -36,7 +36,7 @@ class Instance:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        works = [each.run() for each in self.locks] + [self.roll.run(), self.notifier.run()]
+        works = [each.run() for each in self.locks] + [self.members.run(), self.notifier.run()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
             yield

@@ -120,8 +120,8 @@ async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
     first, second = Instance(full.pool), Instance(full.pool)
     await first.tick()
     assert all(first.held)
-    await strike(full.pool, first.roll.token)
-    await give_up(full.pool, first.roll.token)
+    await strike(full.pool, first.members.token)
+    await give_up(full.pool, first.members.token)
     await second.tick()
     assert all(second.held)
 
