@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from buckets.add_codec import Added
-from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
 from buckets.durability.durable import Durable, DurablePool
 from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
+from buckets.notifier import Notifier
 from buckets.pool import Moved, Pool
 from buckets.pop_search import Popped
 from buckets.redis.client import Redis
@@ -18,6 +18,7 @@ from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
+from buckets.waiting import Waiting
 from buckets.walk import Page, Place, Purged, Walk
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "LOCAL",
     "REPLICATED",
     "Added",
-    "Bell",
     "Bounds",
     "Cause",
     "Clock",
@@ -40,6 +40,7 @@ __all__ = [
     "Meter",
     "Moved",
     "NewJob",
+    "Notifier",
     "Page",
     "Place",
     "Pool",
@@ -53,5 +54,6 @@ __all__ = [
     "Timer",
     "Topic",
     "Topics",
+    "Waiting",
     "Walk",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Bell, Durable, Locks, Members, Pool, Redis, Sweep, Timer, Topics, Walk
+from buckets import Durable, Locks, Members, Notifier, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import Limits, most_connections
 from jobqueue.engine import Engine
@@ -64,25 +64,26 @@ class Service(Lifecycle):
         shards, buckets = settings.numbers(redis.is_cluster)
         pool = await Pool.open(redis, settings.namespace, shards=shards, buckets=buckets)
         stack.push_async_callback(pool.close)
-        bell = Bell(pool)
+        notifier = Notifier(pool)
+        waiting = Waiting(pool, notifier)
         topics = Topics(pool)
         durable = self._durable(redis_at(url, settings.redis_timeout_s, metrics), pool)
         engine = self._engine = Engine(
-            pool, topics, Walk(pool), bell, self._policies, durable, self._settings.durability
+            pool, topics, Walk(pool), waiting, self._policies, durable, self._settings.durability
         )
-        scrape = Scrape(metrics, topics, bell, Totals(settings.namespace, folder), folder)
+        scrape = Scrape(metrics, topics, waiting, Totals(settings.namespace, folder), folder)
         limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
-        members = Members(pool, bell, settings.clock_limit_s)
-        locks = [Locks(pool, bell, members, shard) for shard in range(len(pool.keys))]
+        members = Members(pool, notifier, settings.clock_limit_s)
+        locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
         table = (
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
-            [Loop("bell", bell.run, "bell", works=lambda: bell.hears)],
+            [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
             [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
             [
-                Loop(f"timer {lock.shard}/{bucket}", Timer(pool, bell, lock, bucket).run, "timers")
+                Loop(f"timer {lock.shard}/{bucket}", Timer(pool, notifier, lock, bucket).run, "timers")
                 for lock in locks
                 for bucket in range(pool.buckets)
             ],
@@ -91,11 +92,11 @@ class Service(Lifecycle):
         )
         for row in table:
             await stack.enter_async_context(running(*row))
-        await self._subscribed(bell)
+        await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
         site_web = Web(engine, settings, lambda: _readiness(members, locks, loops), metrics, scrape)
         _spare_collections()
-        await self._listen(site_web, bell, limits)
+        await self._listen(site_web, waiting, limits)
 
     def _metrics(self, folder: Path | None) -> Metrics:
         """The metrics of this process. Raises Unfit when the folder to share them in cannot be made."""
@@ -117,15 +118,15 @@ class Service(Lifecycle):
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)
 
-    async def _subscribed(self, bell: Bell) -> None:
-        """Wait until the bell is subscribed. Raises Unfit when Redis does not allow it."""
+    async def _subscribed(self, notifier: Notifier) -> None:
+        """Wait until all subscriptions stand. Raises Unfit when Redis does not allow it."""
         try:
             async with asyncio.timeout(self._settings.redis_timeout_s):
-                await bell.connected.wait()
+                await notifier.connected.wait()
         except TimeoutError:
             raise Unfit("Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels") from None
 
-    async def _listen(self, site_web: Web, bell: Bell, limits: Limits) -> None:
+    async def _listen(self, site_web: Web, waiting: Waiting, limits: Limits) -> None:
         settings = self._settings
         runner = Runner(
             site_web.application(),
@@ -139,7 +140,7 @@ class Service(Lifecycle):
         self._stack.push_async_callback(runner.cleanup)
         site = web.TCPSite(runner, settings.host, settings.port, backlog=_BACKLOG, reuse_port=self._worker is not None)
         await site.start()
-        self._stack.push_async_callback(_close, site, site_web, bell)
+        self._stack.push_async_callback(_close, site, site_web, waiting)
         self.url = url_of(runner.addresses[0])
 
 
@@ -151,11 +152,11 @@ def _spare_collections() -> None:
     gc.set_threshold(_NEW_OBJECTS)
 
 
-async def _close(site: web.TCPSite, site_web: Web, bell: Bell) -> None:
+async def _close(site: web.TCPSite, site_web: Web, waiting: Waiting) -> None:
     """Accept no more requests, and answer the pops that wait."""
     site_web.closing = True
     await site.stop()
-    bell.close()
+    waiting.close()
 
 
 def _readiness(members: Members, locks: list[Locks], loops: list[Loop]) -> dict[str, bool]:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from buckets import (
     LOCAL,
     Added,
-    Bell,
     Bounds,
     Durability,
     Durable,
@@ -24,11 +23,11 @@ from buckets import (
     State,
     Topic,
     Topics,
+    Waiting,
     Walk,
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
-from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
@@ -62,7 +61,7 @@ class Engine:
         pool: Pool,
         topics: Topics,
         walk: Walk,
-        bell: Bell,
+        waiting: Waiting,
         policies: Policies,
         durable: Durable,
         durability: Durability = LOCAL,
@@ -75,7 +74,7 @@ class Engine:
         self._local = {LOCAL, None} if durability == LOCAL else {LOCAL}
         self._topics = topics
         self._walk = walk
-        self._bell = bell
+        self._waiting = waiting
         self.policies = policies
         """Replaced when the settings are reloaded."""
 
@@ -122,13 +121,13 @@ class Engine:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
         topics = command.topics or [command.topic or ""]
         ttr_ms = _ms_or_none(command.ttr)
-        return await self._bell.pop(
+        return await self._waiting.pop(
             topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
         )
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""
-        await self._bell.leave(worker)
+        await self._waiting.leave(worker)
 
     def give_back(self, jobs: Sequence[Job]) -> None:
         """Return jobs that reached nobody, so that the next pop gets them. Does not wait for it."""

@@ -17,7 +17,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "words": ("errors", "clock", "keys", "job", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "coalesce", "add_codec", "ready_shards", "pop_search", "pool"),
-        "topics": ("durability", "topics", "walk", "bell"),
+        "topics": ("durability", "topics", "walk", "notifier", "waiting"),
         "keepers": ("timers", "fsck", "migration"),
         "outside": ("public",),
     },

@@ -19,8 +19,8 @@ import orjson
 
 from buckets.errors import JobQueueError, Unfit
 from buckets.keys import Keys
+from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
-from buckets.shards import FORMAT, HASH
 from jobqueue import settings
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
@@ -185,7 +185,7 @@ async def _clock(redis: Redis) -> Finding:
 async def _namespace(redis: Redis, chosen: Settings) -> Findings:
     """What is written of the namespace, which is not founded here."""
     subject = f"namespace {chosen.namespace}"
-    meta = await _meta(redis, chosen.namespace)
+    meta = await read_meta(redis, Keys(chosen.namespace, 0))
     if not meta:
         own_shards, own_buckets = chosen.numbers(redis.is_cluster)
         words = f"not founded yet; serve will, with shards: {own_shards}, buckets: {own_buckets}"
@@ -208,12 +208,6 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         )
     else:
         yield Finding("ok", subject, "no record was set aside")
-
-
-async def _meta(redis: Redis, namespace: str) -> dict[str, str]:
-    reply = await redis.read("HGETALL", Keys(namespace, 0).meta)
-    words = [word.decode("utf-8", "replace") for word in reply]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 async def _service(chosen: Settings) -> Finding:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
+from buckets import Durable, NewJob, Notifier, Pool, Topics, Waiting, Walk
 from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
@@ -18,7 +18,12 @@ from jobqueue.settings import Settings
 @pytest.fixture
 def engine(live_pool: Pool) -> Engine:
     return Engine(
-        live_pool, Topics(live_pool), Walk(live_pool), Bell(live_pool), Policies(Settings()), Durable(live_pool, 1, 1)
+        live_pool,
+        Topics(live_pool),
+        Walk(live_pool),
+        Waiting(live_pool, Notifier(live_pool)),
+        Policies(Settings()),
+        Durable(live_pool, 1, 1),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
+from buckets import Durable, NewJob, Notifier, Pool, Topics, Waiting, Walk
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape
@@ -24,10 +24,15 @@ POP = b'{"command":"pop","topic":"t"}'
 @pytest.fixture
 async def web(live_pool: Pool) -> AsyncIterator[Web]:
     """With one job that is ready."""
-    settings, metrics, topics, bell = Settings(), Metrics(), Topics(live_pool), Bell(live_pool)
-    engine = Engine(live_pool, topics, Walk(live_pool), bell, Policies(settings), Durable(live_pool, 1, 1))
+    settings, metrics, topics, waiting = (
+        Settings(),
+        Metrics(),
+        Topics(live_pool),
+        Waiting(live_pool, Notifier(live_pool)),
+    )
+    engine = Engine(live_pool, topics, Walk(live_pool), waiting, Policies(settings), Durable(live_pool, 1, 1))
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
-    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, bell, Totals()))
+    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, Totals()))
 
 
 async def ready_again(pool: Pool) -> bool:

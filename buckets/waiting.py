@@ -1,13 +1,8 @@
-"""The bell: what Redis tells a process, and the pops that wait for it.
+"""Pops that wait for jobs: they are parked here, not each on a Redis connection, until the notifier rings for them.
 
-A subscription a shard, all those of a server on one connection. The scripts say: `ready n topic` (a list of the topic
-was empty and got n jobs), `due n` (bucket n got an entry earlier than all others), `free` (an instance gave up its
-timers' locks), `aside id` (a record that could not be read was set aside). A process says: `leave worker` (the waiting
-pops of this worker end now; the name is the rest of the line).
-
-A waiting pop is parked here, not on a Redis connection. A ring wakes as many pops as there are jobs, first come
-first served; who pops and learns that more are left wakes the next. Pub/sub may lose a message: so a pop looks once
-more after it is parked and once at the end of its wait, and one of each topic looks again after a reconnect.
+A ring wakes as many pops as there are jobs, first come, first served; a pop that leaves more jobs behind wakes the next
+one. Since pub/sub may lose messages, a pop looks once more after it is parked and once at the end of its wait, and
+after a reconnect one pop of each topic looks again.
 """
 
 from __future__ import annotations
@@ -15,18 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
-from buckets.errors import JobQueueError
+from buckets.notifier import Listener, Notifier
 from buckets.pool import Pool
 from buckets.pop_search import Popped
-
-log = logging.getLogger(__name__)
-
-_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is tried again
 
 
 class _Waiter:
@@ -39,84 +28,28 @@ class _Waiter:
         self.leaving = False  # its next look is its last
 
 
-class Bell:
-    """Hears the bells of a namespace and wakes who waits for them."""
+class Waiting:
+    """The waiting pops of this process."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, notifier: Notifier) -> None:
         self._pool = pool
+        self.notifier = notifier
         self._waiters: dict[str, dict[_Waiter, None]] = {}  # by topic
         self._of_worker: dict[str, set[_Waiter]] = {}
-        self._alarms: dict[tuple[int, int], asyncio.Event] = {}
-        self._free = [asyncio.Event() for _ in pool.keys]
-        self._openings: dict[str, asyncio.TimerHandle] = {}
+        self._openings: dict[str, asyncio.TimerHandle] = {}  # by topic: when its pause ends
         self._closed = False
         self.parked = 0
         """How many pops wait."""
-        self._standing: set[int] = set()  # shards whose subscription stands
-        self.connected = asyncio.Event()
-        """Set while all subscriptions stand."""
+        notifier.register(
+            Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._look_again, lost=self._lose)
+        )
 
-    @property
-    def hears(self) -> bool:
-        """Whether the subscription of some shard stands; where masters of a Cluster fail, not of all."""
-        return bool(self._standing)
-
-    def alarm(self, shard: int, bucket: int) -> asyncio.Event:
-        """Set when a bucket has something earlier than all that its timer knows of."""
-        return self._alarms.setdefault((shard, bucket), asyncio.Event())
-
-    def free(self, shard: int) -> asyncio.Event:
-        """Set when locks of the shard fell free."""
-        return self._free[shard]
-
-    async def run(self) -> None:
-        """Hear the bells of all shards for ever; a lost subscription is taken up again."""
-        async with asyncio.TaskGroup() as group:
-            for shard in range(len(self._free)):
-                group.create_task(self._listen(shard))
-
-    async def _listen(self, shard: int) -> None:
-        told, pause = False, _PAUSE_S
-        while True:
-            try:
-                await self._pool.listen(shard, partial(self.hear, shard), partial(self._look_again, shard))
-            except JobQueueError as error:
-                if shard in self._standing or not told:
-                    log.warning("bell.lost", extra={"shard": shard, "error": str(error)})
-                    told = True
-            except Exception:
-                log.exception("bell.failed", extra={"shard": shard})
-            pause = _PAUSE_S if shard in self._standing else min(2 * pause, _LONGEST_PAUSE_S)
-            self._standing.discard(shard)
-            self.connected.clear()
-            self._pool.ready_shards.lost(shard)
-            await asyncio.sleep(pause)
-
-    def hear(self, shard: int, message: str) -> None:
-        """Act on what a script said; what another program says on the channel does no harm."""
-        try:
-            self._act(shard, message)
-        except ValueError:
-            log.warning("bell.misheard", extra={"shard": shard, "length": len(message)})
-
-    def _act(self, shard: int, message: str) -> None:
-        kind, _, rest = message.partition(" ")
-        if kind == "ready":
-            number, _, topic = rest.partition(" ")
-            jobs = int(number)
-            self._pool.ready_shards.heard(shard, topic)
-            self.ring(topic, jobs)
-        elif kind == "due" and (shard, int(rest)) in self._alarms:
-            self._alarms[shard, int(rest)].set()
-        elif kind == "free":
-            self._free[shard].set()
-        elif kind == "aside":
-            log.error("job.set_aside", extra={"id": rest, "shard": shard})
-        elif kind == "leave":
-            self._dismiss(rest)
+    def _hear_ready(self, shard: int, topic: str, jobs: int) -> None:
+        self._pool.ready_shards.heard(shard, topic)
+        self.ring(topic, jobs)
 
     def ring(self, topic: str, jobs: int) -> None:
-        """Wake as many of the topic's waiters as there are jobs, those first who came first."""
+        """Wake as many of the topic's waiters as there are jobs, first come, first served."""
         for waiter in self._waiters.get(topic, ()):
             if jobs <= 0:
                 return
@@ -125,23 +58,19 @@ class Bell:
                 jobs -= 1
 
     def _look_again(self, shard: int) -> None:
-        """The subscription stands: what was said before it is not known."""
-        self._standing.add(shard)
+        """The shard is heard from now on; what it published before is unknown."""
         self._pool.ready_shards.stands(shard)
-        if len(self._standing) == len(self._free):
-            self.connected.set()
-        self._free[shard].set()
-        for (of, _), alarm in self._alarms.items():
-            if of == shard:
-                alarm.set()
         for topic in self._waiters:
             self.ring(topic, 1)
 
+    def _lose(self, shard: int) -> None:
+        self._pool.ready_shards.lost(shard)
+
     async def leave(self, worker: str) -> None:
         """Let the waiting pops of a worker answer now, in all processes: with what one last look finds, or empty.
-        Raises Unavailable when the other processes may not know of it; those here end all the same."""
+        Raises Unavailable when the other processes may not have heard of it; the pops of this one end all the same."""
         self._dismiss(worker)
-        await self._pool.tell(f"leave {worker}")
+        await self.notifier.publish(f"leave {worker}")
 
     def _dismiss(self, worker: str) -> None:
         for waiter in self._of_worker.get(worker, ()):
@@ -151,12 +80,12 @@ class Bell:
         self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
     ) -> Popped:
         """As `Pool.pop`, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, when the worker
-        leaves, or when the bell is closed."""
+        leaves, or when all are let go by `close`."""
         options["worker"] = worker
         if wait_s <= 0:
             return await self._pool.pop(topics, count, **options)
         waiter = _Waiter()
-        with self._known(waiter, worker):  # from its first look on: the worker may leave meanwhile
+        with self._known(waiter, worker):  # from its first look on: the worker may leave during it
             popped = await self._pool.pop(topics, count, **options)
             if popped.jobs or waiter.leaving or self._closed:
                 return popped
@@ -164,7 +93,7 @@ class Bell:
 
     @contextlib.contextmanager
     def _known(self, waiter: _Waiter, worker: str) -> Iterator[None]:
-        """The waiter can be told to leave while the block runs; one without a worker cannot."""
+        """Let the worker's `leave` reach the waiter while the block runs; a pop without a worker has no `leave`."""
         if not worker:
             yield
             return
@@ -184,14 +113,14 @@ class Bell:
             self._waiters.setdefault(topic, {})[waiter] = None
         self.parked += 1
         popped = Popped()
-        gone = True  # until it has its answer: its caller may be cancelled, Redis away
+        unanswered = True  # its caller may be cancelled, or Redis unavailable
         try:
             popped = await self._parked_pop(waiter, topics, count, wait_s, options)
-            gone = False
+            unanswered = False
         finally:
             self._unpark(waiter, topics)
             found_elsewhere = bool(popped.jobs) and self._may_be_more(topics)
-            if gone or waiter.rung.is_set() or popped.left or found_elsewhere:
+            if unanswered or waiter.rung.is_set() or popped.left or found_elsewhere:
                 self._pass_on(popped, topics)
         return popped
 
@@ -202,8 +131,8 @@ class Bell:
         return any(map(self._pool.ready_shards.expected, topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
-        """See that someone else looks for what this one was woken for, or left. Those who are woken already count:
-        else a thousand jobs would wake many thousand waiters."""
+        """Have other waiters look for what this one was woken for, or left behind. Waiters that are already awake
+        count: otherwise a thousand jobs would wake many thousand waiters."""
         last = popped.jobs[-1].topic if popped.jobs else None
         for topic in topics:
             number = max(popped.left, 1) if topic == last else 1
@@ -231,13 +160,13 @@ class Bell:
             ending.cancel()
 
     def _end(self, waiter: _Waiter) -> None:
-        if not waiter.leaving:  # else it takes its last look: what rings then must be a job, for it is passed on
+        if not waiter.leaving:  # on its last look only a job may ring it, as the ring is passed on
             waiter.leaving = True
             waiter.rung.set()
 
     def _ring_at(self, time: float, topics: Sequence[str]) -> None:
-        """Ring when a pause ends, as nobody else does. Once, for all who wait: thousands of pops in that moment would
-        hold up all others, and who is woken wakes the next."""
+        """Ring when a pause ends, since no script does. One ring for all waiters: thousands of simultaneous pops would
+        hold up everything else, and a woken pop wakes the next."""
         for topic in topics:
             known = self._openings.get(topic)
             if known is None or time < known.when():
