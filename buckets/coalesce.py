@@ -48,7 +48,6 @@ class Coalescer(Generic[T]):
         self._patient = patient
         self._next: asyncio.Handle | None = None
         self._waiting: Part[T] = []
-        self._begun: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
 
     def hand_in(self, items: Sequence[T]) -> asyncio.Future[list[Any]]:
@@ -61,12 +60,6 @@ class Coalescer(Generic[T]):
         future = loop.create_future()
         self._waiting.append((items, future))
         return future
-
-    async def begun(self) -> None:
-        """Wait until the work on what was handed in so far has begun: what is asked of Redis then comes after it."""
-        if self._waiting:
-            self._begun = self._begun or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._begun)
 
     def _begin(self) -> None:
         if self._next:
@@ -84,9 +77,6 @@ class Coalescer(Generic[T]):
             part.append((items, future))
         if part:
             self._start(part)
-        if self._begun:  # after the tasks: they have had their first turn when those who wait for this have theirs
-            self._begun.set_result(None)
-            self._begun = None
 
     def _start(self, part: Part[T]) -> None:
         task = asyncio.get_running_loop().create_task(self._run(part))

@@ -24,6 +24,7 @@ from buckets.keys import shard_of
 from buckets.pop_search import Ask, Popped, PopSearch
 from buckets.ready_shards import ReadyShards
 from buckets.redis.client import Redis
+from buckets.redis.link import Sent
 from buckets.scripts import Value
 from buckets.shards import MOST, Item, OneScript, Shards
 
@@ -238,23 +239,34 @@ class Pool(Shards):
         items = [Item(job.id, (job.id, job.lease)) for job in last_first]
         return await self.each("unpop", items, now=self.clock.now())
 
-    async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
-        """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease."""
+    async def finish(
+        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None
+    ) -> list[str | JobQueueError]:
+        """End jobs, given as (id, lease or None); for each `finished`, or NotFound, NotReserved, StaleLease.
+
+        `sent` is called when the last script for them is on its connection, so that a pop made from then on comes
+        behind them; not at all when a shard cannot be asked.
+        """
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
+        if sent:
+            self._mark_last(items, sent)
         return _words(await self.spread(items, lambda shard, some: self._finishing[shard].hand_in(some)))
 
-    def is_one_script(self, ids: Sequence[str]) -> bool:
-        """Whether what changes these jobs leaves for Redis at once, and not one part behind another."""
-        return OneScript().take([Item(job_id, ()) for job_id in ids])
+    def _mark_last(self, items: list[Item], sent: Sent) -> None:
+        """Let `sent` be called when the last item of each shard is sent."""
+        last = {shard_of(item.id, len(self.keys)): index for index, item in enumerate(items)}
+        unsent = set(last)
 
-    async def begun(self) -> None:
-        """Wait until what `finish` was called for has left, so far as it is one script (`is_one_script`): what is
-        asked for now comes behind it."""
-        for finishing in self._finishing:
-            await finishing.begun()
+        def shard_sent(shard: int) -> None:
+            unsent.discard(shard)
+            if not unsent:
+                sent()
+
+        for shard, index in last.items():
+            items[index] = items[index]._replace(sent=partial(shard_sent, shard))
 
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
-        return await self.run_in(shard, "finish", items, {"now": self.clock.now()})
+        return await self.run_in(shard, "finish", items, {"now": self.clock.now()}, sent_of=_sent_of)
 
     async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Cancel jobs; for each the state it was in, or NotFound, WrongState."""
@@ -361,6 +373,19 @@ class Pool(Shards):
                     await server.read("PING")  # answered behind what was asked before
         while self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
+
+
+def _sent_of(items: Sequence[Item]) -> Sent | None:
+    """What to call when the script for these items is sent."""
+    calls = [item.sent for item in items if item.sent]
+    if not calls:
+        return None
+
+    def sent() -> None:
+        for call in calls:
+            call()
+
+    return sent
 
 
 def _or_empty(value: int | None) -> Value:
