@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from buckets import Added, Job
+from buckets import Added, Job, Sent
 from buckets.errors import JobQueueError, Unavailable
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
 from jobqueue.engine import Engine
@@ -33,6 +34,10 @@ ONE: dict[type[Any], One] = {}
 
 ROOM = 8 << 20  # bytes of jobs that the answers to one request hold; one job always has room
 _FIELDS = 400  # bytes of a job in an answer, beside its body and headers: its record has them
+
+
+Run = tuple[type[Any], list[Any]]
+"""Commands of one kind that go to the engine together."""
 
 
 class Handover:
@@ -110,10 +115,10 @@ def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) 
 
 
 @many
-async def finish(engine: Engine, commands: Sequence[params.Finish]) -> list[Answer]:
+async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
     """The job is done. With `lease`, only by its newest delivery; without, a late worker's word counts too. A job that
     nobody ever had is NOT_RESERVED: delete cancels it. Again, while it is remembered: success."""
-    return _states(commands, await engine.finish(commands))
+    return _states(commands, await engine.finish(commands, sent))
 
 
 @many
@@ -282,11 +287,15 @@ class Commands:
         self._metrics.answered(UNREADABLE, [refused])
         return refused
 
-    async def _carry_out(self, kind: type[Any], run: Sequence[Any], handover: Handover) -> list[Answer]:
-        """The answers to commands that go to the engine together."""
+    async def _carry_out(
+        self, kind: type[Any], run: Sequence[Any], handover: Handover, sent: Sent | None = None
+    ) -> list[Answer]:
+        """The answers to commands that go to the engine together. `sent`: for finishes, as in `Engine.finish`."""
         begun = time.perf_counter()
         try:
-            if kind in MANY:
+            if sent:
+                answers = await finish(self._engine, run, sent)
+            elif kind in MANY:
                 answers = await MANY[kind](self._engine, run)
             elif kind in ONE:
                 answers = [await ONE[kind](self._engine, run[0], handover)]
@@ -301,28 +310,35 @@ class Commands:
         """As `answer`, for any number of commands."""
         end = time.perf_counter() + self._deadline_s
         answers: list[Answer] = []
-        finishing: asyncio.Task[list[Answer]] | None = None
         runs = _runs(commands)
-        for place, (kind, run) in enumerate(runs):
-            if time.perf_counter() > end:
-                break
-            work = self._carry_out(kind, run, handover)
-            pop_follows = place + 1 < len(runs) and runs[place + 1][0] is params.Pop
-            if kind is params.Finish and pop_follows and self._engine.leave_at_once(run):
-                # A worker's usual request. Both go to Redis together, the finishes first.
-                finishing = asyncio.create_task(work)
-                await self._engine.begun()
-                continue
-            some = await work
-            if finishing:
-                some, finishing = [*await finishing, *some], None
-            answers.extend(some)
+        while runs and time.perf_counter() <= end:
+            kind, run = runs.popleft()
+            if kind is params.Finish and runs and runs[0][0] is params.Pop:
+                some = await self._finish_then_pop(run, runs, handover)
+            else:
+                some = await self._carry_out(kind, run, handover)
+            answers += some
             if Unavailable.code in [each["code"] for each in some if "code" in each]:
                 break
-        if finishing:
-            answers.extend(await finishing)
-        answers.extend(map(self._too_late, commands[len(answers) :]))
+        answers += map(self._too_late, commands[len(answers) :])
         return answers
+
+    async def _finish_then_pop(self, finishes: list[Any], runs: deque[Run], handover: Handover) -> list[Answer]:
+        """A worker's usual request: the pop, which is the first of `runs`, leaves for Redis right behind the finishes.
+        Where they could not be sent it stays in `runs`."""
+        sent = asyncio.get_running_loop().create_future()
+
+        def resolve(_: object = None) -> None:
+            if not sent.done():
+                sent.set_result(None)
+
+        finishing = asyncio.create_task(self._carry_out(params.Finish, finishes, handover, resolve))
+        finishing.add_done_callback(resolve)
+        await sent
+        if finishing.done():
+            return await finishing
+        popped = await self._carry_out(*runs.popleft(), handover)
+        return [*await finishing, *popped]
 
     def _too_late(self, command: params.Command | BadRequest) -> Answer:
         """The answer to a command that was not begun: Redis did not answer one before it, or all took too long."""
@@ -342,9 +358,9 @@ class Commands:
         return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
 
 
-def _runs(commands: Sequence[params.Command | BadRequest]) -> list[tuple[type[Any], list[Any]]]:
+def _runs(commands: Sequence[params.Command | BadRequest]) -> deque[Run]:
     """The commands, with those that follow one another and go to the engine together in one list."""
-    runs: list[tuple[type[Any], list[Any]]] = []
+    runs: deque[Run] = deque()
     run: list[Any] = []
     joined = None
     for command in commands:
