@@ -11,7 +11,7 @@ from aiohttp import web
 
 from buckets import Bell, Durable, Locks, Members, Pool, Redis, Sweep, Timer, Topics, Walk
 from buckets.errors import Unfit
-from jobqueue.access.connections import Limits, most_connections
+from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
@@ -137,7 +137,7 @@ class Service:
 
     async def _listen(self, site_web: Web, bell: Bell) -> None:
         settings = self._settings
-        limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
+        limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         await self._stack.enter_async_context(running("limits", limits.run()))
         runner = Runner(
             site_web.application(),
