@@ -10,7 +10,7 @@ from aiohttp import web
 
 from buckets import Durable, Locks, Members, Notifier, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
-from jobqueue.access.connections import Limits, most_connections
+from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.engine import Engine
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
@@ -72,7 +72,7 @@ class Service(Lifecycle):
             pool, topics, Walk(pool), waiting, self._policies, durable, self._settings.durability
         )
         scrape = Scrape(metrics, topics, waiting, Totals(settings.namespace, folder), folder)
-        limits = Limits(settings.client_timeout_s, most_connections(settings.max_connections))
+        limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         members = Members(pool, notifier, settings.clock_limit_s)
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
@@ -126,7 +126,7 @@ class Service(Lifecycle):
         except TimeoutError:
             raise Unfit("Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels") from None
 
-    async def _listen(self, site_web: Web, waiting: Waiting, limits: Limits) -> None:
+    async def _listen(self, site_web: Web, waiting: Waiting, limits: ConnectionLimits) -> None:
         settings = self._settings
         runner = Runner(
             site_web.application(),
