@@ -58,10 +58,13 @@ test-long: setup  ## run the tests that take long too: more steps of the model, 
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
 		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
 
-lint: setup  ## ruff and mypy --strict
+lint: setup  ## ruff, mypy --strict and, where installed, luac and luacheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@# On a machine without them, the tests still let Redis parse each file.
+	! command -v luac5.1 >/dev/null || find buckets/lua -name '*.lua' -exec luac5.1 -p {} +
+	! command -v luacheck >/dev/null || luacheck --quiet buckets/lua
 
 format: setup  ## put the code into form
 	$(BIN)/ruff check --fix .

@@ -19,11 +19,12 @@ from functools import partial
 from typing import Any, Self
 
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
-from buckets.job import Job, unpack_all
+from buckets.job import Job
 from buckets.keys import FAMILIES
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
 from buckets.pool import Pool
+from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import Item

@@ -19,10 +19,11 @@ from buckets.add_codec import Added, Preparing, may_be_repeated, pack_groups, re
 from buckets.clock import Clock
 from buckets.coalesce import Coalescer
 from buckets.errors import JobQueueError
-from buckets.job import STATE_WORDS, Job, NewJob, State, unpack, unpack_all
+from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.pop_search import Ask, Popped, PopSearch
 from buckets.ready_shards import ReadyShards
+from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import MOST, Item, OneScript, Shards

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Write something that is soon gone, so that this connection's last write lies behind all that was done before.
+-- Write something that soon expires, so that this connection's last write comes after everything done before.
 -- arrows: none
 -- returns: OK
 -- fails: never

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Keep and take the locks of a shard's timers that we want, and give up the others that are ours.
+-- Take and keep the locks of a shard's timers that this instance wants, and give up the others that it holds.
 -- arrows: none
--- returns: a list, for each bucket 1 when its lock is ours now
--- fails: NO_META when the shard's settings are gone
+-- returns: a list, for each bucket 1 if this instance holds its lock now
+-- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-local token = ARGV[1]  -- string: who asks
-local lease = ARGV[2]  -- integer: ms until a lock falls free
+local token = ARGV[1]  -- string: of this instance
+local lease = ARGV[2]  -- integer: ms until a lock expires
 local wanted = ARGV[3]  -- string: for each bucket 1 or 0
-local living = {unpack(ARGV, 4)}  -- strings: the tokens of those whose locks are left to them
+local living = {unpack(ARGV, 4)}  -- strings: the tokens of the instances that keep their locks
 local locks = {}
 for number = 1, #wanted do locks[number] = LOCK .. (number - 1) end
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
@@ -20,7 +20,7 @@ local ours, given = {}, 0
 for number = 1, #wanted do
   local owner = owners[number]
   local is_wanted = string.sub(wanted, number, number) == '1'
-  -- A lock without an end is none of ours; left alone, it would stop its timer for ever.
+  -- A lock that never expires was not set by an instance; left alone, it would stop its timer for ever.
   if is_wanted and (owner == token or not lives[owner] or redis.call('PTTL', locks[number]) == -1) then
     redis.call('SET', locks[number], token, 'PX', lease)
     ours[number] = 1

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Found a shard: write its settings, unless it has some.
+-- Create a shard: write its settings, unless it has some already.
 -- arrows: none
--- returns: the settings that hold, as HGETALL gives them
+-- returns: the settings in force, as HGETALL gives them
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings

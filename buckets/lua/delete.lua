@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Cancel jobs in whatever live state they are.
+-- Delete jobs in any live state.
 -- arrows: delayed -> deleted, ready -> deleted, reserved -> deleted, dead -> deleted
--- returns: a list, for each job the state that it was in
+-- returns: a list, for each job the state it was in
 -- fails: for a job, in its place in the list: NOT_FOUND, WRONG_STATE finished
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -1,63 +1,66 @@
 #!lua flags=allow-oom
--- Move what is due out of one bucket, a page of it.
+-- Move a page of what is due out of one bucket.
 -- arrows: delayed -> ready, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead, ready -> dead
--- returns: {moved, wait, topic, late, jobs, topic, late, jobs, …}: entries dealt with; us until the next is due, 0 when
+-- returns: {moved, wait, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the next is due, 0 if
 --   some are due now, -1 for an empty bucket; how late (us) how many jobs of a topic became ready
 -- fails: never
 -- repeat: yes
--- include: time layout index lane long_way layout plan record moves return
+-- include: clock indexes fast_path
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: which one
 local page = ARGV[3]  -- integer: entries at most
 
--- When the record wants to be looked at in this bucket; nil when it does not belong here.
-local function time_of(job)
-  if not in_bucket(job) or job.bucket ~= bucket then return nil end
-  return score(job)
-end
-
--- The pool is the truth: an entry that it does not bear out goes, one with a wrong time is put right. Returns the topic
--- and the time of a job that became ready.
-local function meet(id)
-  local job = read_job(id)
-  local at = job and time_of(job)
-  if not at then
-    under(plan.unbucket, bucket)[id] = true
-  elseif at > now_ms then
-    schedule(job)
-  elseif time_over(job) then
-    die(job, 2, 'ttl')
-  else
-    if job.state == reserved then give_back(job) else move(job, ready) end
-    if job.state == ready then return job.topic, at end
+-- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
+local function complete_path(push, due, headers, out)
+  -- include: record planned_writes moves give_back
+  -- When this bucket's timer should look at the job; nil if the job does not belong here.
+  local function time_of(job)
+    if not in_bucket(job) or job.bucket ~= bucket then return nil end
+    return score(job)
   end
+
+  -- The record is the truth: an entry that it does not confirm is removed, and one with a wrong time is corrected. Returns the
+  -- topic and the time of a job that became ready.
+  local function process(id)
+    local job = read_job(id)
+    local at = job and time_of(job)
+    if not at then
+      under(plan.unbucket, bucket)[id] = true
+    elseif at > now_ms then
+      schedule(job)
+    elseif time_over(job) then
+      die(job, CAUSE_TTL, 'ttl')
+    else
+      if job.state == reserved then give_back(job) else move(job, ready) end
+      if job.state == ready then return job.topic, at end
+    end
+  end
+
+  plan.push, plan.due, plan.headers, plan.out[bucket] = push, due, headers, out
+  -- Write the result of all the jobs, the simple ones and the others.
+  local function commit_all(moved)
+    count_moves(moved, 'delayed', 'ready')
+    commit()
+  end
+
+  return process, commit_all
 end
 
-plan.push, plan.due, plan.headers, plan.out[bucket] = ...
--- Write what all the jobs come to, the plain ones and the others.
-local function commit_all(moved)
-  count_moves(moved, 'delayed', 'ready')
-  commit()
-end
-
-return meet, commit_all
-end  -- of the long way
-
--- The lane of the plain jobs (include/lane.lua): delayed ones. What they come to: how many they are by topic; the others as
--- in plan.lua. Beside it, to be told: how many jobs became ready, by topic and by the time that they were due.
+-- The fast path (include/fast_path.lua), for delayed jobs. What it collects: the number of jobs moved by topic; the others as in
+-- planned_writes.lua; and for the reply, how many jobs became ready, by topic and by the time they were due.
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
-local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: mostly the same
-local meet, commit_all
+local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: usually the same
+local process, commit_all
 local sub, read = string.sub, redis.pcall
-local LEAD, since = string.char(1, SHORT), struct.pack('>I6', now_ms)
+local LEAD, since = string.char(VERSION, SHORT), struct.pack('>I6', now_ms)
 local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
 for _, id in ipairs(ids) do
   local key = JOB .. id
   local front = read('GETRANGE', key, '0', '127')
-  local last, flags, priority, at_bucket = plain(front, delayed, SHORT)
+  local last, flags, priority, at_bucket = simple(front, delayed, SHORT)
   local head = last and at_bucket == bucket and sub(front, 1, last)
   if head and head ~= head_of then
     local ttr, tries, number
@@ -78,8 +81,8 @@ for _, id in ipairs(ids) do
     headers[n + 1], headers[n + 2] = key, new_head
     out[#out + 1] = id
   else
-    if not meet then meet, commit_all = long_way(push, due, headers, out) end
-    local its_topic, its_time = meet(id)
+    if not process then process, commit_all = complete_path(push, due, headers, out) end
+    local its_topic, its_time = process(id)
     if its_topic then
       local its_times = under(promoted, its_topic)
       its_times[its_time] = (its_times[its_time] or 0) + 1

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Forget the topics that have had no job for long. One that has some is in use.
+-- Forget topics that have had no job for a long time. A topic that has jobs is in use.
 -- arrows: none
 -- returns: {looked, forgotten}: how many topics
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

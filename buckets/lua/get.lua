@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Look a job up, a tombstone too.
+-- Look up a job or its tombstone.
 -- arrows: none
--- returns: the record, or nil where there is none that can be read
+-- returns: the record, or nil without a readable one
 -- fails: never
 -- repeat: yes
--- include: time layout index record
+-- include: clock record
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

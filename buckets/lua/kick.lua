@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- Dead letters are ready again, their tries and ladder anew, due now.
+-- Make dead letters ready again, due now, with their tries and ladder reset.
 -- arrows: dead -> ready
 -- returns: a list, for each job `ready`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], WRONG_STATE state
 -- repeat: no
--- include: time layout index plan record moves
+-- include: clock planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: whose dead letters they are by its index, or empty for jobs that were named
+local topic = ARGV[2]  -- string: the topic in whose index the jobs were found, or empty for jobs that the caller named
 local ids = {unpack(ARGV, 3)}  -- strings: the jobs. No id twice.
 
 local function kick(id)
   local job = read_job(id)
   if topic ~= '' and not (job and job.state == dead and job.topic == topic) then
-    table.insert(under(plan.unbury, topic), id)  -- the pool is the truth: an entry that it does not bear out goes
+    table.insert(under(plan.unbury, topic), id)  -- the record is the truth: an entry that it does not confirm is removed
     return redis.error_reply('NOT_FOUND ')
   end
   if not job then return redis.error_reply('NOT_FOUND ') end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Make the indexes follow the records of some jobs, and set aside what cannot be read.
+-- Make the indexes agree with the records of some jobs, and set aside unreadable ones.
 -- arrows: none
 -- returns: {now, counted, wanted, faults}; see include/faults.lua
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves faults
+-- include: clock indexes planned_writes record moves faults
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -18,7 +18,7 @@ local function end_it(job)
   redis.call('PEXPIRE', JOB .. job.id, whole(math.max(left, 1)))
 end
 
--- To a bucket that somebody looks into.
+-- Move a job to a bucket that has a timer.
 local function rehouse(job)
   under(plan.unbucket, job.bucket)[job.id] = true
   job.bucket = job.bucket % buckets
@@ -44,6 +44,6 @@ local function mend(job, id, fault)
   return false
 end
 
-local reply = survey(ids, mend)
+local reply = survey(ids, buckets, mend)
 commit()
 return reply

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Let the pops of a topic find nothing, for a while or until it is resumed; what is due becomes ready all the same.
+-- Pause a topic for a while or until it is resumed: its pops find nothing, but due jobs still become ready.
 -- arrows: none
--- returns: until when, in ms since the epoch; 0 for until it is resumed
+-- returns: when the pause ends, in ms since the epoch; 0 if only resume ends it
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: clock indexes planned_writes
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -18,5 +18,5 @@ if span then
 else
   redis.call('SET', PAUSED .. topic, '0')
 end
-redis.call('SPUBLISH', BELL, 'ready 1 ' .. topic)  -- who waits for the end of an earlier pause must learn of this one's
+redis.call('SPUBLISH', BELL, 'ready 1 ' .. topic)  -- pops that wait for the end of an earlier pause must learn when this one ends
 return ends

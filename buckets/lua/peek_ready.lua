@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- Look at the jobs of a ready list, those first that a pop gets first.
+-- Look at the jobs of a ready list, in the order in which pops get them.
 -- arrows: none
--- returns: {more, place, entry, job, record, job, record, …}: 1 when there may be more behind the entry that was looked
+-- returns: {more, place, entry, job, record, job, record, …}: 1 if there may be more behind the entry that was looked
 --   at last, which stands at the place; the jobs with their records
 -- fails: never
 -- repeat: yes
--- include: time layout index record look
+-- include: peek_job
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -14,14 +14,14 @@ local priority = ARGV[3]  -- integer: of which list
 local place = tonumber(ARGV[4])  -- integer: begin behind the entry that stood here
 local entry = ARGV[5]  -- string: that entry, or empty for the front
 local want = tonumber(ARGV[6])  -- integer: jobs at most
-local room = tonumber(ARGV[7])  -- integer: bytes of records at most, one always
-local WINDOW = 80  -- entries looked into
-local SEARCHED, SHIFTED = 3000, 150  -- entries searched for the one to begin behind, and how far it may have moved back
+local room = tonumber(ARGV[7])  -- integer: bytes of records at most, but always one record
+local WINDOW = 80  -- entries looked at
+local SEARCHED, SHIFTED = 3000, 150  -- entries searched for the one to begin behind; how far that may have moved back
 local list = READY .. priority .. ':' .. topic
-if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- empty, or another program's
+if redis.call('TYPE', list).ok ~= 'list' then return {0, place, entry} end  -- empty, or not a list of ours
 
--- Pops have moved the entry towards the front since, or taken it, and then all that stood before it. (Jobs given back to
--- the front may have moved it the other way: then some are seen again.) Second value: it must be searched further.
+-- Since the last page, pops have moved the entry towards the front, or popped it and all before it. (Jobs given back to the
+-- front may have moved it back: then some are seen again.) Second value: whether the search must go on.
 local function first_place()
   if entry == '' then return 0 end
   local last = math.min(place, redis.call('LLEN', list)) + SHIFTED
@@ -33,10 +33,10 @@ local function first_place()
   return first, first > 0
 end
 
--- The record of the job that an entry stands for, or nil for a stale entry.
+-- The id and the record of an entry's job, or nil for a stale entry.
 local function record_of(found)
   local number, id = string.match(found, '^(%d+):(.+)$')
-  local job = id and look(id, ready, topic)
+  local job = id and peek_job(id, ready, topic)
   if not job or job.number ~= tonumber(number) then return nil end
   return id, redis.call('GET', JOB .. id)
 end

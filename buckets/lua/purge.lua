@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Delete those of the named jobs that are in a state of a topic still, and were before the purge began.
+-- Delete those of the given jobs that are still in a state of a topic and were created before the purge began.
 -- arrows: delayed -> deleted, reserved -> deleted, dead -> deleted
 -- returns: how many
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local topic = ARGV[2]  -- string: whose jobs
 local state = tonumber(ARGV[3])  -- integer: in which state
-local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job made later stays
+local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job created later stays
 local ids = {unpack(ARGV, 5)}  -- strings: the jobs. No id twice.
 local purged = 0
 for _, id in ipairs(ids) do

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Delete the first jobs of a ready list; those that were made after the purge began keep their places.
+-- Delete the first jobs of a ready list; those that were created after the purge began keep their places.
 -- arrows: ready -> deleted
--- returns: {entries, jobs}: entries taken off the list, 0 when there is nothing to delete in them; jobs deleted
+-- returns: {entries, jobs}: entries taken off the list, 0 if there was nothing to delete; jobs deleted
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: indexes planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local topic = ARGV[2]  -- string: whose jobs
 local priority = ARGV[3]  -- integer: of which list
-local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job made later stays
+local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job created later stays
 local page = tonumber(ARGV[5])  -- integer: entries at most
 local list = READY .. priority .. ':' .. topic
 local entries = index('LRANGE', list, 0, page - 1)

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- Put counts of a topic right, unless they changed since they were looked at.
+-- Correct counts of a topic, unless they have changed since they were read.
 -- arrows: none
--- returns: 1, or 0 when the counts changed and nothing was done
+-- returns: 1, or 0 if the counts have changed and nothing was done
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: clock indexes
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local family = ARGV[2]  -- string: c for the counts, h for the histogram
 local topic = ARGV[3]  -- string: whose
-local fields = {unpack(ARGV, 4)}  -- strings: field, value as seen, value wanted, … An empty value is none.
+local fields = {unpack(ARGV, 4)}  -- strings: field, value as read, value wanted, … Empty: no such field.
 
 local hash = (family == 'c' and COUNTS or DUE) .. topic
 for at = 1, #fields, 3 do
@@ -23,10 +23,10 @@ for at = 1, #fields, 3 do
     redis.call('HSET', hash, fields[at], fields[at + 2])
   end
 end
--- A topic with counts is in the list of topics, and one without ready jobs has no ready lists.
+-- A topic with counts is in the list of topics, and a topic without ready jobs has no ready lists.
 if redis.call('EXISTS', COUNTS .. topic) == 1 and not index('ZSCORE', TOPICS, topic) then
   index('ZADD', TOPICS, whole(now_ms), topic)
 end
--- Only after the count was judged: a lost one does not say that nothing is ready.
+-- Only once the count is right: a lost count does not mean that nothing is ready.
 if family == 'c' and #fields > 0 and (tonumber(redis.call('HGET', hash, 'ready')) or 0) == 0 then drop_lists(topic) end
 return 1

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Put ready jobs whose entries are lost into their lists again; each stays ready, and as old as it is.
+-- Enter ready jobs whose entries are lost into their lists again; each stays ready since when it was.
 -- arrows: none
--- returns: a list, for each job 1, or 0 when it moved on meanwhile
+-- returns: a list, for each job 1, or 0 if it has moved on meanwhile
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: clock planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local entries = {unpack(ARGV, 2)}  -- strings: number:id, as the record had it. No id twice.
+local entries = {unpack(ARGV, 2)}  -- strings: number:id, as in the record. No id twice.
 
 local function requeue(entry)
   local number, id = string.match(entry, '^(%d+):(.+)$')

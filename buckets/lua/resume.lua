@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- End the pause of a topic, and wake who waits for its jobs.
+-- End the pause of a topic, and wake the pops that wait for its jobs.
 -- arrows: none
--- returns: 1 when it was paused
+-- returns: 1 if it was paused, else 0
 -- fails: never
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings

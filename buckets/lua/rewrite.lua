@@ -1,10 +1,10 @@
 #!lua
--- Change a job that nobody has yet, its body too; that needs room in Redis, which `update` does not.
+-- Change a delayed or ready job and its body; unlike `update`, this needs room in Redis.
 -- arrows: delayed -> delayed, delayed -> ready, ready -> ready
 -- returns: {state, due}: due in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: yes
--- include: time layout index plan record moves optional pending update
+-- include: change_job
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -14,4 +14,4 @@ local due = tonumber(ARGV[4])  -- integer: ms since the epoch, or empty
 local priority = tonumber(ARGV[5])  -- integer: or empty
 local ttl = tonumber(ARGV[6])  -- integer: ms from the due time, or empty
 local body = ARGV[7]  -- string: the new one
-return update(body)
+return change_job(id, delay, due, priority, ttl, body)

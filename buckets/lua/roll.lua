@@ -1,32 +1,32 @@
 #!lua flags=allow-oom
--- Sign the roll of the living instances, and strike off those that have not signed for too long.
+-- Sign in as a live instance, and remove the members that have not signed in for too long.
 -- arrows: none
--- returns: now (us); the ms until another is struck off, should it not sign again (-1: nobody would be soon); the tokens
---   of the living, ours among them
--- fails: NO_META when the shard's settings are gone
+-- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the tokens of
+--   the members, including this one
+-- fails: NO_META if the shard's settings are gone
 -- repeat: yes
--- include: time
+-- include: clock
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-local token = ARGV[1]  -- string: who signs
-local life = tonumber(ARGV[2])  -- integer: ms after its last signature in which an instance counts as living
-local apart = tonumber(ARGV[3])  -- integer: ms; who signed no longer than that before us is not struck off
-local now = ARGV[4]  -- integer: us since the epoch; empty: Redis's own clock
-local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the roll outlives its last instance, and how often that is renewed
+local token = ARGV[1]  -- string: of this instance
+local life = tonumber(ARGV[2])  -- integer: ms for which an instance counts as live after it signed in
+local apart = tonumber(ARGV[3])  -- integer: ms; a member that signed in at most this long before our own last time is kept
+local now = ARGV[4]  -- integer: us since the epoch, or empty for Redis's clock
+local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the list outlives its last member, and how often its expiry is renewed
 local signed = redis.pcall('ZRANGE', ROLL, 0, -1, 'WITHSCORES')
-local foreign = signed.err ~= nil  -- another program's key in its place would stop all timers
+local foreign = signed.err ~= nil  -- a key of another program in its place would stop all timers
 if foreign then signed = {} end
 local at = {}
 for place = 1, #signed, 2 do at[signed[place]] = tonumber(signed[place + 1]) end
 local own = at[token]
--- A roll on which we stand was not emptied; the beats of the locks look after the rest.
+-- A list that holds us was not emptied; the beats of the locks check the other shards.
 if not own and redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
--- Whether another has been silent since before our own last signature. Else it was Redis that stood still, or another
--- Redis has taken its place: then nobody could sign, and whoever came first would find all others dead.
+-- Whether a member has been silent since well before we signed in last. If not, Redis stood still, or another Redis took its
+-- place: nobody could sign in then, and whoever came first would find all others dead.
 local function silent(ms) return not own or math.abs(own - ms) > apart end
 local living, gone, soonest = {token}, {}, -1
 for other, ms in pairs(at) do
-  local left = life - math.abs(now_ms - ms)  -- a signature that lies ahead is that of a clock which went back
+  local left = life - math.abs(now_ms - ms)  -- a time in the future means that the clock went back
   if left < 0 and other ~= token and silent(ms) then
     gone[#gone + 1] = other
   elseif other ~= token then

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- A delayed job is due now.
+-- Make a delayed job due now.
 -- arrows: delayed -> ready
 -- returns: due, in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: no
--- include: time layout index plan record moves pending
+-- include: clock planned_writes moves pending_job
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -1,24 +1,24 @@
 #!lua flags=allow-oom
--- Take jobs and tombstones away, to be put into another Redis; until that has them, they are kept as they are in a hash.
+-- Export jobs and tombstones to another Redis: they are removed here, and kept in a hash until that Redis has them.
 -- arrows: delayed -> deleted, ready -> deleted, dead -> deleted
 -- returns: {looked, reserved, hash, id, record, id, record, …}: how many of the entries or jobs were looked at, and how many
---   of these somebody has, who keeps them; the hash, and what was taken
+--   of these are reserved, and stay; the hash, and what was exported
 -- fails: never
 -- repeat: yes
--- include: time layout index plan record moves
+-- include: clock indexes planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local batch = ARGV[2]  -- string: of hexadecimal digits, that no other call has
-local front = ARGV[3]  -- string: priority:topic of the ready list whose first jobs are taken, or empty for jobs that are named
+local batch = ARGV[2]  -- string: hexadecimal digits, unique to this call
+local front = ARGV[3]  -- string: priority:topic of the ready list whose first jobs are exported, or empty for the jobs in `ids`
 local page = tonumber(ARGV[4])  -- integer: entries of a list at most
-local room = tonumber(ARGV[5])  -- integer: bytes of records at most; one is taken always
+local room = tonumber(ARGV[5])  -- integer: bytes of records at most, but always one record
 local ids = {unpack(ARGV, 6)}  -- strings: the jobs. No id twice.
 local list, hash = READY .. front, MOVING .. whole(now_ms) .. ':' .. batch
 local kept, looked, others, seen = {}, 0, 0, {}
 
--- Plan to take a job, whatever state it is in.
-local function take(job)
+-- Plan the export of a job or tombstone.
+local function export(job)
   local raw = redis.call('GET', JOB .. job.id)
   seen[job.id], room = true, room - #raw
   append(kept, job.id, raw)
@@ -29,7 +29,7 @@ local function take(job)
   count(job.topic, 'moved', 1)
 end
 
--- The job that an entry of the list or an id stands for.
+-- The job of an entry of the list, or of an id.
 local function job_of(entry)
   if front == '' then return read_job(entry) end
   local number, id = string.match(entry, '^(%d+):(.+)$')
@@ -39,7 +39,7 @@ end
 
 for _, entry in ipairs(front == '' and ids or index('LRANGE', list, 0, page - 1)) do
   local job = job_of(entry)
-  if job and job.state == reserved then others = others + 1 elseif job then take(job) end
+  if job and job.state == reserved then others = others + 1 elseif job then export(job) end
   looked = looked + 1
   if room <= 0 then break end
 end

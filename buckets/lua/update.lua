@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Change a job that nobody has yet, but for its body.
+-- Change a delayed or ready job, except for its body.
 -- arrows: delayed -> delayed, delayed -> ready, ready -> ready
 -- returns: {state, due}: due in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: yes
--- include: time layout index plan record moves optional pending update
+-- include: change_job
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -13,4 +13,4 @@ local delay = tonumber(ARGV[3])  -- integer: ms from now, or empty
 local due = tonumber(ARGV[4])  -- integer: ms since the epoch, or empty
 local priority = tonumber(ARGV[5])  -- integer: or empty
 local ttl = tonumber(ARGV[6])  -- integer: ms from the due time, or empty
-return update(nil)
+return change_job(id, delay, due, priority, ttl, nil)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from buckets.clock import HeldClock
 from buckets.errors import NotFound
-from buckets.job import HEADER, NEW_HEADER, Cause, NewJob, State, Tag, pack_optional, unpack, unpack_optional
+from buckets.job import Cause, NewJob, State, Tag
 from buckets.pool import Pool
+from buckets.record import HEADER, NEW_HEADER, pack_front, pack_optional, unpack, unpack_optional
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
@@ -37,7 +38,7 @@ FULL = NewJob(
 
 def record_of(job: NewJob) -> bytes:
     """The record as the script keeps it, but for the times."""
-    return job.front() + job.body
+    return pack_front(job) + job.body
 
 
 async def raw_of(redis: Redis, pool: Pool, job_id: str) -> bytes:

@@ -13,9 +13,10 @@ import pytest
 
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
-from buckets.job import Job, NewJob, State, Tag, unpack
+from buckets.job import Job, NewJob, State, Tag
 from buckets.migration import Move, Moved
 from buckets.pool import Pool
+from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

@@ -1,6 +1,7 @@
--- The job of an id, if it is in a state of a topic. Reads without a trace: what cannot be read is passed over, not set
--- aside. Most that a walk meets is of another topic, and told apart by the bytes of its header, which is much cheaper.
-local function look(id, state, topic)
+-- include: record
+-- The job of an id, if it is in a state of a topic. Reads without a trace: an unreadable record is skipped, not set aside.
+-- Most jobs that a walk meets are of another topic, and recognised by the bytes of their header, which is much cheaper.
+local function peek_job(id, state, topic)
   local raw = redis.pcall('GETRANGE', JOB .. id, '0', '127')
   if type(raw) ~= 'string' or #raw < SHORT then return nil end
   local _, length, flags, _, _, size = string.byte(raw, 1, 6)

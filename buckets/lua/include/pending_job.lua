@@ -1,4 +1,5 @@
--- A job that nobody has yet: delayed or ready. Without one there is an error reply as the third value.
+-- include: record
+-- A job that no worker has yet: delayed or ready. Without such a job the third value is an error reply.
 local function read_pending(id, whole)
   local job, raw = read_job(id, whole)
   if not job then return nil, nil, redis.error_reply('NOT_FOUND ') end

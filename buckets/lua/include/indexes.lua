@@ -1,4 +1,4 @@
--- What every script that writes indexes needs, the plain lanes too.
+-- What every script that writes indexes needs, fast path or not.
 -- A whole number as a string: left to Redis (%.17g) or to Lua (%.14g), that costs more than the command.
 local function whole(number) return string.format('%d', number) end
 
@@ -11,8 +11,8 @@ local function under(family, key)
   return found
 end
 
--- Keep something that cannot be used under its id or its key, for the operator; should the hash for it be something else
--- itself, that is kept first.
+-- Keep something unusable under its id or its key, for the operator. If the hash for it is itself something else, that is
+-- kept first.
 local function keep_aside(name, raw)
   local reply = redis.pcall('HSET', ASIDE, name, raw)
   if type(reply) ~= 'table' or not reply.err then return end
@@ -22,8 +22,8 @@ local function keep_aside(name, raw)
   redis.call('HSET', ASIDE, ASIDE, other, name, raw)
 end
 
--- Call Redis on an index key. One that another program made something else of is set aside first, and then the index
--- begins anew: it must not block the topics that share a page with it.
+-- Call Redis on an index key. One that another program has turned into something else is set aside first, and the index
+-- starts empty: it must not block the topics that share a page with it.
 local function index(command, key, ...)
   local reply = redis.pcall(command, key, ...)
   if type(reply) ~= 'table' or not reply.err then return reply end
@@ -37,14 +37,14 @@ local function index(command, key, ...)
   return redis.call(command, key, ...)
 end
 
--- The ready lists of a topic that has no ready job: what is left in them is stale.
+-- Drop the ready lists of a topic that has no ready job: whatever they still hold is stale.
 local function drop_lists(topic)
   local lists = {}
   for priority = 0, 9 do lists[priority + 1] = READY .. priority .. ':' .. topic end
   redis.call('UNLINK', unpack(lists))
 end
 
--- A pending job in the histogram: minutes above zero, hours below.
+-- The bin of a pending job in the histogram: minutes above zero, hours below.
 local function bin_at(at, hourly) return hourly and -math.floor(at / 3600000) or math.floor(at / 60000) end
 
 local function write_bins(topic, bins)
@@ -54,6 +54,6 @@ local function write_bins(topic, bins)
   end
 end
 
--- Whoever runs a bucket's timer sleeps until its first entry; he must hear of an earlier one. (To ask for the first one's
--- score costs more: Redis writes each with 17 digits.)
+-- Whoever runs a bucket's timer sleeps until its first entry, and must be notified of an earlier one. (Asking for the first
+-- entry's score costs more: Redis writes each with 17 digits.)
 local function earlier_than_head(key, at) return index('ZCOUNT', key, '-inf', whole(at)) == 0 end

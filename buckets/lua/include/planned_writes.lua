@@ -1,10 +1,11 @@
+-- include: indexes
 -- Moves are planned first and written at the end, so that a script has read and checked everything before its first
--- write. The order of the writes is such that an error between two of them leaves at most an index entry too many,
+-- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
 local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
   headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
 
--- (A third that is nil is not written: Lua would make room for it.)
+-- (A third value of nil is not assigned: Lua would make room for it.)
 local function append(list, first, second, third)
   local n = #list
   list[n + 1], list[n + 2] = first, second
@@ -15,7 +16,7 @@ local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n 
 local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
 local function count_due(topic, at, hourly, n) tally(under(plan.due, topic), bin_at(at, hourly), n) end
 
--- So many jobs of each topic went from one state to another.
+-- Count jobs that went from one state to another; `numbers` by topic.
 local function count_moves(numbers, from, to)
   for topic, n in pairs(numbers) do
     count(topic, from, -n)
@@ -54,8 +55,8 @@ local function forget_entries()
   for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
 end
 
--- Write the plan. The bell of a topic rings when a list was empty before: who waits has seen it empty, and who is woken
--- learns from his pop how many are left.
+-- Write the plan. The bell of a topic rings when a list was empty before: whoever waits has seen it empty, and whoever is
+-- woken learns from its pop how many jobs are left.
 local function commit()
   local rings = {}
   for number in pairs(plan.bucket) do

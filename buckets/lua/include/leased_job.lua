@@ -1,5 +1,6 @@
--- A job that only its worker may speak for: reserved, and with the newest lease where one is shown. Without a job there
--- is an error reply as the third value.
+-- include: record
+-- A job that only its worker may change: reserved, and with the newest lease if a lease is given. Without such a job the
+-- third value is an error reply.
 local function read_leased(id, lease, whole)
   local job, raw = read_job(id, whole)
   if not job then return nil, nil, redis.error_reply('NOT_FOUND ') end

@@ -1,5 +1,5 @@
--- Writing optional fields: a record with one is written whole, as its body moves.
--- The optional block of a job with one field set anew.
+-- Writing optional fields: a record with one is written whole, because its body moves.
+-- The optional block of a job after setting one field.
 local function with_optional(job, tag, value)
   local fields, block = job.optional or {}, {}
   fields[tag] = value
@@ -9,12 +9,12 @@ local function with_optional(job, tag, value)
   return struct.pack('>H', #text) .. text
 end
 
--- The topic of a record, and before it what a longer header of a later version has behind the part that we write.
+-- The topic of a record, preceded by what a longer header of a later version holds behind the part that we write.
 local function head_of(job, raw)
   return string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic)
 end
 
--- All of a record behind its header, with one field set anew.
+-- All of a record behind its header, after setting one field.
 local function rest_with(job, raw, tag, value)
   return head_of(job, raw) .. with_optional(job, tag, value) .. string.sub(raw, job.body_at)
 end
