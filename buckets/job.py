@@ -35,9 +35,9 @@ LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 # The arrows of the picture in buckets/__init__.py, and the scripts that move a job along each. `None`: no job, or a
 # tombstone.
 MOVES: dict[tuple[State | None, State], set[str]] = {
-    (None, State.DELAYED): {"add", "put"},
-    (None, State.READY): {"add", "put"},
-    (None, State.DEAD): {"put"},  # of another Redis
+    (None, State.DELAYED): {"add", "import"},
+    (None, State.READY): {"add", "import"},
+    (None, State.DEAD): {"import"},  # of another Redis
     (State.DELAYED, State.DELAYED): {"add", "update", "rewrite"},  # replaced; changed
     (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite"},
     (State.READY, State.DELAYED): {"add"},  # replaced
@@ -55,10 +55,10 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.RESERVED, State.FINISHED): {"finish"},
     (State.DELAYED, State.FINISHED): {"finish"},
     (State.DEAD, State.FINISHED): {"finish"},
-    (State.DELAYED, State.DELETED): {"delete", "purge", "take"},  # to another Redis
-    (State.READY, State.DELETED): {"delete", "purge_ready", "take"},
+    (State.DELAYED, State.DELETED): {"delete", "purge", "export"},  # to another Redis
+    (State.READY, State.DELETED): {"delete", "purge_ready", "export"},
     (State.RESERVED, State.DELETED): {"delete", "purge"},
-    (State.DEAD, State.DELETED): {"delete", "purge", "bound", "take"},
+    (State.DEAD, State.DELETED): {"delete", "purge", "trim_dead", "export"},
 }
 
 

@@ -192,7 +192,7 @@ class Move:
             raise _Stopped
         looked, reserved, key, *pairs = await self._pages.step(
             self._old.call(
-                *("take", shard, ids),
+                *("export", shard, ids),
                 now=self._old.clock.now(),
                 batch=secrets.token_hex(8),
                 front=front,
@@ -245,7 +245,7 @@ class Move:
 
     async def _put_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
         own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
-        return await pool.run_in(shard, "put", items, own, fresh=lambda: {"bucket": next(self._turn)})
+        return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
 
 
 def _raise_first(results: Iterable[Any]) -> None:

@@ -65,6 +65,9 @@ def _format(sizes: Iterator[int] | Sequence[int], codes: Mapping[int, str], othe
 
 _SPAN = _spans(_NEW_FIELDS | _DELIVERY_FIELDS)
 _CREATED, _DUE, _NEXT = _SPAN["created"], _SPAN["due"], _SPAN["next"]
+_ATTEMPTS, _DELIVERIES, _LEASE = _SPAN["attempts"], _SPAN["deliveries"], _SPAN["lease"]
+_STEP_AT = _SPAN["step"].start
+_NEVER_POPPED = bytes(HEADER)
 _HEAD_END = _CREATED.start  # before it: what jobs of a kind share, the times follow
 _LIMITS_AT = _SPAN["ttr"].start
 _CODES = {1: "B", 2: "H", 4: "I"}
@@ -135,7 +138,7 @@ def _read_kind(raw: bytes) -> Kind:
     if flags & _OPTIONAL:
         body_at = topic_end + 2 + number(raw[topic_end : topic_end + 2], "big")
         optional = unpack_optional(raw[topic_end + 2 : body_at])
-    popped = raw[NEW_HEADER:HEADER] if length >= HEADER else bytes(HEADER - NEW_HEADER)
+    popped = raw if length >= HEADER else _NEVER_POPPED
     return Kind(  # by position: by name it takes half as long again
         raw[:_HEAD_END],
         raw[_LIMITS_AT:body_at],
@@ -147,11 +150,11 @@ def _read_kind(raw: bytes) -> Kind:
         bucket,
         ttr,
         tries,
-        number(popped[:2], "big"),
-        number(popped[2:5], "big"),
-        popped[5],
+        number(popped[_ATTEMPTS], "big"),
+        number(popped[_DELIVERIES], "big"),
+        popped[_STEP_AT],
         ready_number,
-        number(popped[6:], "big"),
+        number(popped[_LEASE], "big"),
         optional,
     )
 

@@ -1,4 +1,4 @@
-"""The Lua scripts: one file of `lua/` each, composed and loaded once.
+"""The Lua scripts: one file in a folder of `lua/` each, composed and loaded once.
 
 A script's head says which moves it makes (`arrows`), whether it may be repeated when nobody knows if it ran, which
 includes it needs, and what its arguments are called (`local name = KEYS[n]`, `= ARGV[n]`, or `= {unpack(ARGV, n)}` for
@@ -143,4 +143,4 @@ def load(path: Path) -> Script:
     )
 
 
-SCRIPTS = {path.stem: load(path) for path in sorted(_FOLDER.glob("*.lua"))}
+SCRIPTS = {path.stem: load(path) for path in sorted(_FOLDER.glob("*/*.lua")) if path.parent.name != "include"}

@@ -119,7 +119,7 @@ class Shards:
         own: dict[str, Value] = {"format": FORMAT, "shards": len(self.keys), "buckets": self.buckets, "hash": HASH}
         fields: list[Value] = [text for pair in own.items() for text in pair]
         try:
-            reply = await self.call("birth", shard, fields)
+            reply = await self.call("create_shard", shard, fields)
         except JobQueueError as error:
             if "WRONGTYPE" not in error.message:
                 raise
@@ -217,7 +217,7 @@ class Shards:
         none soon), and the tokens of all. Who has not signed for `life_ms` is struck off, unless we had not signed
         either: its last signature is at most `apart_ms` older than ours. Raises NoMeta."""
         now_us, soonest_ms, *living = await self.call(
-            "roll", 0, token=token, life=life_ms, apart=apart_ms, now=self.clock.now()
+            "sign_in", 0, token=token, life=life_ms, apart=apart_ms, now=self.clock.now()
         )
         return now_us, soonest_ms, living
 

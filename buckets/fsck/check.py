@@ -35,7 +35,7 @@ _PAGE = 64  # jobs a script: about 1 ms of Redis
 _FIELDS = 100  # counts a script
 _ADRIFT_MS = 300_000  # after which no mover is behind the jobs that one took
 
-# What the keys of a family must be: a type of Redis, or one of the words of evict.lua.
+# What the keys of a family must be: a type of Redis, or one of the words of set_aside.lua.
 _FORMS = {
     "JOB": ("", "string"),
     "BUCKET": (r"\d{1,3}", "zset"),
@@ -106,7 +106,7 @@ class Fsck:
             return self.report
         for shard, fault in self._meta.faults.items():
             if self._repair and fault != "gone":
-                await self._pool.call("evict", shard, suffix="meta", wanted="none")
+                await self._pool.call("set_aside", shard, suffix="meta", wanted="none")
             if self._repair:
                 await self._pool.found(shard)
             self.report.find("meta", f"{self._pool.keys[shard].meta}: {fault}", repaired=self._repair)
@@ -181,7 +181,7 @@ class _ShardCheck:
         if not family:
             self._report.foreign.add(shown(self._tag + name), False)
         elif await self._is_spoilt(self._tag + name, wanted):
-            evicted = self._repair and await self._pool.call("evict", self._shard, suffix=name, wanted=wanted)
+            evicted = self._repair and await self._pool.call("set_aside", self._shard, suffix=name, wanted=wanted)
             self._find("spoilt", shown(self._tag + name), repaired=bool(evicted))
             sight.spoilt |= set() if evicted else {name}
         else:
@@ -209,7 +209,7 @@ class _ShardCheck:
     async def _put_back(self, key: bytes) -> bool:
         pairs = await self._pool.redis.read("HGETALL", key)
         try:
-            await self._call("put", pairs, bucket=0, buckets=self._pool.buckets)
+            await self._call("import", pairs, bucket=0, buckets=self._pool.buckets)
         except NoRoom:
             return False
         await self._pool.redis.read("UNLINK", key)
@@ -279,7 +279,7 @@ class _ShardCheck:
                         await self._look_at_some_entries(family, name, ids)
 
     async def _look_at_some_entries(self, family: str, name: bytes, ids: Sequence[bytes]) -> None:
-        orphans = await self._call("prune" if self._repair else "compare", ids, family=family, which=name)
+        orphans = await self._call("remove_orphans" if self._repair else "find_orphans", ids, family=family, which=name)
         for job_id in orphans:
             self._find("orphan", f"{shown(job_id)} in {family}:{shown(name)}")
 
