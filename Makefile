@@ -76,10 +76,13 @@ test-long: setup-test  ## run the slow tests too: more steps of the model, more 
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
 		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
 
-lint: setup-test  ## ruff and mypy --strict
+lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@# On a machine without them, the tests still let Redis parse each file.
+	! command -v luac5.1 >/dev/null || find buckets/lua -name '*.lua' -exec luac5.1 -p {} +
+	! command -v luacheck >/dev/null || luacheck --quiet buckets/lua
 
 format: setup-test  ## format the code
 	$(BIN)/ruff check --fix .

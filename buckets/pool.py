@@ -15,9 +15,10 @@ from buckets.add_codec import Added, Preparing, may_be_repeated, pack_groups, re
 from buckets.clock import Clock
 from buckets.coalesce import Coalescer
 from buckets.errors import JobQueueError
-from buckets.job import STATE_WORDS, Job, NewJob, State, unpack
+from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.popping import Popping
+from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
 from buckets.scripts import Value

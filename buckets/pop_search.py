@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import NamedTuple
 
 from buckets.errors import JobQueueError, Unavailable
-from buckets.job import Job, unpack_all
+from buckets.job import Job
 from buckets.ready_shards import ReadyShards
+from buckets.record import unpack_all
 from buckets.redis.link import Orphan
 from buckets.scripts import Value
 from buckets.shards import MOST, Shards

@@ -16,9 +16,10 @@ from typing import Any
 from buckets.clock import Clock
 from buckets.coalesce import Coalescer
 from buckets.errors import JobQueueError
-from buckets.job import Job, unpack_all
+from buckets.job import Job
 from buckets.pop_search import Ask, Popped, PopSearch
 from buckets.ready_shards import ReadyShards
+from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.shards import MOST, Item, Shards
 
