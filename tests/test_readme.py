@@ -67,6 +67,13 @@ def test_the_documents_link_to_files_that_there_are() -> None:
             assert not anchor or anchor in anchors(target), f"{document}: {link}#{anchor}"
 
 
+def test_the_documents_name_files_that_there_are() -> None:
+    named = re.compile(r"`((?:buckets|jobqueue|clients|tests|docs|conf)/[\w./-]+\.\w+)`")
+    for document in [path for path in texts() if path.suffix == ".md" and path.name != "CHANGELOG.md"]:
+        for path in named.findall(document.read_text()):
+            assert (ROOT / path).exists(), f"{document}: {path}"
+
+
 def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
     """No registry has our names yet; whoever registers one would be installed by our users."""
     assert _BY_NAME.search("pip install 'jobqueue[spark]'") and _BY_NAME.search("pip install -U jobqueue-client")
