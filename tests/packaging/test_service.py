@@ -32,8 +32,9 @@ PACKAGES = {
     "jobqueue_client": ROOT / "clients" / "python" / "jobqueue_client",
     "pyspark_jobqueue": ROOT / "clients" / "spark" / "pyspark_jobqueue",
 }
-# What tools and runs leave in a checkout.
-_LEFT = (".*", "node_modules", "__pycache__", "build", "dist", "*.egg-info", "jobqueue-data")
+# Other tests may write beside these while they are copied.
+_FOLDERS = ("buckets", "clients", "conf", "docs", "jobqueue", "tests")
+_LEFT_BY_TOOLS = (".*", "node_modules", "vendor", "__pycache__", "build", "dist", "*.egg-info")
 
 
 class Release(NamedTuple):
@@ -59,7 +60,11 @@ def run(*command: str | Path, cwd: Path, timeout: float = 600) -> str:
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The sdist, and the wheel that is built from it, of a copy of the checkout."""
     folder = tmp_path_factory.mktemp("release")
-    source = shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*_LEFT))
+    source = folder / "source"
+    for name in _FOLDERS:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*_LEFT_BY_TOOLS))
+    for file in [path for path in ROOT.iterdir() if path.is_file()]:
+        shutil.copy(file, source)
     run(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
     (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
     return Release(sdist, wheel)
