@@ -151,10 +151,11 @@ def ask(url: str, **command: object) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["sdist", "wheel"])
 def test_a_service_installed_from_it_does_a_job(kind: str, release: Release, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
-    venv.create(environment, with_pip=True)
+    venv.create(environment)
     python, jobqueue = environment / "bin" / "python", environment / "bin" / "jobqueue"
     file = getattr(release, kind)
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{file}[embedded]", cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    run(*pip, "install", "--quiet", "--no-compile", f"{file}[embedded]", cwd=tmp_path)
     assert run(jobqueue, "--version", cwd=tmp_path).split()[-1] == __version__
     with serving(environment, tmp_path) as url:
         assert ask(url, command="add", topic="t", id="1", body={"order": 1})["result"] == "created"
