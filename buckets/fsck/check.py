@@ -46,10 +46,10 @@ _FORMS = {
     "TOPICS": ("", "zset"),
     "PAUSED": (".+", "moment"),
     "ASIDE": ("", "hash"),
-    "MOVING": (r"\d+:[0-9a-f]+", "hash"),
+    "EXPORTED": (r"\d+:[0-9a-f]+", "hash"),
     "EVENTS": ("", "stream"),
     "LOCK": (r"\d{1,3}", "lock"),
-    "ROLL": ("", "zset"),
+    "MEMBERS": ("", "zset"),
     "BARRIER": ("", "lock"),
 }
 _NAMES = [(re.compile((FAMILIES[each] + rest).encode(), re.S), each, kind) for each, (rest, kind) in _FORMS.items()]
@@ -201,8 +201,8 @@ class _ShardCheck:
     # Jobs that were taken to be put into another Redis
 
     async def _look_at_batches(self, sight: _Sight) -> None:
-        for name in sight.keys["MOVING"]:
-            key = self._key("MOVING", name)
+        for name in sight.keys["EXPORTED"]:
+            key = self._key("EXPORTED", name)
             if sight.begun - int(name.partition(b":")[0]) > _ADRIFT_MS and await self._pool.redis.read("EXISTS", key):
                 self._find("adrift", shown(key), repaired=self._repair and await self._put_back(key))
 
