@@ -97,7 +97,7 @@ class Move:
             raise Unfit(f"there is no namespace {namespace} in the old Redis")
         if meta.faults:
             raise Unfit(f"the old namespace {namespace} is damaged. Run `jobqueue fsck --repair` on it")
-        source = Pool(old, namespace, meta.shards, meta.buckets)
+        source = Pool(old, namespace, *meta.numbers)
         return cls(source, await Pool.open(new, namespace, shards=shards, buckets=buckets), rest, patience_s, progress)
 
     def stop(self) -> None:
