@@ -21,10 +21,10 @@ FAMILIES = {
     "TOPICS": "t",  # zset: topic -> ms of last use
     "PAUSED": "p:",  # + topic         string: paused until
     "ASIDE": "x",  # hash: id or key -> what was found there and could not be used
-    "MOVING": "m:",  # + ms:batch      hash: id -> a record on its way to another Redis
+    "EXPORTED": "m:",  # + ms:batch      hash: id -> a record on its way to another Redis
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: token of the instance that runs the timer of bucket n
-    "ROLL": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
+    "MEMBERS": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
     "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
     "BELL": "bell",  # a channel, not a key
 }
@@ -74,7 +74,7 @@ class Keys:
 
     @property
     def roll(self) -> str:
-        return self.tag + FAMILIES["ROLL"]
+        return self.tag + FAMILIES["MEMBERS"]
 
     def lock(self, number: int) -> str:
         return f"{self.tag}{FAMILIES['LOCK']}{number}"

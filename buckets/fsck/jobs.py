@@ -105,8 +105,8 @@ async def _check_some_entries(shard: CheckedShard, family: str, name: bytes, ids
 
 async def check_adrift(shard: CheckedShard, found: FoundKeys, now_ms: int) -> None:
     """Find jobs that a migration took for another Redis and left behind; put them back."""
-    for name in found.names["MOVING"]:
-        key = shard.key("MOVING", name)
+    for name in found.names["EXPORTED"]:
+        key = shard.key("EXPORTED", name)
         if now_ms - int(name.partition(b":")[0]) > _ADRIFT_MS and await shard.pool.redis.read("EXISTS", key):
             shard.find("adrift", shown(key), repaired=shard.repair and await _put_back(shard, key))
 

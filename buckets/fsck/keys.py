@@ -22,10 +22,10 @@ _FORMS = {
     "TOPICS": ("", "zset"),
     "PAUSED": (".+", "moment"),
     "ASIDE": ("", "hash"),
-    "MOVING": (r"\d+:[0-9a-f]+", "hash"),
+    "EXPORTED": (r"\d+:[0-9a-f]+", "hash"),
     "EVENTS": ("", "stream"),
     "LOCK": (r"\d{1,3}", "lock"),
-    "ROLL": ("", "zset"),
+    "MEMBERS": ("", "zset"),
     "BARRIER": ("", "lock"),
 }
 _NAMES = [

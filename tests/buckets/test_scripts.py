@@ -130,6 +130,33 @@ def test_a_script_gets_each_include_once_and_behind_those_it_needs(tmp_path: Pat
     assert ["".join(each) for each in defined] == ["now_ms", "whole", "parse", "read_leased"]
 
 
+def code(source: str) -> str:
+    return re.sub(r"--.*|'[^'\n]*'", "", source)
+
+
+def named(source: str, which: str) -> set[str]:
+    return {name for line in re.findall(rf"^ *-- {which}: (.*)$", source, re.M) for name in line.split()}
+
+
+def defined(source: str) -> set[str]:
+    """What an include defines for others."""
+    lines = re.findall(r"^local (?:function )?([\w, ]+)", code(source), re.M)
+    return {name for line in lines for name in re.findall(r"\w+", line)}
+
+
+INCLUDES = {Path(name).stem: text for name, text in FILES.items() if name.startswith("include/")}
+DEFINED_IN = {name: include for include, text in INCLUDES.items() for name in defined(text)}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_names_each_include_that_it_uses_and_no_others(name: str) -> None:
+    patterns = (r"\blocal (?:function )?([\w, ]+)", r"\bfunction \w*\(([\w, ]*)\)", r"\bfor ([\w, ]+)")
+    lists = " ".join(names for pattern in patterns for names in re.findall(pattern, code(FILES[name])))
+    declared = set(re.findall(r"\w+", lists))
+    words = set(re.findall(r"(?<![.\w])\w+", code(FILES[name]))) - declared
+    assert {DEFINED_IN[word] for word in words & DEFINED_IN.keys()} == named(FILES[name], "include")
+
+
 def test_a_script_without_an_argument_that_an_include_reads_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "bad.lua"
     path.write_text(re.sub(r"local now = .*\n", "", SOURCES["get"]))
@@ -149,7 +176,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED) \.\. "
     whole = (
-        r"(TOPICS|ASIDE|BELL|BARRIER|ROLL|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
         r"(?:headers|tombs)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")

@@ -14,7 +14,7 @@ local front = ARGV[3]  -- string: priority:topic of the ready list whose first j
 local page = tonumber(ARGV[4])  -- integer: entries of a list at most
 local room = tonumber(ARGV[5])  -- integer: bytes of records at most, but always one record
 local ids = {unpack(ARGV, 6)}  -- strings: the jobs. No id twice.
-local list, hash = READY .. front, MOVING .. whole(now_ms) .. ':' .. batch
+local list, hash = READY .. front, EXPORTED .. whole(now_ms) .. ':' .. batch
 local kept, looked, others, seen = {}, 0, 0, {}
 
 -- Plan the export of a job or tombstone.

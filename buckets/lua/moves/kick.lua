@@ -4,7 +4,7 @@
 -- returns: a list, for each job `ready`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], WRONG_STATE state
 -- repeat: no
--- include: clock planned_writes record moves
+-- include: clock indexes planned_writes record moves
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -4,7 +4,7 @@
 -- returns: {state, due}: due in ms, of the next delivery
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: no
--- include: planned_writes moves optional_fields leased_job give_back
+-- include: planned_writes optional_fields leased_job give_back
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -5,7 +5,7 @@
 --   that was looked at last; the jobs with their records, or empty ones
 -- fails: never
 -- repeat: yes
--- include: clock peek_job
+-- include: peek_job
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

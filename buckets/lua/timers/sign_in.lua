@@ -13,7 +13,7 @@ local life = tonumber(ARGV[2])  -- integer: ms for which an instance counts as l
 local apart = tonumber(ARGV[3])  -- integer: ms; a member that signed in at most this long before our own last time is kept
 local now = ARGV[4]  -- integer: us since the epoch, or empty for Redis's clock
 local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the list outlives its last member, and how often its expiry is renewed
-local signed = redis.pcall('ZRANGE', ROLL, 0, -1, 'WITHSCORES')
+local signed = redis.pcall('ZRANGE', MEMBERS, 0, -1, 'WITHSCORES')
 local foreign = signed.err ~= nil  -- a key of another program in its place would stop all timers
 if foreign then signed = {} end
 local at = {}
@@ -34,10 +34,10 @@ for other, ms in pairs(at) do
     if left >= 0 and (soonest < 0 or left < soonest) then soonest = left end
   end
 end
-if foreign then redis.call('DEL', ROLL) end
-if #gone > 0 then redis.call('ZREM', ROLL, unpack(gone)) end
-redis.call('ZADD', ROLL, now_ms, token)
+if foreign then redis.call('DEL', MEMBERS) end
+if #gone > 0 then redis.call('ZREM', MEMBERS, unpack(gone)) end
+redis.call('ZADD', MEMBERS, now_ms, token)
 if not own or math.floor(own / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
-  redis.call('PEXPIRE', ROLL, KEPT_MS)
+  redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end
 return {now_us, soonest, unpack(living)}
