@@ -255,8 +255,8 @@ class Redis:
             raise
 
     async def close(self) -> None:
+        """Hang up; returns when all sockets are closed."""
         await self._servers.close()
-        await asyncio.sleep(0)  # sockets are closed a turn later
 
 
 class One:

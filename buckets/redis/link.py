@@ -51,8 +51,11 @@ class Wire(asyncio.Protocol):
         self._replies = hiredis.Reader(replyError=ErrorReply, notEnoughData=_NOTHING)
         self._loop = asyncio.get_running_loop()
         self.lost = False
-        # There is no public way to it. The handshake is over, and what it read has been used up.
+        self._closed = asyncio.Event()
+        # There is no public way to the transport. The handshake is over, and all that it read has been consumed.
         self._transport: asyncio.Transport = connection._writer.transport
+        if self._transport.is_closing():  # then its end may have been reported to redis-py's protocol
+            self._closed.set()
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(_MOST_UNSENT)
 
@@ -69,6 +72,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lose()
+        self._closed.set()
 
     def lose(self) -> None:
         """Hang up, without waiting for what has not left yet."""
@@ -77,6 +81,10 @@ class Wire(asyncio.Protocol):
         self.lost = True
         hang_up(self._connection)
         self._end()
+
+    async def closed(self) -> None:
+        """Wait until the socket of a lost connection is closed."""
+        await self._closed.wait()
 
     def _end(self) -> None:
         """The connection is gone."""

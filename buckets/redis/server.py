@@ -197,9 +197,11 @@ class Server:
             self.link.leave()
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Hang up for good; returns when the sockets are closed."""
         self.retire()
-        if self.link:
-            self.link.lose()
         if self._connecting:
             await asyncio.gather(self._connecting, return_exceptions=True)
+        for wire in (self.link, self._ear):
+            if wire:
+                wire.lose()
+                await wire.closed()

@@ -10,8 +10,10 @@ from buckets.job import Job
 from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.pop_search import Popped
+from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
+from tests.buckets.redis.links import link_of
 from tests.waiting import PATIENCE_S, until
 
 LONG_S = 60.0  # longer than any test is patient
@@ -44,6 +46,12 @@ async def park(
     await until(lambda: waiting.parked == before + 1)
     await Topics(waiting._pool).stats()  # answered behind its second look
     return task
+
+
+async def asked(redis: Redis, commands: int = 1) -> None:
+    """Wait until so many commands have been sent to a server that does not answer."""
+    link = await link_of(redis)
+    await until(lambda: len(link._waiting) == commands)
 
 
 async def jobs_of(parked: Parked) -> list[Job]:

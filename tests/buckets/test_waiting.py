@@ -15,7 +15,7 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
-from tests.buckets.parked import LONG_S, job_of, park, waiting_on
+from tests.buckets.parked import LONG_S, asked, job_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 
@@ -186,8 +186,7 @@ async def test_a_waiter_that_is_cancelled_with_a_job_on_its_way_wakes_the_next(o
     await pool.add([NewJob("a", "t", b""), NewJob("b", "t", b"")])
     own_server.freeze()
     waiting.notifier.hear(0, "ready 1 t")
-    for _ in range(5):
-        await asyncio.sleep(0)  # the first has asked Redis, which does not answer
+    await asked(redis)  # by the first waiter
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     own_server.thaw()

@@ -13,7 +13,7 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add
-from tests.buckets.parked import LONG_S, hearing, job_of, jobs_of, park, told, waiting_on
+from tests.buckets.parked import LONG_S, asked, hearing, job_of, jobs_of, park, told, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 
@@ -89,11 +89,9 @@ async def test_a_ring_that_comes_when_it_leaves_goes_to_the_next(own_server: Red
     first, second = await park(waiting, worker="w"), await park(waiting)
     own_server.freeze()
     waiting.notifier.hear(0, "leave w")
-    for _ in range(5):
-        await asyncio.sleep(0)  # it has asked Redis, which does not answer
-    adding = asyncio.create_task(add(pool, "a"))  # behind its look, on the same connection
-    for _ in range(5):
-        await asyncio.sleep(0)  # and before the look of the next
+    await asked(redis)
+    adding = asyncio.create_task(add(pool, "a"))  # after its last look and before the look of the next
+    await asked(redis, 2)
     waiting.notifier.hear(0, "ready 1 t")
     own_server.thaw()
     assert await jobs_of(first) == []
@@ -107,8 +105,7 @@ async def test_a_pop_that_takes_its_first_look_leaves_too(own_server: RedisServe
     waiting = waiting_on(await Pool.open(redis))
     own_server.freeze()
     popping = asyncio.create_task(waiting.pop(["t"], 1, LONG_S, worker="w"))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await asked(redis)
     waiting.notifier.hear(0, "leave w")
     own_server.thaw()
     assert await jobs_of(popping) == []

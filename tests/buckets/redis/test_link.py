@@ -13,7 +13,7 @@ import pytest
 from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.redis.client import Redis
 from buckets.redis.link import ErrorReply
-from tests.buckets.redis.links import known_link, link_of
+from tests.buckets.redis.links import known_link, link_of, server_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 
@@ -187,3 +187,16 @@ async def test_an_error_of_who_hears_ends_the_subscription_and_is_raised(redis: 
     await redis.read("SPUBLISH", "one", "a")
     with pytest.raises(LookupError):
         await listening
+
+
+async def test_the_sockets_are_closed_when_close_returns(redis_server: RedisServer) -> None:
+    redis = Redis(redis_server.url)
+    begun = asyncio.Event()
+    listening = asyncio.create_task(redis.listen("one", lambda said: None, begun.set))
+    await begun.wait()
+    wires = [await link_of(redis), (await server_of(redis))._ear]
+    sockets = [wire._transport.get_extra_info("socket") for wire in wires if wire]
+    assert [each.fileno() >= 0 for each in sockets] == [True, True]
+    await redis.close()
+    assert [each.fileno() for each in sockets] == [-1, -1]
+    await asyncio.gather(listening, return_exceptions=True)
