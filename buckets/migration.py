@@ -93,9 +93,9 @@ class Move:
         """
         meta = await examine(old, namespace, buckets)
         if meta.empty:
-            raise Unfit(f"there is no namespace {namespace} in the old Redis")
+            raise Unfit(f"the old Redis has no namespace {namespace}")
         if meta.faults:
-            raise Unfit(f"the old namespace {namespace} is damaged. Run `jobqueue fsck --repair` on it")
+            raise Unfit(f"the namespace {namespace} in the old Redis is damaged: run `jobqueue fsck --repair` on it first")
         source = Pool(old, namespace, *meta.numbers)
         return cls(source, await Pool.open(new, namespace, shards=shards, buckets=buckets), rest, patience_s, progress)
 

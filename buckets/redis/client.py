@@ -41,7 +41,7 @@ def _judge(error: ErrorReply) -> JobQueueError:
     if text.startswith("OOM"):
         return NoRoom()
     if text.startswith("MISCONF"):
-        return NoRoom("Redis cannot write its data to the disk, and takes no change until it can")
+        return NoRoom("Redis cannot write its data to disk, and accepts no changes until it can")
     if text.startswith(_PASSING):
         return Unavailable(f"Redis refuses for now: {text}")
     return from_reply(text) or JobQueueError(text)
@@ -160,7 +160,7 @@ class Redis:
                 return await server.connected(deadline)
             except Retired:
                 if self._servers.of(key) is server:
-                    raise Unavailable(f"nothing is asked of {server.name} any more") from None
+                    raise Unavailable(f"{server.name} no longer serves this") from None
 
     async def _metered(
         self,
@@ -205,7 +205,7 @@ class Redis:
                     link = await server.connected(deadline)
                 except Retired:
                     if only or self._servers.of(key) is server:
-                        raise Unavailable(f"nothing is asked of {server.name} any more") from None
+                        raise Unavailable(f"{server.name} no longer serves this") from None
                     instead = None
                     continue
             if link.room:

@@ -80,7 +80,7 @@ class Cluster:
                 async with asyncio.timeout_at(deadline):
                     await self._known.wait()
             except TimeoutError:
-                raise Unavailable("no server of the Cluster says where the keys are") from None
+                raise Unavailable("no server of the Cluster says which server has the key") from None
 
     async def all(self, deadline: float) -> list[Server]:
         """The servers that have keys. Raises Unavailable."""

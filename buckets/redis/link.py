@@ -272,7 +272,7 @@ class Ear(Wire):
         elif kind == b"ssubscribe" and not hearing.begun.done():
             hearing.begun.set_result(None)
         elif kind == b"sunsubscribe":  # unasked: its slot went to another server
-            hearing.fail(Unavailable(f"{LOST}the shard has another server now"))
+            hearing.fail(Unavailable(f"{LOST}another server has the shard now"))
 
     def _end(self) -> None:
         self._watching.cancel()

@@ -62,13 +62,13 @@ class Sentinels(Standalone):
         answers = await asyncio.gather(*map(self._ask, self._sentinels))
         known = [answer for answer in answers if answer]
         if not known:
-            raise OSError(f"no Sentinel tells the master {self._url.master}: {self._sentinel_trouble()}")
+            raise OSError(f"no Sentinel names the master {self._url.master}: {self._sentinel_trouble()}")
         epoch, master = max(known, key=lambda answer: answer[0])
         return epoch, master, 2 * len(known) > len(answers)
 
     def _sentinel_trouble(self) -> str:
         troubles = [f"{each.name}: {each.trouble}" for each in self._sentinels if each.trouble]
-        return "; ".join(troubles) or "they answer, and do not know it"
+        return "; ".join(troubles) or "they answer, but do not know it"
 
     async def _ask(self, sentinel: Server) -> tuple[int, Address] | None:
         """Its epoch and master; None when it does not say."""

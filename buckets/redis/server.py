@@ -151,7 +151,7 @@ class Server:
         try:
             async with self._ear_lock:
                 if self.retired:
-                    raise Unavailable(f"{LOST}the shard has another server now")
+                    raise Unavailable(f"{LOST}another server has the shard now")
                 if self._ear is None or self._ear.lost:
                     async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for it, and it may be gone
                         self._ear = await self._open(lambda connection: Ear(connection, self._timeout_s))

@@ -71,21 +71,21 @@ def read_url(url: str, timeout_s: float) -> Url:
     name = unquote(path.strip("/"))
     if bool(name) != (kind == "sentinel"):
         wanted = "the name of its master: redis+sentinel://host,host/name" if kind == "sentinel" else "its last host"
-        raise ValueError(f"a URL of that kind ends with {wanted}")
+        raise ValueError(f"a URL of this kind ends with {wanted}")
     addresses = tuple(_address(host, _PORTS[kind]) for host in hosts.split(","))
     maker = _maker(f"{tls}://{f'{user}@' if user else ''}{addresses[0]}{parameters}", timeout_s)
     own = {
         name: maker.connection_kwargs.pop(f"sentinel_{name}", None) for name in ("username", "password")
     }  # also those of a Cluster, which has none: redis-py would not know them
     if kind == "cluster" and maker.connection_kwargs.get("db"):
-        raise ValueError("a Cluster has no database but 0")
+        raise ValueError("a Cluster has only database 0")
     return _checked(Url("sentinel" if kind == "sentinel" else "cluster", addresses, name, maker, own))
 
 
 def _address(text: str, port: int) -> Address:
     found = _HOST.fullmatch(text)
     if found is None or not 0 < int(found[2] or port) < 65536:
-        raise ValueError("each of its hosts is a name or an address, with or without a port: host:6379, [::1]:6379")
+        raise ValueError("each of its hosts must be a name or an address, with or without a port: host:6379, [::1]:6379")
     return Address(found[1].strip("[]"), int(found[2] or port))
 
 

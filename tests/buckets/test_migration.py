@@ -368,7 +368,7 @@ async def test_a_long_optional_block_and_a_later_dead_letter_survive(old: Pool, 
 
 
 async def test_a_namespace_that_is_not_there_or_of_another_version_is_refused(old: Pool, new: Pool) -> None:
-    with pytest.raises(Unfit, match="there is no namespace other"):
+    with pytest.raises(Unfit, match="has no namespace other"):
         await Move.open(old.redis, new.redis, "other")
     await old.redis.read("HSET", old.keys[0].meta, "format", 2)
     for pair in ((old.redis, new.redis), (new.redis, old.redis)):

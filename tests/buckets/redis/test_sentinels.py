@@ -88,7 +88,7 @@ async def test_a_master_that_nobody_knows_is_unavailable_and_the_reason_is_told(
     redis = Redis(sentinels.url.replace("jq-main", "another"), timeout_s=0.3)
     with pytest.raises(Unavailable):
         await redis.read("PING")
-    assert "no Sentinel tells the master another" in redis.trouble
+    assert "no Sentinel names the master another" in redis.trouble
     assert "No such master" in redis.trouble
     await redis.close()
 
