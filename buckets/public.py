@@ -19,7 +19,7 @@ from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
 from buckets.waiting import Waiting
-from buckets.walk import Page, Place, Purged, Walk
+from buckets.walk import Page, Position, Purged, Walk
 
 __all__ = [
     "FSYNCED",
@@ -41,9 +41,9 @@ __all__ = [
     "NewJob",
     "Notifier",
     "Page",
-    "Place",
     "Pool",
     "Popped",
+    "Position",
     "Purged",
     "Redis",
     "State",

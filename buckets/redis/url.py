@@ -85,7 +85,9 @@ def read_url(url: str, timeout_s: float) -> Url:
 def _address(text: str, port: int) -> Address:
     found = _HOST.fullmatch(text)
     if found is None or not 0 < int(found[2] or port) < 65536:
-        raise ValueError("each of its hosts must be a name or an address, with or without a port: host:6379, [::1]:6379")
+        raise ValueError(
+            "each of its hosts must be a name or an address, with or without a port: host:6379, [::1]:6379"
+        )
     return Address(found[1].strip("[]"), int(found[2] or port))
 
 

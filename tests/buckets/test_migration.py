@@ -14,7 +14,7 @@ import pytest
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag, unpack
-from buckets.migration import Move, Moved
+from buckets.migration import Migrated, Migration
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
@@ -47,8 +47,8 @@ async def new(other: Redis) -> AsyncIterator[Pool]:
     await pool.close()
 
 
-async def move(old: Pool, new: Pool, **options: Any) -> Moved:
-    return await (await Move.open(old.redis, new.redis, rest=0, **options)).run()
+async def move(old: Pool, new: Pool, **options: Any) -> Migrated:
+    return await (await Migration.open(old.redis, new.redis, rest=0, **options)).run()
 
 
 async def records(pool: Pool) -> dict[str, Job]:
@@ -320,7 +320,7 @@ async def test_a_full_old_redis_is_emptied(other: Redis, new: Pool, redis: Redis
 async def test_a_mover_that_is_stopped_ends_behind_a_page_and_says_that_it_is_not_done(old: Pool, new: Pool) -> None:
     await fill(old, 1_000)
     jobs = await records(old)
-    mover = await Move.open(old.redis, new.redis, rest=0, progress=lambda moved, left: mover.stop())
+    mover = await Migration.open(old.redis, new.redis, rest=0, progress=lambda moved, left: mover.stop())
     moved = await mover.run()
     assert not moved.done and 0 < moved.jobs <= 100
     assert await old.redis.read("KEYS", "*:m:*") == []
@@ -369,15 +369,15 @@ async def test_a_long_optional_block_and_a_later_dead_letter_survive(old: Pool, 
 
 async def test_a_namespace_that_is_not_there_or_of_another_version_is_refused(old: Pool, new: Pool) -> None:
     with pytest.raises(Unfit, match="has no namespace other"):
-        await Move.open(old.redis, new.redis, "other")
+        await Migration.open(old.redis, new.redis, "other")
     await old.redis.read("HSET", old.keys[0].meta, "format", 2)
     for pair in ((old.redis, new.redis), (new.redis, old.redis)):
         with pytest.raises(Unfit, match="another version"):
-            await Move.open(*pair)
+            await Migration.open(*pair)
     await old.redis.read("DEL", old.keys[0].meta)
     await add(Pool(old.redis, "jq", 1, 8), "j")
     with pytest.raises(Unfit, match="damaged"):
-        await Move.open(old.redis, new.redis)
+        await Migration.open(old.redis, new.redis)
 
 
 async def test_producers_and_workers_on_both_lose_nothing_and_do_nothing_twice(old: Pool, new: Pool) -> None:

@@ -32,7 +32,7 @@ from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
 from buckets.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
-from buckets.walk import Place, Purged, Walk
+from buckets.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.walks import peeked
@@ -129,7 +129,7 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model(shards, self.clock.now_us)
         self.leases: dict[str, list[int]] = {job_id: [] for job_id in IDS}
         self.handed_out: list[Job] = []
-        self.purges: list[tuple[str, State | None, Place]] = []
+        self.purges: list[tuple[str, State | None, Position]] = []
         type(self).steps -= 1  # this is none
 
     @invariant()
