@@ -1,4 +1,4 @@
-"""The public names of the machine, as `buckets` gives them out."""
+"""The public names of the engine, which `buckets` loads on first use."""
 
 from __future__ import annotations
 
