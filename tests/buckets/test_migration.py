@@ -1,4 +1,4 @@
-"""buckets.migration: a namespace goes from one Redis to another, whole."""
+"""buckets.migration: a namespace goes from one Redis to another, complete."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def records(pool: Pool) -> dict[str, Job]:
 
 
 def content(jobs: dict[str, Job]) -> str:
-    """A hash over all that jobs are, but for where they stand."""
+    """A hash over everything in the jobs except their shards."""
     said = hashlib.sha256()
     for job_id, job in sorted(jobs.items()):
         kind = job.kind
@@ -83,7 +83,7 @@ def content(jobs: dict[str, Job]) -> str:
 
 
 async def emptied(pool: Pool) -> None:
-    """Nothing of a job is left, and the counts say so."""
+    """No job is left, and the counts agree."""
     assert await records(pool) == {}
     for server in await pool.redis.servers():
         assert await server.read("KEYS", "*:[mbrdh]:*") == []
@@ -122,7 +122,7 @@ async def fill(pool: Pool, number: int) -> None:
 
 
 def without_gone(jobs: dict[str, Job], others: dict[str, Job]) -> dict[str, Job]:
-    """Without tombstones that ended in the meantime."""
+    """Without the tombstones that have ended meanwhile."""
     return {job_id: job for job_id, job in jobs.items() if job.state <= State.DEAD or job_id in others}
 
 
@@ -198,7 +198,7 @@ async def test_a_job_that_somebody_has_is_moved_when_it_is_finished_or_comes_bac
     await add(old, "lost", ttr_ms=300)
     await pop_one(old)
     moving = asyncio.create_task(move(old, new))
-    await until(lambda: _has(new, "lost"))  # nobody runs timers on the old Redis
+    await until(lambda: _has(new, "lost"))  # no timers run on the old Redis
     assert await state(old, "done") == "reserved"
     assert not moving.done()
     await finish(old, "done", done.lease)
@@ -249,7 +249,7 @@ async def test_pauses_go_along_and_end_on_the_old_redis(old: Pool, new: Pool) ->
 
 
 async def left_behind(old: Pool, ids: Sequence[str]) -> None:
-    """What a mover leaves that dies behind its first step."""
+    """What a migration leaves that dies after its first step."""
     await old.call("take", 0, ids, now="", batch="f00d", front="", page=100, room=1 << 20)
 
 

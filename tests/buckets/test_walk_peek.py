@@ -66,7 +66,7 @@ async def test_looking_changes_nothing(redis: Redis, pool: Pool, clock: HeldCloc
 async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, count: int) -> None:
     delays = list(range(1, 131))
     random.Random(count).shuffle(delays)
-    for delay in delays:  # one a call, each to the next bucket
+    for delay in delays:  # one per call, each to the next bucket
         await add(pool, f"{delay:03}", delay_ms=delay * 1_000)
     assert await peeked_ids(pool, State.DELAYED, count=count) == [f"{delay:03}" for delay in sorted(delays)]
 
@@ -76,11 +76,11 @@ async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, 
 async def test_jobs_of_one_millisecond_come_each_once_by_bucket_and_id(
     redis: Redis, clock: HeldClock, count: int, buckets: int
 ) -> None:
-    """Ids whose bytes are ordered otherwise than their letters: a, B, _; and one that begins another."""
+    """Ids that sort differently as bytes and as letters (a, B, _), and one that is a prefix of another."""
     pool = await Pool.open(redis, buckets=buckets, clock=clock)
     names = [f"{first}{second}" for first in "aBAb_-.:/@#+=0z" for second in ("", "a", "B", "_", "-", "aa", "aB", "0")]
     random.Random(count).shuffle(names)
-    for name in names:  # one a call, each to the next bucket
+    for name in names:  # one per call, each to the next bucket
         await add(pool, name, delay_ms=1_000)
     jobs = await peeked(pool, State.DELAYED, count=count)
     assert [job.id for job in jobs] == [
@@ -174,7 +174,7 @@ async def test_pages_between_the_jobs_of_other_topics_may_be_empty_but_each_is_b
 async def test_jobs_of_other_topics_and_states_in_the_same_indexes_are_passed_over(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
-    """A ready job with a ttl stands in a bucket too."""
+    """A ready job with a ttl is in a bucket, too."""
     await add(pool, "ttl", ttl_ms=FAR_MS)
     await add(pool, "delayed", delay_ms=1)
     await add(pool, "of u", "u", ttl_ms=1)
@@ -201,7 +201,7 @@ async def test_stale_and_foreign_entries_of_a_ready_list_are_passed_over(redis: 
 async def test_entries_that_are_no_text_are_passed_over(
     redis: Redis, pool: Pool, clock: HeldClock, state: State
 ) -> None:
-    """A page may end behind one."""
+    """A page may end after one."""
     await fill(pool, clock, 1)
     keys = pool.keys[0]
     await redis.read("RPUSH", keys.ready(4, "t"), b"\xff\xfe", b"1:\xff")
@@ -211,7 +211,7 @@ async def test_entries_that_are_no_text_are_passed_over(
 
 
 async def test_long_names_and_many_optional_fields_are_read_whole(pool: Pool, clock: HeldClock) -> None:
-    """The header, topic and optional fields of a record do not fit the part that scripts read first."""
+    """Header, topic and optional fields of a record exceed the part that scripts read first."""
     topic, job_id = "T" * 255, "i" * 254
     fields = {"headers": b'{"a":"' + b"h" * 8_000 + b'"}', "tags": b'["' + b"t" * 2_000 + b'"]'}
     await add(pool, job_id + "1", topic, delay_ms=1_000, backoff_ms=(1,) * 32, **fields)
@@ -226,7 +226,7 @@ async def test_long_names_and_many_optional_fields_are_read_whole(pool: Pool, cl
 
 
 async def test_a_page_holds_as_many_bytes_as_it_has_room_for_and_one_job_always(pool: Pool) -> None:
-    """The job that goes beyond the room is the last."""
+    """The job that exceeds the room is the last."""
     await pool.add([NewJob(f"d{n}", "t", b"x" * 100_000, delay_ms=1_000 + n) for n in range(6)])
     await pool.add([NewJob(f"r{n}", "t", b"x" * 100_000) for n in range(6)])
     walk = Walk(pool)
@@ -275,7 +275,7 @@ async def test_a_page_of_large_jobs_is_several_short_scripts(redis: Redis, pool:
     assert len((await Walk(pool).peek("t", State.DELAYED)).jobs) == 20
 
 
-# What happens between two pages.
+# Changes between two pages.
 
 
 async def test_the_entry_behind_which_a_page_begins_may_be_popped(pool: Pool) -> None:
@@ -288,7 +288,7 @@ async def test_the_entry_behind_which_a_page_begins_may_be_popped(pool: Pool) ->
 
 
 async def test_an_entry_that_pops_moved_far_to_the_front_is_found_again(pool: Pool) -> None:
-    """By more places than one script looks through, in a list that is as long as before."""
+    """By more entries than one script examines, in a list that stays as long as before."""
     await pool.add([NewJob(f"{n}", "t", b"", ttr_ms=0) for n in range(4_800)])
     walk, position, seen = Walk(pool), None, 0
     while seen < 4_600:
@@ -328,7 +328,7 @@ async def test_a_place_far_beyond_the_end_of_a_list_is_no_long_search(pool: Pool
 
 
 async def test_jobs_given_back_to_the_front_hide_nobody(pool: Pool) -> None:
-    """They move the others away from the front: some of those are seen again."""
+    """They shift the others away from the front: some of those are seen again."""
     await pool.add([NewJob(f"{n:04}", "t", b"") for n in range(900)])
     popped = await pop(pool, count=400)
     first = await Walk(pool).peek("t", State.READY, count=100)
@@ -343,14 +343,14 @@ async def test_jobs_given_back_to_the_front_hide_nobody(pool: Pool) -> None:
 
 
 class Bustle:
-    """Other jobs of the topic come and go, in every way that there is, while a walk is under way."""
+    """Other jobs of the topic come and go, in every possible way, during a walk."""
 
     def __init__(self, pool: Pool, clock: HeldClock, seed: int) -> None:
         self._pool = pool
         self._clock = clock
         self._chance = random.Random(seed)
         self._next = 0
-        self._turns = 80  # then it is over: else a walk would never come to the end of what is new
+        self._turns = 80  # then it stops: otherwise a walk would never reach the end of the new jobs
 
     async def go_on(self) -> None:
         pool, chance = self._pool, self._chance
@@ -390,7 +390,7 @@ async def test_a_job_that_stays_where_it_is_is_seen_once_whatever_the_others_do(
     pool: Pool, clock: HeldClock, state: State, seed: int
 ) -> None:
     await fill(pool, clock, 30)
-    await pop(pool, count=30)  # the ready ones do not stay
+    await pop(pool, count=30)  # the ready ones do not stay ready
     bustle = Bustle(pool, clock, seed)
     for _ in range(10):
         await bustle.go_on()
@@ -422,7 +422,7 @@ async def test_a_ready_job_that_is_not_popped_is_seen_once_between_pops_from_the
     assert [seen[f"{n:03}"] for n in range(60)] == [1] * 60
 
 
-# Places that come from outside.
+# Positions that come from outside.
 
 
 @pytest.mark.parametrize(

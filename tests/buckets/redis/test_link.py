@@ -1,4 +1,4 @@
-"""buckets.redis.link: a connection whose other side is slow, silent or no Redis."""
+"""buckets.redis.link: a connection whose other side is slow, silent, or not a Redis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def serving(path: Path, talk: Talk) -> AsyncIterator[Redis]:
-    """A program on a socket, and a Redis whose URL leads to it."""
+    """A program that listens on a socket, and a client whose URL leads to it."""
     talks: list[asyncio.Task[None] | None] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,8 +42,7 @@ async def serving(path: Path, talk: Talk) -> AsyncIterator[Redis]:
 
 @contextlib.asynccontextmanager
 async def speaking(folder: Path, talk: Talk) -> AsyncIterator[Redis]:
-    """As `serving`, of a program that takes part in redis-py's handshake as Redis does, and then does as `talk`
-    says."""
+    """As `serving`, for a program that answers redis-py's handshake as Redis does, and then runs `talk`."""
     handshake = len(await said_at_first(folder / "first.sock"))
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +56,7 @@ async def speaking(folder: Path, talk: Talk) -> AsyncIterator[Redis]:
 
 
 async def said_at_first(path: Path) -> list[list[bytes]]:
-    """With what redis-py begins, whatever its version."""
+    """The commands with which this version of redis-py begins."""
     commands: list[list[bytes]] = []
 
     async def agree(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +136,7 @@ async def test_what_speaks_there_but_is_no_redis_is_hung_up_on(tmp_path: Path) -
 
 
 async def test_a_word_that_nobody_asked_for_answers_nobody(tmp_path: Path) -> None:
-    """Redis says why it hangs up; taken for an answer, it would go to the first who asks."""
+    """Redis says why it hangs up; taken for an answer, that would go to the first caller."""
     connected, begun = asyncio.Event(), []
 
     async def grumble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
