@@ -1,6 +1,6 @@
 """Migrates a namespace from one Redis to another, job by job, while services run on both.
 
-A page of jobs migrates in three steps. `take` on the old Redis removes them and keeps their records in a hash; `put` on
+A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash; `import` on
 the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is live on both,
 and a migration may die at any moment: the next one puts what is in the hash that it left. Reserved jobs stay until they
 are finished or come back.
@@ -19,11 +19,12 @@ from functools import partial
 from typing import Any, Self
 
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
-from buckets.job import Job, unpack_all
+from buckets.job import Job
 from buckets.keys import FAMILIES
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
 from buckets.pool import Pool
+from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import Item
@@ -193,7 +194,7 @@ class Migration:
             raise _Stopped
         looked, reserved, key, *pairs = await self._pages.step(
             self._old.call(
-                *("take", shard, ids),
+                *("export", shard, ids),
                 now=self._old.clock.now(),
                 batch=secrets.token_hex(8),
                 front=front,
@@ -245,7 +246,7 @@ class Migration:
 
     async def _put_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
         own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
-        return await pool.run_in(shard, "put", items, own, fresh=lambda: {"bucket": next(self._turn)})
+        return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
 
 
 def _raise_first(results: Iterable[Any]) -> None:

@@ -72,7 +72,7 @@ async def found(redis: Redis, keys: Keys, wanted: Numbers) -> Numbers:
     settings = {"format": FORMAT, **wanted._asdict(), "hash": HASH}
     flat: list[Value] = [text for pair in settings.items() for text in pair]
     try:
-        meta = _fields(await redis.call("birth", flat, meta=keys.meta, never=keys.never))
+        meta = _fields(await redis.call("create_shard", flat, meta=keys.meta, never=keys.never))
     except JobQueueError as error:
         if "WRONGTYPE" not in error.message:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from buckets.add_codec import Added
 from buckets.clock import Clock, HeldClock
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
-from buckets.durability.durable import Durable, Want
+from buckets.durability.durable import Durable, DurablePool
 from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
@@ -13,6 +13,7 @@ from buckets.notifier import Notifier
 from buckets.pool import Moved, Pool
 from buckets.pop_search import Popped
 from buckets.redis.client import Redis
+from buckets.redis.link import Sent
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
@@ -31,6 +32,7 @@ __all__ = [
     "Clock",
     "Durability",
     "Durable",
+    "DurablePool",
     "Fsck",
     "HeldClock",
     "Job",
@@ -46,6 +48,7 @@ __all__ = [
     "Position",
     "Purged",
     "Redis",
+    "Sent",
     "State",
     "Stats",
     "Sweep",
@@ -55,5 +58,4 @@ __all__ = [
     "Topics",
     "Waiting",
     "Walk",
-    "Want",
 ]

@@ -183,7 +183,7 @@ class Topics:
             ]
             some = 1
             while some > 0:
-                some = await self._pool.call("bound", shard, pairs, now=self._pool.clock.now(), page=_PAGE)
+                some = await self._pool.call("trim_dead", shard, pairs, now=self._pool.clock.now(), page=_PAGE)
                 processed += some
         return processed
 

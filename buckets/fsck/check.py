@@ -63,7 +63,7 @@ class Fsck:
             return self.report
         for shard, fault in self._found.faults.items():
             if self._repair and fault != "gone":
-                await self._pool.call("evict", shard, suffix="meta", wanted="none")
+                await self._pool.call("set_aside", shard, suffix="meta", wanted="none")
             if self._repair:
                 await self._pool.ensure_meta(shard)
             self.report.find("meta", f"{self._pool.keys[shard].meta}: {fault}", repaired=self._repair)

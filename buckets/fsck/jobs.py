@@ -97,7 +97,7 @@ async def check_entries(shard: CheckedShard, found: FoundKeys) -> None:
 
 
 async def _check_some_entries(shard: CheckedShard, family: str, name: bytes, ids: Sequence[bytes]) -> None:
-    orphans = await shard.call("prune" if shard.repair else "compare", ids, family=family, which=name)
+    orphans = await shard.call("remove_orphans" if shard.repair else "find_orphans", ids, family=family, which=name)
     for job_id in orphans:
         shard.find("orphan", f"{shown(job_id)} in {family}:{shown(name)}")
 
@@ -113,7 +113,7 @@ async def check_adrift(shard: CheckedShard, found: FoundKeys, now_ms: int) -> No
 async def _put_back(shard: CheckedShard, key: bytes) -> bool:
     pairs = await shard.pool.redis.read("HGETALL", key)
     try:
-        await shard.call("put", pairs, bucket=0, buckets=shard.pool.buckets)
+        await shard.call("import", pairs, bucket=0, buckets=shard.pool.buckets)
     except NoRoom:
         return False
     await shard.pool.redis.read("UNLINK", key)

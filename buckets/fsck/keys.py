@@ -11,7 +11,7 @@ from buckets.fsck.findings import shown
 from buckets.fsck.shard import CheckedShard
 from buckets.keys import FAMILIES
 
-# What the keys of a family must be: the form of their names, and a type of Redis or one of the words of evict.lua.
+# What the keys of a family must be: the form of their names, and a type of Redis or one of the words of set_aside.lua.
 _FORMS = {
     "JOB": ("", "string"),
     "BUCKET": (r"\d{1,3}", "zset"),
@@ -66,7 +66,7 @@ async def _check_key(shard: CheckedShard, found: FoundKeys, name: bytes) -> None
     if not family:
         shard.report.foreign.add(shown(shard.tag + name), False)
     elif await _is_spoilt(shard, shard.tag + name, wanted):
-        set_aside = shard.repair and await shard.pool.call("evict", shard.number, suffix=name, wanted=wanted)
+        set_aside = shard.repair and await shard.pool.call("set_aside", shard.number, suffix=name, wanted=wanted)
         shard.find("spoilt", shown(shard.tag + name), repaired=bool(set_aside))
         found.spoilt |= set() if set_aside else {name}
     else:

@@ -39,7 +39,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int) -> tuple
     the tokens of all. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
     last signature is at most `apart_ms` older than ours. Raises NoMeta."""
     now_us, soonest_ms, *living = await shards.call(
-        "roll", 0, token=token, life=life_ms, apart=apart_ms, now=shards.clock.now()
+        "sign_in", 0, token=token, life=life_ms, apart=apart_ms, now=shards.clock.now()
     )
     return now_us, soonest_ms, living
 

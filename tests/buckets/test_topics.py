@@ -1,4 +1,4 @@
-"""buckets.topics, bound.lua, forget.lua: the list of topics, the bounds on dead letters, and forgetting topics."""
+"""buckets.topics, trim_dead.lua, forget.lua: the list of topics, the bounds on dead letters, and forgetting topics."""
 
 from __future__ import annotations
 
