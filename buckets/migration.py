@@ -1,9 +1,9 @@
 """Migrates a namespace from one Redis to another, job by job, while services run on both.
 
-A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash; `import` on
-the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is live on both,
-and a migration may die at any moment: the next one puts what is in the hash that it left. Reserved jobs stay until they
-are finished or come back.
+A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash; `import`
+on the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is live on
+both, and a migration may die at any moment: the next one imports what is in the hash that it left. Reserved jobs stay
+until they are finished or come back.
 """
 
 from __future__ import annotations
