@@ -1,9 +1,9 @@
 """Migrates a namespace from one Redis to another, job by job, while services run on both.
 
-A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash; `import`
-on the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is live on
-both, and a migration may die at any moment: the next one imports what is in the hash that it left. Reserved jobs stay
-until they are finished or come back.
+A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash;
+`import` on the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is
+live on both, and a migration may die at any moment: the next one imports what is in the hash that it left. Reserved
+jobs stay until they are finished or come back.
 """
 
 from __future__ import annotations
@@ -210,19 +210,19 @@ class Migration:
     async def _move_left_behind(self, shard: int, key: bytes) -> None:
         taken_ms = int(key.split(b":")[-2])
         if await self._old.now_ms() - taken_ms < self._patience_s * 1000:
-            self._left += 1  # another migration is about to put these
+            self._left += 1  # another migration is about to import these
             return
         flat = await self._old.redis.read("HGETALL", key)
         if flat:
             await self._deliver(key, unpack_all(flat))
 
     async def _deliver(self, key: bytes, jobs: Sequence[Job]) -> None:
-        """Put jobs that were taken, then delete the hash that keeps them."""
-        results = await self._put(self._new, jobs)
+        """Import jobs that were exported, then delete the hash that keeps them."""
+        results = await self._import(self._new, jobs)
         refused = [job for job, result in zip(jobs, results, strict=True) if isinstance(result, NoRoom)]
         # Some may have arrived: the hash stays.
         _raise_first(result for result in results if not isinstance(result, NoRoom))
-        _raise_first(await self._put(self._old, refused))
+        _raise_first(await self._import(self._old, refused))
         await self._old.redis.read("UNLINK", key)
         for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, NoRoom):
@@ -231,7 +231,7 @@ class Migration:
         self._progress(self.migrated.jobs, self._left)
         _raise_first(results)
 
-    async def _put(self, pool: Pool, jobs: Sequence[Job]) -> list[Any]:
+    async def _import(self, pool: Pool, jobs: Sequence[Job]) -> list[Any]:
         """For each job 1, 0 where its id is known there, or an error."""
         items = [Item(job.id, (job.id, job.raw), len(job.raw)) for job in jobs]
         results: list[Any] = [Unavailable()] * len(items)
@@ -239,12 +239,12 @@ class Migration:
             unanswered = [at for at, result in enumerate(results) if isinstance(result, Unavailable)]
             if not unanswered:
                 break
-            some = await pool.spread([items[at] for at in unanswered], partial(self._put_in, pool))
+            some = await pool.spread([items[at] for at in unanswered], partial(self._import_in, pool))
             for at, result in zip(unanswered, some, strict=True):
                 results[at] = result
         return results
 
-    async def _put_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
+    async def _import_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
         own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
         return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
 
