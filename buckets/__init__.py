@@ -1,18 +1,27 @@
-"""The machine: a delay queue in Redis, for any asyncio program.
+"""The engine: a delay queue in Redis, for any asyncio program.
 
-                add delay=0
-        add  ──────────────────────►┐
-         │                          ▼        pop
-         └──► delayed ──(timer)──► ready ─────────► reserved ── finish ──► finished (tombstone)
-                 ▲                  ▲ ▲                │ │
-                 │                  │ └─── unpop ──────┘ └─ TTR over, or release, tries left: ready, or delayed by its
-                 └──────────────────┼────────────────────     back-off
-                                    │
-                  kick ── dead ◄────┴── TTR over or release, no tries left; ttl over
-        delete: from any live state to deleted (tombstone)     bury: reserved ─► dead     run: delayed ─► ready at once
+      add with a delay          add without one
+             │                         │
+             ▼       timer, run        ▼        pop
+          delayed ──────────────────► ready ──────────────► reserved ── finish ──► finished
+             ▲                         ▲ ▲                    │ │ │
+             │                    kick │ └── retry, unpop ────┘ │ │
+             └─────── retry after its back-off ─────────────────┘ │
+                                       │                          │
+                                     dead ◄──── last try, bury ───┘
 
-Each arrow is one Lua script, so each happens whole or not at all. The pool's record is the only truth; buckets and
-ready lists are indexes, and an entry that the record does not bear out is dropped.
+    retry, last try    the job was released, or its TTR is over: with tries left, or without
+    unpop              the pop did not reach its client: the try does not count
+    ttl over           a delayed or ready job becomes dead
+    delete             from any live state to deleted
+    finished, deleted  a tombstone is left for a while, so that a repeated add is recognised
+
+Each arrow is one Lua script, so it happens completely or not at all. All moves are in `MOVES` (job.py). The record of a
+job in the pool is the only truth; buckets and ready lists are indexes, and an entry that does not match the record is
+dropped.
+
+Where to begin: `Pool` has a method for each move, `Topics` and `Walk` the operations on many jobs, `Waiting` the pops
+that wait, `Notifier` the messages of Redis, `Members`, `Locks`, `Timer` and `Sweep` the loops that a service runs.
 """
 
 from __future__ import annotations
@@ -25,8 +34,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """A public name, loaded when it is first asked for: `buckets.errors`, all that the command line needs, does not
-        load redis-py and the scripts (half the time of `jobqueue --help`)."""
+        """Load a public name on first use: the command line needs only `buckets.errors`, and loading redis-py and the
+        scripts as well would double the time of `jobqueue --help`."""
         try:
             return getattr(import_module("buckets.public"), name)
         except AttributeError:

@@ -1,7 +1,7 @@
-"""The clock of the queue: Redis's own, or one that a test holds in its hand.
+"""The clock of the queue: Redis's own, or one that a test sets.
 
-Every script takes an optional `now`. Left empty, the script asks Redis (`TIME`), so the clocks of the
-service's hosts do not matter. This is the only place where a test can put another time.
+Every script has an argument `now`. When it is empty, the script asks Redis (`TIME`), so the clocks of the service's
+hosts do not matter. This is the only place where a test can substitute another time.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ class Clock:
     """Redis's clock."""
 
     def now(self) -> str:
-        """What scripts get as `now`: empty, so that they ask Redis."""
+        """The argument `now` of scripts: empty, so that they ask Redis."""
         return ""
 
 
 class HeldClock(Clock):
-    """A clock that stands still until it is moved; for tests. Microseconds since the epoch; it begins at no round time,
-    which could hide what is rounded."""
+    """A clock for tests, which stands still until it is advanced. `now_us`: microseconds since the epoch; it does not
+    begin at a round time, which could hide rounding errors."""
 
     def __init__(self, now_us: int = 1_800_000_007_654_000) -> None:
         self.now_us = now_us
@@ -26,5 +26,5 @@ class HeldClock(Clock):
         return str(self.now_us)
 
     def advance(self, ms: int) -> None:
-        """Move on by `ms` milliseconds."""
+        """Advance by `ms` milliseconds."""
         self.now_us += ms * 1000

@@ -1,7 +1,7 @@
-"""The errors of the machine, sorted by what the caller can do about them.
+"""The errors of the engine, sorted by what the caller can do about them.
 
-A class has a `code`, the word that a script answers with and that the wire shows;
-its docstring is the sentence that people read.
+Each class has a `code`, the word that scripts answer with and that goes over the wire. Its docstring is the sentence
+that people read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class JobQueueError(Exception):
 
 
 class Refused(JobQueueError):
-    """The job is not in a state for it."""
+    """The state of the job does not allow this."""
 
 
 class NotFound(Refused):
@@ -29,37 +29,37 @@ class NotFound(Refused):
 
 
 class AlreadyExists(Refused):
-    """a job with this id exists."""
+    """a job with this id already exists."""
 
     code = "ALREADY_EXISTS"
 
 
 class Reserved(Refused):
-    """the job is with a worker now."""
+    """the job is reserved by a worker."""
 
     code = "RESERVED"
 
 
 class NotReserved(Refused):
-    """the job is with no worker."""
+    """the job is not reserved."""
 
     code = "NOT_RESERVED"
 
 
 class StaleLease(Refused):
-    """the lease is not the job's newest: it was handed out again since."""
+    """the lease is stale: the job has been handed out again since."""
 
     code = "STALE_LEASE"
 
 
 class TooLate(Refused):
-    """the job fired already."""
+    """the job has already fired."""
 
     code = "TOO_LATE"
 
 
 class WrongState(Refused):
-    """the job is not in a state for it."""
+    """the state of the job does not allow this."""
 
     code = "WRONG_STATE"
 
@@ -71,13 +71,13 @@ class TryLater(JobQueueError):
 
 
 class TopicFull(TryLater):
-    """the topic has as many pending jobs as it may have."""
+    """the topic has reached its limit of pending jobs."""
 
     code = "TOPIC_FULL"
 
 
 class NoRoom(TryLater):
-    """Redis is full: no job can be taken in until some are finished."""
+    """Redis is full: no job can be added until some are finished."""
 
     code = "NO_ROOM"
 
@@ -89,7 +89,7 @@ class Unavailable(TryLater):
 
 
 class Unanswered(Unavailable):
-    """Redis did not answer in time; whether it did the work is not known."""
+    """Redis did not answer in time; it may or may not have done the work."""
 
 
 class NoMeta(JobQueueError):
@@ -99,7 +99,7 @@ class NoMeta(JobQueueError):
 
 
 class Unfit(JobQueueError):
-    """This Redis cannot carry the queue; the message says why. Nothing but an operator helps."""
+    """This Redis cannot hold the queue; the message says why, and only an operator can help."""
 
     code = "UNFIT"
 
@@ -114,8 +114,7 @@ BY_WORD: dict[str, type[JobQueueError]] = {
 
 
 def from_reply(text: str) -> JobQueueError | None:
-    """The error that a script's reply `WORD state` (or `TOPIC_FULL topic`) stands for; None when the word is not one of
-    ours."""
+    """The error that a script's reply `WORD state` (or `TOPIC_FULL topic`) stands for; None for any other word."""
     word, _, which = text.partition(" ")
     error = BY_WORD.get(word)
     if error is None:

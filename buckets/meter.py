@@ -1,7 +1,7 @@
-"""The meter: what the machine tells of its work, to whom wants to measure it.
+"""The meter: hooks through which the engine reports its work to whoever measures it.
 
-These methods do nothing, so the machine needs no library of metrics; a program that wants figures hands in a meter of
-its own. They are called in the middle of the work: one that takes long makes the queue slow, one that raises breaks it.
+Here they do nothing, so the engine needs no metrics library; a program that wants figures passes in a subclass. They
+are called in the middle of the work: a slow one slows the queue down, and one that raises breaks it.
 """
 
 from __future__ import annotations
@@ -10,38 +10,38 @@ from collections.abc import Sequence
 
 
 class Meter:
-    """Takes no notice."""
+    """Ignores all reports."""
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
-        """Redis was asked: by which script or plain command (in lower case), how long the answer took, its waits and
-        repetitions included, and the code of the error, if it was one. A refusal (there is no such job) is none."""
+        """Redis was called. `name`: the script or plain command, in lower case; `seconds`: until the answer, waits and
+        retries included; `error`: the code of an error. A refusal, such as "no such job", is not an error."""
 
     def wrote(self, commands: int) -> None:
-        """So many commands left for Redis in one write."""
+        """A write sent this many commands to Redis."""
 
     def paged(self, entries: int) -> None:
-        """A timer has dealt with a page of so many entries; 0 when nothing was due."""
+        """A timer processed a page of this many entries; 0 when nothing was due."""
 
     def promoted(self, topic: str, late_us: int, jobs: int) -> None:
-        """A timer made jobs ready so many us after they were due, by Redis's clock: a delay was over, or a lease."""
+        """A timer made jobs ready, `late_us` after they were due by Redis's clock: their delay or lease had ended."""
 
     def delivered(self, topic: str, late_us: Sequence[int]) -> None:
-        """Jobs were handed out for the first time, each so many us after it was due."""
+        """Jobs were handed out for the first time; `late_us`: for each, how long after it was due."""
 
     def locked(self, taken: bool) -> None:
-        """The lock of a bucket's timer is this process's now, or is not any more."""
+        """This process took the lock of a bucket's timer, or no longer has it."""
 
     def signed(self, instances: int) -> None:
-        """So many instances are on the roll now, this one among them."""
+        """The list of members has changed: the number of live instances, including this one."""
 
     def compared(self, ahead_s: float) -> None:
-        """Redis's clock is so many seconds ahead of this host's; below 0: behind."""
+        """Redis's clock is ahead of this host's by `ahead_s` seconds (below 0: behind)."""
 
     def jumped(self, ahead_s: float) -> None:
-        """Redis's clock has jumped by so many seconds; below 0: back."""
+        """Redis's clock jumped ahead by `ahead_s` seconds (below 0: back)."""
 
     def barrier_passed(self, seconds: float) -> None:
-        """It took so long to learn how durable some changes are, with WAIT or what is like it."""
+        """How long it took to learn how durable some changes are, with WAIT or WAITAOF."""
 
     def secured(self, asked: str, reached: str, changes: int) -> None:
-        """So many changes were to be this durable, and reached that."""
+        """Changes that were to be as durable as `asked` became as durable as `reached`."""

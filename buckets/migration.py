@@ -1,9 +1,9 @@
-"""Moving a namespace from one Redis to another, job by job, while services run on both.
+"""Migrates a namespace from one Redis to another, job by job, while services run on both.
 
-A page of jobs goes in three steps. `take` on the old Redis removes them and keeps their records in a hash; `put` on the
-new one keeps them as they were, unless an id is known there; then the hash goes. So no job is live on both, and at any
-moment a mover may die: the hash that it left is put by the next one. Jobs that somebody has stay until they are
-finished or come back.
+A page of jobs migrates in three steps. `export` on the old Redis removes them and keeps their records in a hash;
+`import` on the new one stores them as they were, unless an id is known there; then the hash is deleted. So no job is
+live on both, and a migration may die at any moment: the next one imports what is in the hash that it left. Reserved
+jobs stay until they are finished or come back.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from buckets.shards import Item
 from buckets.topics import Topics
 
 REST = 1.0
-PATIENCE_S = 10.0  # after which a hash is taken for one that a dead mover left
+PATIENCE_S = 10.0  # then a hash is taken for one that a dead migration left
 _PAGE = 100  # jobs a script: about 3 ms of Redis
 _ROOM = 1 << 20  # bytes of records a script
 _TRIES = 12  # of five seconds each, while the new Redis does not answer
-_WAIT_S = 0.2  # between two looks for what is left
+_WAIT_S = 0.2  # before the next look for what is left
 
 Progress = Callable[[int, int], None]
-"""Is told how many jobs and tombstones were moved, and how many jobs somebody had at the last look."""
+"""Called with how many jobs and tombstones were migrated, and how many jobs were reserved at the last look."""
 
 
 @dataclass(slots=True)
-class Moved:
-    """What was moved, by topic and state; how many of these the new Redis knew, and left as it had them; and whether
-    the old one was found empty (else the mover was stopped)."""
+class Migrated:
+    """What was migrated, by topic and state; how many of these the new Redis knew already, and kept as they were
+    there; and whether the old one was found empty (if not, the migration was stopped)."""
 
     topics: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     known: int = 0
@@ -52,16 +52,16 @@ class Moved:
 
     @property
     def jobs(self) -> int:
-        """How many jobs and tombstones."""
+        """How many jobs and tombstones were migrated."""
         return sum(states.total() for states in self.topics.values())
 
 
 class _Stopped(Exception):
-    """Between two pages."""
+    """The migration was stopped, between two pages."""
 
 
-class Move:
-    """A move of one namespace. Made by `open`."""
+class Migration:
+    """The migration of one namespace. Made by `open`."""
 
     def __init__(self, old: Pool, new: Pool, rest: float, patience_s: float, progress: Progress | None) -> None:
         self._old = old
@@ -72,7 +72,7 @@ class Move:
         self._turn = itertools.count()
         self._stopping = False
         self._left = 0  # jobs and hashes that this pass had to leave
-        self.moved = Moved()
+        self.migrated = Migrated()
 
     @classmethod
     async def open(
@@ -87,39 +87,41 @@ class Move:
         patience_s: float = PATIENCE_S,
         progress: Progress | None = None,
     ) -> Self:
-        """`shards` and `buckets` are for a new namespace that nobody has founded yet; `rest` is how many seconds the
-        two are left to others after each second of work.
+        """Open both namespaces. `shards`, `buckets`: for the new one, if it is not founded yet; `rest`: for how many
+        seconds both are left to others after each second of work.
 
-        Raises Unfit where one of the two is of another version, or damaged, or the old one is not there.
+        Raises Unfit when one is damaged or of another version, or when there is no old one.
         """
-        meta = await examine(old, namespace, buckets)
-        if meta.empty:
-            raise Unfit(f"there is no namespace {namespace} in the old Redis")
-        if meta.faults:
-            raise Unfit(f"the old namespace {namespace} is damaged. Run `jobqueue fsck --repair` on it")
-        source = Pool(old, namespace, *meta.numbers)
+        found = await examine(old, namespace, buckets)
+        if found.empty:
+            raise Unfit(f"the old Redis has no namespace {namespace}")
+        if found.faults:
+            raise Unfit(
+                f"the namespace {namespace} in the old Redis is damaged: run `jobqueue fsck --repair` on it first"
+            )
+        source = Pool(old, namespace, *found.numbers)
         return cls(source, await Pool.open(new, namespace, shards=shards, buckets=buckets), rest, patience_s, progress)
 
     def stop(self) -> None:
-        """Let `run` end behind the page that is under way."""
+        """Let `run` end after the page in flight."""
         self._stopping = True
 
-    async def run(self) -> Moved:
-        """Move until the old Redis has no job; what was moved. Raises NoRoom when the new one is full, and Unavailable
-        when one of them does not answer: then nothing is lost, and it may be run again."""
+    async def run(self) -> Migrated:
+        """Migrate until the old Redis has no job; returns what was migrated. Raises NoRoom when the new one is full,
+        and Unavailable when one of them does not answer: then nothing is lost, and it may be run again."""
         paused = await self._copy_pauses()
         try:
-            while not await self._pass():  # noqa: ASYNC110 - others take jobs and give them back, where we hear nothing
+            while not await self._pass():  # noqa: ASYNC110 - nothing reports it when others return jobs
                 await asyncio.sleep(_WAIT_S if self._left else 0)
         except _Stopped:
-            return self.moved
+            return self.migrated
         for topic in paused:
             await Topics(self._old).resume(topic)
-        self.moved.done = True
-        return self.moved
+        self.migrated.done = True
+        return self.migrated
 
     async def _copy_pauses(self) -> list[str]:
-        """Pause on the new Redis what is paused on the old one; these topics."""
+        """Pause on the new Redis the topics that are paused on the old one; returns these."""
         old, new, shard, cursor = Topics(self._old), Topics(self._new), 0, 0
         paused = []
         while True:
@@ -136,38 +138,38 @@ class Move:
             await new.pause(topic, max(until - await self._new.now_ms(), 1) if until else None)
 
     async def _pass(self) -> bool:
-        """Move all that can be; whether there was nothing."""
-        before, self._left = self.moved.jobs, 0
+        """Migrate all jobs that can be; returns whether there were none."""
+        before, self._left = self.migrated.jobs, 0
         for shard in range(len(self._old.keys)):
             await self._move_ready(shard)
         await self._move_all()
-        if self.moved.jobs > before:
+        if self.migrated.jobs > before:
             return False
         if self._left:
             await self._end_leases()
         return not self._left
 
     async def _end_leases(self) -> None:
-        """Do the work of the timers, which may run nowhere any more."""
+        """Do the work of the timers, since no instance may be left to run them."""
         for shard in range(len(self._old.keys)):
             for bucket in range(self._old.buckets):
                 await self._pages.step(self._old.due(shard, bucket))
 
     async def _move_ready(self, shard: int) -> None:
-        """The jobs of the ready lists, in their order."""
+        """Migrate the jobs of the ready lists, in their order."""
         keys = self._old.keys[shard]
         for topic in await Topics(self._old).names(shard):
             lists = range(9, -1, -1)
             read = self._old.redis.read
             lengths = await asyncio.gather(*(read("LLEN", keys.ready(each, topic)) for each in lists))
             for priority, length in zip(lists, lengths, strict=True):
-                rest = length
-                while rest > 0:  # what comes meanwhile is for the next pass
+                left = length
+                while left > 0:  # what comes meanwhile is for the next pass
                     looked = await self._move(shard, (), f"{priority}:{topic}")
-                    rest = rest - looked if looked else 0
+                    left = left - looked if looked else 0
 
     async def _move_all(self) -> None:
-        """All others, and what movers left that died."""
+        """Migrate all other jobs, and those that a dead migration left in a hash."""
         namespace = self._old.keys[0].tag.partition(":")[0]
         form = re.compile(re.escape(namespace.encode()) + rb":(\d{1,3})\}:([jm]):(.*)", re.S)
         async for page in self._pages.keys(f"{namespace}:*}}:[jm]:*"):
@@ -187,7 +189,7 @@ class Move:
                         looked += await self._move(shard, chunk[looked:])
 
     async def _move(self, shard: int, ids: Sequence[bytes], front: str = "") -> int:
-        """Move a page of jobs, those of a ready list or named ones; how many entries or jobs were looked at."""
+        """Migrate a page of jobs, of a ready list or by their ids; returns how many entries or jobs were looked at."""
         if self._stopping:
             raise _Stopped
         looked, reserved, key, *pairs = await self._pages.step(
@@ -208,42 +210,41 @@ class Move:
     async def _move_left_behind(self, shard: int, key: bytes) -> None:
         taken_ms = int(key.split(b":")[-2])
         if await self._old.now_ms() - taken_ms < self._patience_s * 1000:
-            self._left += 1  # another mover is about to put these
+            self._left += 1  # another migration is about to import these
             return
         flat = await self._old.redis.read("HGETALL", key)
         if flat:
             await self._deliver(key, unpack_all(flat))
 
     async def _deliver(self, key: bytes, jobs: Sequence[Job]) -> None:
-        """Put jobs that were taken, then let go of the hash that keeps them."""
-        results = await self._put(self._new, jobs)
+        """Import jobs that were exported, then delete the hash that keeps them."""
+        results = await self._import(self._new, jobs)
         refused = [job for job, result in zip(jobs, results, strict=True) if isinstance(result, NoRoom)]
-        _raise_first(
-            result for result in results if not isinstance(result, NoRoom)
-        )  # some may be there: the hash stays
-        _raise_first(await self._put(self._old, refused))
+        # Some may have arrived: the hash stays.
+        _raise_first(result for result in results if not isinstance(result, NoRoom))
+        _raise_first(await self._import(self._old, refused))
         await self._old.redis.read("UNLINK", key)
         for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, NoRoom):
-                self.moved.topics[job.topic][job.state.word] += 1
-                self.moved.known += not result
-        self._progress(self.moved.jobs, self._left)
+                self.migrated.topics[job.topic][job.state.word] += 1
+                self.migrated.known += not result
+        self._progress(self.migrated.jobs, self._left)
         _raise_first(results)
 
-    async def _put(self, pool: Pool, jobs: Sequence[Job]) -> list[Any]:
-        """For each 1, 0 where its id is known, or an error."""
+    async def _import(self, pool: Pool, jobs: Sequence[Job]) -> list[Any]:
+        """For each job 1, 0 where its id is known there, or an error."""
         items = [Item(job.id, (job.id, job.raw), len(job.raw)) for job in jobs]
         results: list[Any] = [Unavailable()] * len(items)
         for _ in range(_TRIES):
-            places = [at for at, result in enumerate(results) if isinstance(result, Unavailable)]
-            if not places:
+            unanswered = [at for at, result in enumerate(results) if isinstance(result, Unavailable)]
+            if not unanswered:
                 break
-            some = await pool.spread([items[at] for at in places], partial(self._put_in, pool))
-            for at, result in zip(places, some, strict=True):
+            some = await pool.spread([items[at] for at in unanswered], partial(self._import_in, pool))
+            for at, result in zip(unanswered, some, strict=True):
                 results[at] = result
         return results
 
-    async def _put_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
+    async def _import_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
         own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
         return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
 

@@ -85,7 +85,7 @@ async def found(redis: Redis, keys: Keys, wanted: Numbers) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The numbers of a namespace, as far as they can be told, and what is wrong with the settings of its shards."""
+    """The numbers of a namespace, as far as they can be known, and what is wrong with the settings of its shards."""
 
     numbers: Numbers
     faults: dict[int, str] = field(default_factory=dict)

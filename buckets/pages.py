@@ -1,4 +1,4 @@
-"""Reading what may be large in bounded steps, with a rest after each, so that nobody waits long for Redis."""
+"""Reads what may be large in bounded steps, with a rest after each, so that nobody waits long for Redis."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from buckets.redis.client import Redis
 
 T = TypeVar("T")
 
-_LONGEST_REST_S = 0.005  # after a step that itself waited long, most of it was not Redis's work
-_SCANNED = 200  # keys, members or fields a step
-_ENTRIES = 500  # of a list a step
+_LONGEST_REST_S = 0.005  # most of a step that took longer was waiting, not work of Redis
+_SCANNED = 200  # keys, members or fields per step
+_ENTRIES = 500  # of a list, per step
 
 
 class Pages:
-    """Steps on one Redis, one at a time. `rest`: seconds after each second of work."""
+    """Steps on one Redis, one at a time. `rest`: seconds of rest for each second of work."""
 
     def __init__(self, redis: Redis, rest: float = 0.0) -> None:
         self._redis = redis
         self._rest = rest
 
     async def step(self, work: Awaitable[T]) -> T:
-        """Do a piece of work, then leave Redis to the others for a while."""
+        """Do a piece of work, then leave Redis to others for a while."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         result = await work
@@ -31,7 +31,7 @@ class Pages:
         return result
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
-        """Keys that fit a pattern. One that is there all the time is met, perhaps twice."""
+        """Keys that match a pattern. One that exists all the time is met, perhaps twice."""
         for server in await self._redis.servers():
             cursor = b"0"
             while True:
@@ -47,7 +47,7 @@ class Pages:
             yield flat[::2]
 
     async def fields(self, key: bytes) -> dict[bytes, bytes]:
-        """A hash."""
+        """The fields of a hash."""
         found: dict[bytes, bytes] = {}
         async for flat in self._scan("HSCAN", key):
             found |= zip(flat[::2], flat[1::2], strict=True)
@@ -62,9 +62,9 @@ class Pages:
                 return
 
     async def entries(self, key: bytes) -> AsyncIterator[list[bytes]]:
-        """The entries of a list, from its end to its front. What is pushed meanwhile makes some be met twice; what is
-        popped from the front, or put there, moves no other. So an entry that stays is met. A page that is not full
-        reached the front; to go on until one is empty might take for ever, as each push moves an entry into it."""
+        """The entries of a list, from its end to its front. A push at the end meanwhile makes some be met twice; a pop
+        or a push at the front shifts none. So an entry that stays is met. A page that is not full has reached the
+        front; waiting for an empty one might take forever, as each push moves an entry into it."""
         last = -1
         while True:
             entries = await self.step(self._redis.read("LRANGE", key, last - _ENTRIES + 1, last))
@@ -75,6 +75,6 @@ class Pages:
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items, so many at a time."""
+    """The items, `size` at a time."""
     for at in range(0, len(items), size):
         yield items[at : at + size]

@@ -1,4 +1,4 @@
-"""The public names of the machine, as `buckets` gives them out."""
+"""The public names of the engine, which `buckets` loads on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
 from buckets.topics import Bounds, Stats, Topic, Topics
 from buckets.waiting import Waiting
-from buckets.walk import Page, Place, Purged, Walk
+from buckets.walk import Page, Position, Purged, Walk
 
 __all__ = [
     "FSYNCED",
@@ -43,9 +43,9 @@ __all__ = [
     "NewJob",
     "Notifier",
     "Page",
-    "Place",
     "Pool",
     "Popped",
+    "Position",
     "Purged",
     "Redis",
     "Sent",

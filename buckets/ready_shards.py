@@ -1,12 +1,12 @@
-"""Where ready jobs may be: which shards a pop asks, in which order, and for which topics.
+"""Which shards may have ready jobs: whom a pop asks, in which order, and for which topics.
 
-The jobs of a topic lie in all shards, and a pop that asked each of them would cost a script a shard. So a process
-remembers, by topic, the shards that said on their bell that they have some (marks), and those of which it does not know
-(doubts): all of them for a topic that is new here, a shard that it does not hear, and all once a second, as a message
-may be lost. A shard that answered that it has none is neither.
+The jobs of a topic are spread over all shards, and a pop that asked every shard would cost a script each. So a process
+remembers for each topic the shards whose bell announced jobs (marks) and those it is unsure of (doubts): all shards for
+a topic that is new here, a shard that it does not hear, and all shards once a second, since messages may be lost. A
+shard that answered that it has none is in neither.
 
-A pop and the bell travel on different connections. So both have a stamp, a number that rises: an answer takes away only
-what was known when its pop left, and not what was heard meanwhile.
+Pops and messages travel on different connections. So both get a stamp from a rising counter: an answer clears only what
+was known when its pop left, not what was heard since.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-MOST_TOPICS = 10_000  # remembered; those that were not asked for the longest go, and are new when they come again
+MOST_TOPICS = 10_000  # remembered; the least recently popped are dropped, and are new when they come again
 _SWEEP_S = 1.0
 
 
 class _Topic:
-    """Shards with the stamps of when they came to be here, those first that were asked the longest ago."""
+    """A topic's marks and doubts: shards with their stamps, the one that was asked the longest ago first."""
 
     __slots__ = ("doubts", "marks", "stirred", "sweep", "sweep_at")
 
     def __init__(self) -> None:
         self.marks: dict[int, int] = {}
         self.doubts: dict[int, int] = {}
-        self.stirred = 0  # the stirs up to this stamp are in the doubts
+        self.stirred = 0  # up to this stamp, stirred shards are among the doubts
         self.sweep = 0  # the stamp of the last sweep
         self.sweep_at = 0.0  # and its time, s
 
     def mark_doubts(self, last: int) -> None:
-        """Those that were doubted up to that stamp take turns with the marked ones."""
+        """Let shards doubted up to this stamp take turns with the marked ones."""
         for shard in [shard for shard, stamp in self.doubts.items() if stamp <= last]:
             self.marks.setdefault(shard, self.doubts.pop(shard))
 
 
 class ReadyShards:
-    """What one process knows of the shards of a namespace: nothing of one until `stands` is called for it."""
+    """What one process knows of the shards of a namespace; of a shard nothing until `stands` is called for it."""
 
     def __init__(self, shards: int, now: Callable[[], float] = time.monotonic) -> None:
-        """`now`: seconds, for the sweep."""
+        """`now`: a monotonic clock in seconds, for the sweep."""
         self._now = now
-        self._stamps = itertools.count(random.randrange(1, shards + 1))  # each process begins elsewhere
+        self._stamps = itertools.count(random.randrange(1, shards + 1))  # processes begin at different shards
         self._stands = [False] * shards
-        self._stirs = [0] * shards  # when something may have come to the shard, nobody knows for which topic
+        self._stirs = [0] * shards  # when jobs of any topic may have become ready in the shard
         self._last_stir = 0
-        self._topics: dict[str, _Topic] = {}  # the one used last at the end
+        self._topics: dict[str, _Topic] = {}  # the most recently used last
 
     def stands(self, shard: int) -> None:
-        """The shard is heard from now on; what it said before is not known."""
+        """The shard is heard from now on; what it published before is unknown."""
         self._stands[shard] = True
         self.stir(shard)
 
     def lost(self, shard: int) -> None:
-        """The shard is not heard any more."""
+        """The shard is no longer heard."""
         self._stands[shard] = False
         self.stir(shard)
 
@@ -65,7 +65,7 @@ class ReadyShards:
         self._stirs[shard] = self._last_stir = next(self._stamps)
 
     def stir_topic(self, shard: int, topic: str) -> None:
-        """Jobs of the topic may be ready in the shard, which tells by itself if there is someone to be woken for it."""
+        """Jobs of the topic may be ready in the shard; its bell rings if waiting pops must be woken for them."""
         known = self._topics.get(topic)
         if known:
             known.doubts[shard] = next(self._stamps)
@@ -77,13 +77,13 @@ class ReadyShards:
             known.marks[shard] = next(self._stamps)
 
     def expected(self, topic: str) -> bool:
-        """Whether one who waits for the topic has a reason to look."""
+        """Whether a pop that waits for the topic has a reason to look."""
         known = self._topics.get(topic)
         return not known or bool(known.marks) or not all(self._stands)
 
     def places(self, topics: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-        """Which shards to ask for which topics, one after the other, until there is enough. The topics keep their order
-        so far as is known where their jobs are; those of which nothing is known are asked for together."""
+        """The shards to ask and the topics to ask each for, one after the other, until there is enough. Topics keep
+        their order as far as it is known where their jobs are; the others are asked for together."""
         for is_marked, run in itertools.groupby(topics, lambda topic: bool(self._known(topic).marks)):
             some = list(run)
             if is_marked:
@@ -118,7 +118,7 @@ class ReadyShards:
         return known
 
     def _sweep(self, known: _Topic) -> None:
-        """Doubt all shards. One that was not asked since the sweep before, as others had enough, has its turn now."""
+        """Doubt all shards. One that was not asked since the last sweep, as others had enough, gets its turn now."""
         if known.marks:
             known.mark_doubts(known.sweep)
         known.sweep, known.sweep_at = next(self._stamps), self._now()
@@ -128,33 +128,33 @@ class ReadyShards:
                 known.doubts.setdefault(shard, known.sweep)
 
     def asked(self, shard: int, topics: Sequence[str]) -> int:
-        """A pop leaves now, and others shall ask other shards first; its stamp."""
+        """A pop of these topics leaves for the shard, so the next asks other shards first; returns the pop's stamp."""
         for topic in topics:
             known = self._topics.get(topic)
             if known:
-                for place in (known.marks, known.doubts):
-                    if shard in place:
-                        place[shard] = place.pop(shard)
+                for shards in (known.marks, known.doubts):
+                    if shard in shards:
+                        shards[shard] = shards.pop(shard)
         return next(self._stamps)
 
     def emptied(self, shard: int, topics: Sequence[str], stamp: int) -> None:
-        """The pop that left at `stamp` found, or left, no more ready jobs of these topics in the shard."""
+        """The pop that left at `stamp` found no ready jobs of these topics in the shard, or took the last."""
         for topic in topics:
             known = self._topics.get(topic)
             if known is None:
                 continue
-            for place in (known.marks, known.doubts):
-                if place.get(shard, stamp) < stamp:
-                    del place[shard]
+            for shards in (known.marks, known.doubts):
+                if shards.get(shard, stamp) < stamp:
+                    del shards[shard]
             if not self._stands[shard]:
                 known.doubts.setdefault(shard, stamp)
 
     def left(self, shard: int, topic: str, jobs: int, stamp: int) -> None:
-        """The pop that left at `stamp` found jobs of the topic in the shard, and left so many ready ones."""
+        """The pop that left at `stamp` found jobs of the topic in the shard, and left `jobs` ready ones behind."""
         known = self._topics.get(topic)
         if not jobs:
             self.emptied(shard, (topic,), stamp)
         elif known and shard not in known.marks and self._stands[shard]:
             at = known.doubts.pop(shard, stamp)
             known.mark_doubts(stamp)
-            known.marks[shard] = at  # behind those that were not asked
+            known.marks[shard] = at  # after those that were not asked

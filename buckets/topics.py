@@ -1,4 +1,4 @@
-"""The topics: their figures, and what is done with a whole topic."""
+"""Topics: their figures, and the operations on a whole topic."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from buckets.pool import Pool
 from buckets.scripts import Value
 from buckets.shards import MOST
 
-_PAGE = 100  # topics, or dead letters, a step
-_FORGOTTEN = 50  # topics a script; each has 13 keys
+_PAGE = 100  # topics, or dead letters, per step
+_FORGOTTEN = 50  # topics per script; each has 13 keys
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ RANGES = (
 
 @dataclass(slots=True)
 class Stats:
-    """Counts by state, totals ever, the age of the oldest ready job in ms (None: none is ready, or not known
-    behind stale entries), and pending jobs by the range of their due time, to the minute or hour."""
+    """Counts by state, totals since the topic began, the age of the oldest ready job in ms (None: none is ready, or it
+    is hidden behind stale entries), and pending jobs by the range of their due time, to the minute or hour."""
 
     counts: dict[str, int]
     totals: dict[str, int]
@@ -46,8 +46,8 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's name, its jobs by state, and until when its pops find nothing (ms since the epoch; 0: until it is
-    resumed; None: it is not paused)."""
+    """A topic's name, its jobs by state, and the end of its pause (ms since the epoch; 0: until it is resumed; None: it
+    is not paused)."""
 
     name: str
     counts: dict[str, int]
@@ -56,20 +56,20 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long (ms) and how many dead letters of a topic are kept; `most` 0 is no bound."""
+    """How long (ms) and how many dead letters of a topic are kept; `most` 0: any number."""
 
     age_ms: int
     most: int = 0
 
 
 class Topics:
-    """What a namespace knows of its topics."""
+    """The topics of a namespace."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def _read(self, empty: Any, *command: Value) -> Any:
-        """Read of an index; one that another program made something else of is `empty` until a move or `fsck` sets it
+        """Read an index; `empty` while another program's data is under its key, until a move or `fsck` sets that
         aside."""
         try:
             return await self._pool.redis.read(*command)
@@ -79,15 +79,15 @@ class Topics:
             return empty
 
     async def kick(self, topic: str, count: int) -> int:
-        """Up to `count` dead letters of a topic are ready again, those of a shard first that died first; how many."""
+        """Make up to `count` dead letters of a topic ready again, in each shard the oldest first; returns how many."""
         kicked = 0
         while kicked < count:
-            rest, work = count - kicked, []
-            pages = await self._in_all(partial(self._first_dead, topic, rest))
+            wanted, work = count - kicked, []
+            pages = await self._in_all(partial(self._first_dead, topic, wanted))
             for shard, ids in enumerate(pages):
-                if ids[:rest]:
-                    work.append(self._kick(shard, topic, ids[:rest]))
-                    rest -= len(ids[:rest])
+                if ids[:wanted]:
+                    work.append(self._kick(shard, topic, ids[:wanted]))
+                    wanted -= len(ids[:wanted])
             results = await asyncio.gather(*work, return_exceptions=True)
             kicked += sum(result for result in results if isinstance(result, int))
             failed = next((result for result in results if isinstance(result, BaseException)), None)
@@ -98,7 +98,7 @@ class Topics:
         return kicked
 
     async def _in_all(self, ask: Callable[[int], Awaitable[T]]) -> list[T]:
-        """What all shards say, asked at once."""
+        """The answers of all shards, asked concurrently."""
         return await asyncio.gather(*map(ask, range(len(self._pool.keys))))
 
     async def _first_dead(self, topic: str, count: int, shard: int) -> list[bytes]:
@@ -107,14 +107,15 @@ class Topics:
         return ids
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
-        """As they stand there, in this shard: whatever else they are, the script takes them off."""
+        """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""
         results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic)
         self._pool.ready_shards.stir_topic(shard, topic)
         kicked: int = results.count(b"ready")
         return kicked
 
     async def pause(self, topic: str, span_ms: int | None = None) -> int:
-        """Let the pops of a topic find nothing, for a time or until it is resumed; until when in ms (0: no end)."""
+        """Let the pops of a topic find nothing, for `span_ms` or until it is resumed. Returns the end of the pause, in
+        ms since the epoch (0: until it is resumed)."""
         span: Value = "" if span_ms is None else span_ms
         now = self._pool.clock.now()
         until: list[int] = await self._in_all(
@@ -123,7 +124,7 @@ class Topics:
         return max(until)
 
     async def resume(self, topic: str) -> bool:
-        """End the pause of a topic; whether it was paused."""
+        """End the pause of a topic; returns whether it was paused."""
         was = await self._in_all(lambda shard: self._pool.call("resume", shard, topic=topic))
         for shard in range(len(was)):
             self._pool.ready_shards.stir_topic(shard, topic)
@@ -134,8 +135,8 @@ class Topics:
         return shard in range(len(self._pool.keys)) and 0 <= cursor < 1 << 64
 
     async def page(self, pattern: str = "*", shard: int = 0, cursor: int = 0) -> tuple[list[Topic], int, int]:
-        """Some topics whose names fit a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
-        that was the last). A topic that stands in several shards is told once. A page may be empty before the end."""
+        """Some topics whose names match a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
+        this was the last). A topic that is in several shards is listed once. A page may be empty before the end."""
         redis, keys = self._pool.redis, self._pool.keys
         raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
         names = _words(flat[::2])
@@ -147,7 +148,7 @@ class Topics:
         return topics, (shard + 1) % len(keys), 0
 
     async def _is_in(self, name: str, shards: int) -> bool:
-        """Whether one of the first so many shards has the topic."""
+        """Whether one of the first `shards` shards has the topic."""
         keys = self._pool.keys[:shards]
         scores = await asyncio.gather(*(self._read(None, "ZSCORE", each.topics, name) for each in keys))
         return any(score is not None for score in scores)
@@ -155,36 +156,39 @@ class Topics:
     async def _topic(self, name: str) -> Topic:
         words = [state.word for state in LIVE]
         counts = dict.fromkeys(words, 0)
-        none = [None] * len(words)
+        missing = [None] * len(words)
         for numbers in await self._in_all(
-            lambda shard: self._read(none, "HMGET", self._pool.keys[shard].counts(name), *words)
+            lambda shard: self._read(missing, "HMGET", self._pool.keys[shard].counts(name), *words)
         ):
             for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
         return Topic(name, counts, await self.paused_until(name))
 
     async def paused_until(self, name: str) -> int | None:
-        """Until when a topic is paused; as `Topic.paused_until`."""
-        (raw,) = await self._pool.redis.read("MGET", self._pool.keys[0].paused(name))  # nothing where it is no string
+        """The end of a topic's pause, as `Topic.paused_until`."""
+        (raw,) = await self._pool.redis.read(
+            "MGET", self._pool.keys[0].paused(name)
+        )  # None where the key is not a string
         until = int(raw) if raw is not None and raw.isdigit() and len(raw) < 16 else None
         return None if until and until <= await self._pool.now_ms() else until
 
     async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
-        """Delete the oldest dead letters of a shard that are beyond the bounds of their topics; entries dealt with."""
-        dealt = 0
+        """Delete the dead letters of a shard that exceed the bounds of their topics, the oldest first; returns how many
+        entries were processed."""
+        processed = 0
         async for names in self._scan(shard):
             bounds = [(name, bounds_of(name)) for name in names]
-            rest: list[Value] = [
+            pairs: list[Value] = [
                 value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self._pool.keys)))
             ]
             some = 1
             while some > 0:
-                some = await self._pool.call("trim_dead", shard, rest, now=self._pool.clock.now(), page=_PAGE)
-                dealt += some
-        return dealt
+                some = await self._pool.call("trim_dead", shard, pairs, now=self._pool.clock.now(), page=_PAGE)
+                processed += some
+        return processed
 
     async def _scan(self, shard: int) -> AsyncIterator[dict[str, float]]:
-        """The topics of a shard and when they were used last (ms), some at a time."""
+        """The topics of a shard with the time of their last use (ms since the epoch), some at a time."""
         cursor, key = b"0", self._pool.keys[shard].topics
         while True:
             cursor, flat = await self._read((b"0", []), "ZSCAN", key, cursor, "COUNT", _PAGE)
@@ -193,11 +197,11 @@ class Topics:
                 return
 
     async def forget(self, shard: int, idle_ms: int) -> int:
-        """Forget the topics that have had no job for so long; how many."""
+        """Forget the topics that have had no job for `idle_ms`; returns how many."""
         forgotten = 0
         known: int = await self._read(0, "ZCARD", self._pool.keys[shard].topics)
         now = self._pool.clock.now()
-        for _ in range(0, known, _FORGOTTEN):  # each once: those in use go to the end
+        for _ in range(0, known, _FORGOTTEN):  # each once: the script moves those in use to the end
             looked, gone = await self._pool.call("forget", shard, now=now, idle=idle_ms, page=_FORGOTTEN)
             forgotten += gone
             if looked < _FORGOTTEN:
@@ -205,14 +209,14 @@ class Topics:
         return forgotten
 
     async def stats(self, topic: str | None = None) -> Stats:
-        """The figures of one topic, or of all together."""
+        """The figures of one topic, or of all topics together."""
         stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
         if topic is None:
-            places = await self._places()
+            homes = await self._homes()
         else:
-            places = [(shard, topic) for shard in range(len(self._pool.keys))]
-        for at in range(0, len(places), _PAGE):
-            await asyncio.gather(*(self._add_figures(stats, *place) for place in places[at : at + _PAGE]))
+            homes = [(shard, topic) for shard in range(len(self._pool.keys))]
+        for at in range(0, len(homes), _PAGE):
+            await asyncio.gather(*(self._add_figures(stats, *home) for home in homes[at : at + _PAGE]))
         words = [state.word for state in LIVE]
         stats.totals = {name: number for name, number in sorted(stats.counts.items()) if name not in words}
         stats.counts = {word: stats.counts.get(word, 0) for word in words}
@@ -229,20 +233,20 @@ class Topics:
         async for bin_ms, number in self._due_bins(pool.keys[shard].due(topic)):
             stats.due[_range_of(bin_ms - now)] += number
 
-    async def _places(self) -> list[tuple[int, str]]:
-        """Each topic in each shard that has it; the last used of a shard first."""
+    async def _homes(self) -> list[tuple[int, str]]:
+        """Each shard with each of its topics, the most recently used of a shard first."""
         names = await self._in_all(self.names)
         return [(shard, name) for shard, some in enumerate(names) for name in reversed(some)]
 
     async def names(self, shard: int) -> list[str]:
-        """The topics of a shard, the least used first."""
+        """The topics of a shard, the least recently used first."""
         used: dict[str, float] = {}
         async for some in self._scan(shard):  # 100,000 at once would hold Redis for 10 ms
             used |= some
         return sorted(used, key=lambda name: (used[name], name))
 
     async def _due_bins(self, key: str) -> AsyncIterator[tuple[int, int]]:
-        """The bins of a topic's histogram, as (begin in ms, jobs), read in bounded steps."""
+        """The bins of a topic's histogram, as (begin in ms since the epoch, jobs), read in bounded steps."""
         cursor = b"0"
         while True:
             cursor, fields = await self._read((b"0", []), "HSCAN", key, cursor, "COUNT", 1000)
@@ -252,16 +256,16 @@ class Topics:
                 return
 
     async def figures(self, name_of: Callable[[str], str]) -> dict[str, Stats]:
-        """The figures by topic, but for the due times; a command a topic, and a script where jobs are ready.
+        """The figures by topic, without due times: a command per topic, and a script where jobs are ready.
 
-        Topics that get one name from `name_of`, which sees the last used first, are added up. One whose figures another
-        program spoilt is left out. Raises Unavailable.
+        Topics that get the same name from `name_of`, which is called for the most recently used first, are summed. A
+        topic whose figures another program spoilt is left out. Raises Unavailable.
         """
         figures: dict[str, Stats] = {}
-        places = await self._places()
-        for at in range(0, len(places), _PAGE):
-            page = places[at : at + _PAGE]
-            found = await asyncio.gather(*(self._figures_of(*place) for place in page), return_exceptions=True)
+        homes = await self._homes()
+        for at in range(0, len(homes), _PAGE):
+            page = homes[at : at + _PAGE]
+            found = await asyncio.gather(*(self._figures_of(*home) for home in page), return_exceptions=True)
             for (_, name), each in zip(page, found, strict=True):
                 if isinstance(each, Unavailable):
                     raise each
@@ -289,12 +293,12 @@ def _add_up(stats: Stats, numbers: dict[str, int], oldest_ready_ms: int | None) 
 
 
 def _words(names: list[bytes]) -> list[str]:
-    """Names of topics; one of another program's must not hide the rest."""
+    """Names of topics; one that another program wrote must not hide the others."""
     return [name.decode("utf-8", "replace") for name in names]
 
 
 def _number(raw: bytes | None) -> int:
-    """A counter; what another program made of it counts as none until `fsck` puts it right."""
+    """A counter's value; 0 for what another program made of it, until `fsck` puts it right."""
     return int(raw) if raw and raw.removeprefix(b"-").isdigit() else 0
 
 

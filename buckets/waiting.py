@@ -85,14 +85,14 @@ class Waiting:
         if wait_s <= 0:
             return await self._pool.pop(topics, count, **options)
         waiter = _Waiter()
-        with self._known(waiter, worker):  # from its first look on: the worker may leave during it
+        with self._registered(waiter, worker):  # from its first look on: the worker may leave during it
             popped = await self._pool.pop(topics, count, **options)
             if popped.jobs or waiter.leaving or self._closed:
                 return popped
             return await self._park(waiter, topics, count, wait_s, options)
 
     @contextlib.contextmanager
-    def _known(self, waiter: _Waiter, worker: str) -> Iterator[None]:
+    def _registered(self, waiter: _Waiter, worker: str) -> Iterator[None]:
         """Let the worker's `leave` reach the waiter while the block runs; a pop without a worker has no `leave`."""
         if not worker:
             yield

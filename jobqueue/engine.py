@@ -16,9 +16,9 @@ from buckets import (
     Moved,
     NewJob,
     Page,
-    Place,
     Pool,
     Popped,
+    Position,
     Sent,
     State,
     Topic,
@@ -197,8 +197,8 @@ class Engine:
         """The figures of a topic, or of all topics."""
         return await self._topics.stats(topic)
 
-    def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Place | None:
-        place = cursors.read(cursor, Place)
+    def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Position | None:
+        place = cursors.read(cursor, Position)
         if place is None:
             return None
         fits = state in (None, place.state) and (place.begun > 0) == purging

@@ -94,7 +94,7 @@ class Tally:
 
 
 def _totals(alive: int, seen: Mapping[bytes, bytes]) -> dict[bytes, int]:
-    """Totals that balance with so many live jobs. Which of them is wrong nobody can say; we say it is `created`."""
+    """Totals that balance with the number of live jobs. Which one is wrong cannot be known: `created` is changed."""
     totals = {name: max(number(seen.get(name)), 0) for name in _TOTALS}
     created = alive + totals[b"finished"] + totals[b"deleted"] - totals[b"replaced"]
     totals[b"created"] = max(created, 0)

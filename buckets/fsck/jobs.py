@@ -1,8 +1,7 @@
 """The check of jobs: each record by itself, against its bucket and its ready list; and each entry against its record.
 
-A ready job whose list was read without its entry is not yet known to be missing there: it may have become ready since.
-A second pass that begins after the entry was missed, and does not meet it either, decides. (The time alone does not
-tell: clocks go back.)
+When a ready job's list was read and its entry not met, the job may have become ready since. So a second pass decides,
+which begins after the entry was missed, and does not meet it either. (Its time alone cannot: clocks go back.)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The way to Redis: one small interface, so that its transport can be replaced.
+"""The client of Redis: one small interface, so that its transport can be replaced.
 
-`Redis.call` runs a script, `Redis.read` a plain command, `Redis.listen` hears a channel. All callers share one
-connection to a server (server.py, link.py). A lost one is taken up again by itself; a call waits for it, up to its
-deadline. All trouble of Redis is dealt with here: what it refused without doing it is asked again, of
-another server if need be; what may have been done only where that does no harm.
+`Redis.call` runs a script, `Redis.read` a plain command, and `Redis.listen` listens to a channel. All callers share one
+connection to each server (server.py, link.py). A lost connection is renewed by itself; a call waits for that, up to its
+deadline. Errors are handled here: a command that Redis refused without running it is sent again, to another server if
+need be; one that may have run is sent again only where that does no harm.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from buckets.redis.standalone import Standalone
 from buckets.redis.url import Kind, Url, read_url
 from buckets.scripts import SCRIPTS, Script, Value
 
-# Redis refused without doing anything, and will do it soon: it loads its data, fails over, moves a slot, or is being
+# Redis refused without doing anything, but soon will: it is loading its data, failing over, or moving a slot, or it was
 # asked too early. The texts are those of Redis 7 to 8 and Valkey 7 to 9.
 _PASSING = (
     *("LOADING", "BUSY", "NOREPLICAS", "READONLY", "MASTERDOWN"),
     *("CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"),
 )
 _PAUSE_S = 0.05
-_MOST_REFUSALS = 1000  # keys remembered; as many as there are shards would do
+_MOST_REFUSALS = 1000  # keys remembered; the number of shards would be enough
 
 Key = str | bytes
 
 
 def _judge(error: ErrorReply) -> JobQueueError:
-    """What an error reply means to the caller."""
+    """The error for the caller that an error reply stands for."""
     text = str(error)
     if text.startswith("OOM"):
         return NoRoom()
     if text.startswith("MISCONF"):
-        return NoRoom("Redis cannot write its data to the disk, and takes no change until it can")
+        return NoRoom("Redis cannot write its data to disk, and accepts no changes until it can")
     if text.startswith(_PASSING):
         return Unavailable(f"Redis refuses for now: {text}")
     return from_reply(text) or JobQueueError(text)
 
 
 def judge_all(replies: list[Any]) -> list[Any]:
-    """A list of replies with the errors in it turned into ours."""
+    """A list of replies, with the error replies in it turned into errors for the caller."""
     return [_judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
 
 
@@ -59,19 +59,19 @@ class Servers(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why the last try to connect failed; for an operator."""
+        """Why the last attempt to connect failed; for an operator."""
 
     def of(self, key: Key | None) -> Server | None:
-        """The server of a key, as far as is known; of None any."""
+        """The server of a key if it is known; for None any server."""
 
     async def find(self, key: Key | None, deadline: float) -> Server:
-        """As `of`, waiting until it is known. Raises Unavailable at the deadline (loop time)."""
+        """As `of`, but waits until it is known. Raises Unavailable at the deadline (loop time)."""
 
     async def all(self, deadline: float) -> list[Server]:
         """The servers that have keys. Raises Unavailable."""
 
     def refused(self, server: Server, error: str) -> Server | None:
-        """Learn from an error reply of a server; whom to ask instead, where it told that."""
+        """Learn from an error reply of a server; returns the server to ask instead, if the reply names one."""
 
     async def close(self) -> None:
         """Hang up."""
@@ -95,27 +95,27 @@ async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None, sent: Se
 class Redis:
     """The Redis at a URL (buckets/redis/url.py).
 
-    `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` is told of what goes on.
-    A URL that is none raises ValueError or TypeError, whose words may hold its password.
+    `timeout_s` is the deadline of a call: no answer by then raises Unavailable. `meter` gets the reports.
+    An invalid URL raises ValueError or TypeError, whose message may contain its password.
     """
 
     def __init__(self, address: str, timeout_s: float = 5.0, meter: Meter | None = None) -> None:
         self.timeout_s = timeout_s
         self.meter = meter or Meter()
-        told = read_url(address, timeout_s)
-        self.is_cluster = told.kind == "cluster"
-        self._servers: Servers = _KINDS[told.kind](told, timeout_s, self.meter)
+        url = read_url(address, timeout_s)
+        self.is_cluster = url.kind == "cluster"
+        self._servers: Servers = _KINDS[url.kind](url, timeout_s, self.meter)
         self._refusals: dict[Key | None, tuple[float, float]] = {}
-        """By key, the loop times since when and until when scripts were refused for now, as while its slot moves."""
+        """By key, the loop times of the first and the last of a row of refusals, as while its slot moves."""
 
     @property
     def trouble(self) -> str:
-        """Why the last try to connect failed; for an operator."""
+        """Why the last attempt to connect failed; for an operator."""
         return self._servers.trouble
 
     def is_away(self, key: Key) -> bool:
-        """Whether the server of a key cannot be asked now, or refuses all; or has been silent, or has refused all that
-        was asked of the key, for a quarter of a second."""
+        """Whether the server of a key cannot be asked now, or refuses everything; or has for a quarter of a second been
+        silent, or refused everything about this key."""
         server = self._servers.of(key)
         return server is None or server.is_away or self._is_refused(key)
 
@@ -145,8 +145,8 @@ class Redis:
         return await self._metered(name, str(arguments["meta"]), command, repeat, script, orphan, sent)
 
     async def read(self, *command: Value) -> Any:
-        """Run a plain command that changes nothing (or that may be repeated), where its first argument is: its key.
-        One without arguments runs on any server."""
+        """Run a plain command that changes nothing, or that may be repeated, on the server of its key, which is its
+        first argument. A command without arguments runs on any server."""
         return await self._metered(str(command[0]).lower(), _key_of(command), command, True, None, None)
 
     async def servers(self) -> list[One]:
@@ -155,8 +155,8 @@ class Redis:
         return [One(self, server) for server in await self._servers.all(deadline)]
 
     async def link_to(self, key: str) -> Link:
-        """The connection that a call on this key goes over now; another one once it is lost, or the key is served
-        elsewhere. For who must know that two things were asked of one server. Raises Unavailable."""
+        """The connection that a call on this key uses now; another one once it is lost, or another server has the key.
+        For callers that must know that two commands went to the same server. Raises Unavailable."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             server = self._servers.of(key) or await self._servers.find(key, deadline)
@@ -164,7 +164,7 @@ class Redis:
                 return await server.connected(deadline)
             except Retired:
                 if self._servers.of(key) is server:
-                    raise Unavailable(f"nothing is asked of {server.name} any more") from None
+                    raise Unavailable(f"{server.name} no longer serves this") from None
 
     async def _metered(
         self,
@@ -211,7 +211,7 @@ class Redis:
                     link = await server.connected(deadline)
                 except Retired:
                     if only or self._servers.of(key) is server:
-                        raise Unavailable(f"nothing is asked of {server.name} any more") from None
+                        raise Unavailable(f"{server.name} no longer serves this") from None
                     instead = None
                     continue
             if link.room:
@@ -231,13 +231,15 @@ class Redis:
             elif not isinstance(_judge(reply), Unavailable):
                 return reply
             else:
-                told = self._refused(server, key, str(reply))
-                instead = None if instead else told
-                if not instead:  # nobody told, or two who send us to each other, as in the midst of a move
+                named = self._refused(server, key, str(reply))
+                instead = None if instead else named
+                if (
+                    not instead
+                ):  # no server was named, or two that refer us to each other, as in the middle of a slot's move
                     await self._pause(deadline, _judge(reply))
 
     def _refused(self, server: Server, key: Key | None, error: str) -> Server | None:
-        """A server refuses for now what was asked about a key; whom to ask instead, where it told that."""
+        """A server refuses for now what was asked about a key; returns the server to ask instead, if it named one."""
         if key and len(self._refusals) < _MOST_REFUSALS:
             now = asyncio.get_running_loop().time()
             self._refusals[key] = (self._refusals.get(key, (now, now))[0], now)
@@ -249,9 +251,9 @@ class Redis:
         await asyncio.sleep(_PAUSE_S)
 
     async def listen(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """Hear a channel of the shard of that key as long as its server has it: `heard` gets each message, `connected`
-        is called when the subscription begins. Raises Unavailable at its end; what was said then and until the next one
-        is lost."""
+        """Listen to the channel of a shard as long as the same server has it. `heard` is called with each message,
+        `connected` when the subscription begins. Raises Unavailable when it ends; messages between then and the next
+        subscription are lost."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         server = self._servers.of(channel) or await self._servers.find(channel, deadline)
         try:
@@ -261,8 +263,8 @@ class Redis:
             raise
 
     async def close(self) -> None:
+        """Hang up; returns when all sockets are closed."""
         await self._servers.close()
-        await asyncio.sleep(0)  # sockets are closed a turn later
 
 
 class One:

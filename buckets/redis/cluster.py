@@ -1,9 +1,9 @@
 """A Redis Cluster: which of its servers has a key, and how that is learned.
 
-Who asks the wrong server is told the right one (MOVED). Beside it some server that answers is asked for the whole map
-each second, and at once when something is wrong: so a server that hangs is left when a replica has taken its place.
-While a slot moves, its keys are refused as a whole (buckets/keys.py tells why) until the move ends; a script is never
-sent after an ASK, which would run it on half of its keys.
+The wrong server names the right one (MOVED). In addition, some server that answers is asked for the whole slot map once
+a second, and at once when something is wrong: so a server that hangs is abandoned once a replica has taken over. While
+a slot moves, all its keys are refused until the move ends (buckets/keys.py says why); a script is never sent after an
+ASK, which would run it on half of its keys.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from buckets.redis.url import Address, Url
 log = logging.getLogger(__name__)
 
 _EVERY_S = 1.0
-_TROUBLED_S = 0.1  # between two looks while something is wrong
-_ANSWER_S = 0.4  # for one that hangs
-_DOWN = "CLUSTERDOWN The cluster is down"  # of one that reaches too few others: it refuses all keys, or all writes
+_TROUBLED_S = 0.1  # while something is wrong
+_ANSWER_S = 0.4  # for a server that hangs
+_DOWN = "CLUSTERDOWN The cluster is down"  # it reaches too few other servers, and refuses all keys, or all writes
 
 
 @functools.lru_cache(maxsize=4096)
@@ -41,7 +41,7 @@ def slot_of(key: str | bytes) -> int:
 
 
 def _host_of(server: Server) -> str:
-    """Where a server says "here"."""
+    """The host of a server, for addresses in its answers that leave it out."""
     return server.name.rpartition(":")[0].strip("[]")
 
 
@@ -54,22 +54,22 @@ class Cluster:
         self._meter = meter
         self._servers: dict[Address, Server] = {}
         self._slots: list[Server | None] = [None] * SLOTS
-        self._used: set[Server] = set()  # those on the map
+        self._used: set[Server] = set()  # the servers on the map
         self._known = asyncio.Event()
         self._wanted = asyncio.Event()
         self._turn = itertools.count()
         self._watching: asyncio.Task[None] | None = None
-        self._told: Server | None = None  # whom a MOVED named since the last look
-        self._said = ""
+        self._named: Server | None = None  # by a MOVED since the map was read
+        self._logged = ""
 
     def of(self, key: str | bytes | None) -> Server | None:
-        """The server of a key, as far as is known; of None any that answers."""
+        """The server of a key if it is known; for None any server that answers."""
         if key is None:
             return min(self._used, key=lambda server: server.is_away, default=None)
         return self._slots[slot_of(key)]
 
     async def find(self, key: str | bytes | None, deadline: float) -> Server:
-        """As `of`, waiting until it is known. Raises Unavailable at the deadline (loop time)."""
+        """As `of`, but waits until it is known. Raises Unavailable at the deadline (loop time)."""
         self._watching = self._watching or asyncio.create_task(self._watch())
         while True:
             if server := self.of(key):
@@ -80,7 +80,7 @@ class Cluster:
                 async with asyncio.timeout_at(deadline):
                     await self._known.wait()
             except TimeoutError:
-                raise Unavailable("no server of the Cluster says where the keys are") from None
+                raise Unavailable("no server of the Cluster says which server has the key") from None
 
     async def all(self, deadline: float) -> list[Server]:
         """The servers that have keys. Raises Unavailable."""
@@ -88,8 +88,8 @@ class Cluster:
         return sorted(self._used, key=lambda server: server.name)
 
     def refused(self, server: Server, error: str) -> Server | None:
-        """Learn from an error reply of a server; whom to ask instead, where it told that."""
-        word, _, rest = error.partition(" ")
+        """Learn from an error reply of a server; returns the server to ask instead, if the reply names one."""
+        word, _, target = error.partition(" ")
         if word != "MOVED":
             if word in ("CLUSTERDOWN", "MASTERDOWN"):
                 self._wanted.set()
@@ -97,12 +97,12 @@ class Cluster:
                 server.refuses_all()
             return None
         self._wanted.set()
-        slot, _, place = rest.partition(" ")
-        host, _, port = place.rpartition(":")
+        slot, _, address = target.partition(" ")
+        host, _, port = address.rpartition(":")
         to = self._server(Address(host or _host_of(server), int(port)))
         self._used.add(to)
         self._slots[int(slot)] = to
-        self._told = to
+        self._named = to
         return to
 
     def _server(self, address: Address) -> Server:
@@ -114,15 +114,15 @@ class Cluster:
         return self._servers[address]
 
     async def _reach(self, address: Address) -> Any:
-        self._wanted.set()  # a connection was lost: perhaps a replica has taken the place of its server
+        self._wanted.set()  # a connection was lost: a replica may have replaced its server
         return self._url.connection(address)
 
     async def _watch(self) -> None:
-        """Keep the map true, for ever."""
+        """Keep the map up to date, until cancelled."""
         while True:
             self._wanted.clear()
             try:
-                well = await self._look()
+                well = await self._read_map()
             except Exception:
                 log.exception("cluster.unreadable")
                 well = False
@@ -132,8 +132,8 @@ class Cluster:
                     async with asyncio.timeout(_EVERY_S - _TROUBLED_S):
                         await self._wanted.wait()
 
-    async def _look(self) -> bool:
-        """Read the map from a server that answers; whether all servers on it do."""
+    async def _read_map(self) -> bool:
+        """Read the map from a server that answers; returns whether all known servers answer."""
         for server in self._asked():
             with contextlib.suppress(Unavailable):
                 deadline = asyncio.get_running_loop().time() + _ANSWER_S
@@ -146,42 +146,42 @@ class Cluster:
         return False
 
     def _asked(self) -> Iterable[Server]:
-        """Whom to ask: those that answer, each in its turn; those that refuse all else, whose map may be old; then the
-        addresses of the URL."""
+        """The servers to ask: those that answer, in rotation; those that refuse everything else, whose map may be old;
+        then the addresses in the URL."""
         well = [each for each in self._servers.values() if not each.is_away]
         first = next(self._turn) % len(well) if well else 0
-        told, self._told = self._told, None
-        yield from [told] if told in well and told else []  # news of a move reaches the others later
+        named, self._named = self._named, None
+        yield from [named] if named in well and named else []  # the others learn of a move later
         yield from (*well[first:], *well[:first])
         yield from [each for each in self._servers.values() if each.refuses]
         yield from map(self._server, self._url.addresses)
 
-    def _take(self, ranges: list[Any], told_by: Server) -> None:
-        """Let the map be what CLUSTER SLOTS says: (first, last, [host, port, …] of the master, …) a range."""
+    def _take(self, ranges: list[Any], answered_by: Server) -> None:
+        """Take over an answer to CLUSTER SLOTS: for each range (first, last, [host, port, …] of the master, …)."""
         slots: list[Server | None] = [None] * SLOTS
         for first, last, master, *_ in ranges:
-            host = (master[0] or b"").decode() or _host_of(told_by)
+            host = (master[0] or b"").decode() or _host_of(answered_by)
             slots[first : last + 1] = [self._server(Address(host, master[1]))] * (last - first + 1)
         used = {each for each in slots if each}
         if not used:
             return
         self._slots, self._used = slots, used
-        self._tell(used)
+        self._log(used)
         for address, server in list(self._servers.items()):
             if server not in used:
                 del self._servers[address]
                 server.retire()
         self._known.set()
 
-    def _tell(self, used: set[Server]) -> None:
+    def _log(self, used: set[Server]) -> None:
         names = ", ".join(sorted(server.name for server in used))
-        if self._said != names:
+        if self._logged != names:
             log.info("cluster.known", extra={"servers": names})
-            self._said = names
+            self._logged = names
 
     @property
     def trouble(self) -> str:
-        """Why the last try to connect failed; for an operator."""
+        """Why the last attempt to connect failed; for an operator."""
         return "; ".join(f"{each.name}: {each.trouble}" for each in self._servers.values() if each.trouble)
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""One connection to Redis, on hiredis: what is asked in one turn of the event loop leaves in one write, and the
-answers come back in order.
+"""One connection to Redis, on hiredis: the commands of one turn of the event loop leave in one write, and the answers
+come back in order.
 
-redis-py opens the connection (addresses, TLS, AUTH, SELECT); then a protocol of ours takes its transport over. Its
-own client asks once a round trip, and costs several times the CPU (docs/decisions.md).
+redis-py opens the connection (addresses, TLS, AUTH, SELECT); then the protocols here take over its transport. Its own
+client sends one command per round trip, and costs several times the CPU (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from buckets.errors import Unanswered, Unavailable
 from buckets.meter import Meter
 from buckets.scripts import Value
 
-_MOST_UNSENT = 1 << 20  # bytes that Redis has not taken yet; then those who ask wait
+_MOST_UNSENT = 1 << 20  # bytes that Redis has not read yet; beyond that callers wait
 _NOTHING = object()
 LOST = "the subscription is lost: "
 
@@ -29,7 +29,7 @@ Sent = Callable[[], None]
 
 
 class ErrorReply(Exception):
-    """An error that Redis answered, in its words. It stands where the answer would, also inside of a list."""
+    """An error reply of Redis, in its own words. It takes the place of the reply, also inside a list."""
 
 
 def _packed(command: Sequence[Value]) -> bytes:
@@ -38,7 +38,7 @@ def _packed(command: Sequence[Value]) -> bytes:
 
 
 def hang_up(connection: Any) -> None:
-    """Close a connection of redis-py, without waiting for what has not left yet; `disconnect` would."""
+    """Close a connection of redis-py without waiting for unsent data, unlike `disconnect`."""
     with contextlib.suppress(Exception):
         if connection._writer:
             connection._writer.transport.abort()
@@ -53,8 +53,11 @@ class Wire(asyncio.Protocol):
         self._replies = hiredis.Reader(replyError=ErrorReply, notEnoughData=_NOTHING)
         self._loop = asyncio.get_running_loop()
         self.lost = False
-        # There is no public way to it. The handshake is over, and what it read has been used up.
+        self._closed = asyncio.Event()
+        # There is no public way to the transport. The handshake is over, and all that it read has been consumed.
         self._transport: asyncio.Transport = connection._writer.transport
+        if self._transport.is_closing():  # then its end may have been reported to redis-py's protocol
+            self._closed.set()
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(_MOST_UNSENT)
 
@@ -63,7 +66,7 @@ class Wire(asyncio.Protocol):
             self._replies.feed(data)
             while (reply := self._replies.gets()) is not _NOTHING:
                 self._take(reply)
-        except hiredis.ProtocolError:  # what speaks there is no Redis
+        except hiredis.ProtocolError:  # the other side is not a Redis
             self.lose()
 
     def _take(self, reply: Any) -> None:
@@ -71,14 +74,19 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lose()
+        self._closed.set()
 
     def lose(self) -> None:
-        """Hang up, without waiting for what has not left yet."""
+        """Hang up without waiting for unsent data."""
         if self.lost:
             return
         self.lost = True
         hang_up(self._connection)
         self._end()
+
+    async def closed(self) -> None:
+        """Wait until the socket of a lost connection is closed."""
+        await self._closed.wait()
 
     def _end(self) -> None:
         """The connection is gone."""
@@ -94,17 +102,17 @@ class Link(Wire):
         self._out: list[bytes] = []
         self._size = 0  # bytes of it
         self._waiting: deque[tuple[float, asyncio.Future[Any], Orphan | None]] = deque()
-        self._room: asyncio.Future[None] | None = None  # while Redis takes nothing in
+        self._room: asyncio.Future[None] | None = None  # while Redis reads nothing
         self._leaving = False
         self._ended: Callable[[], None] | None = None
         self._watching = self._loop.call_later(timeout_s / 10, self._watch)
 
     def ask(self, command: Sequence[Value], orphan: Orphan | None = None) -> asyncio.Future[Any]:
-        """Send a command with the next write. `orphan` gets the answer when its future was cancelled meanwhile."""
+        """Send a command with the next write. `orphan` gets the answer if the future was cancelled meanwhile."""
         future = self._loop.create_future()
         if self.lost:
             future.set_exception(Unanswered())
-            future.exception()  # seen, should nobody wait for it
+            future.exception()  # marked as retrieved, in case nobody waits
             return future
         if not self._out:
             self._loop.call_soon(self._write)
@@ -113,30 +121,30 @@ class Link(Wire):
         self._size += len(packed)
         self._waiting.append((self._loop.time(), future, orphan))
         if self._size > _MOST_UNSENT:
-            self._write()  # the transport tells whether there is room for more
+            self._write()  # the transport then calls `pause_writing` if there is no room for more
         return future
 
-    def told_of_end(self, ended: Callable[[], None]) -> None:
-        """Call this when the link is lost, or now if it is."""
+    def on_end(self, ended: Callable[[], None]) -> None:
+        """Call `ended` when the link is lost, or now if it is already."""
         self._ended = ended
         if self.lost:
             ended()
 
     @property
     def silent_s(self) -> float:
-        """For how long somebody has waited for an answer."""
+        """For how long the oldest pending command has waited for its answer."""
         return self._loop.time() - self._waiting[0][0] if self._waiting else 0.0
 
     def leave(self) -> None:
-        """Hang up when all that was asked is answered; who calls this asks no more."""
+        """Hang up when all pending commands are answered; no more may be sent."""
         self._leaving = True
         if not self._waiting:
             self.lose()
 
     @property
     def room(self) -> asyncio.Future[None] | None:
-        """Done when Redis takes commands in again; None while it does. Who asks without waiting for it piles them up
-        in memory."""
+        """Done when Redis reads commands again; None while it does. Callers that do not wait for it pile up commands in
+        memory."""
         return self._room
 
     def _write(self) -> None:
@@ -154,19 +162,19 @@ class Link(Wire):
             self._room = None
 
     def _take(self, reply: Any) -> None:
-        if not self._waiting:  # Redis says something unasked before it hangs up, "max number of clients" say
+        if not self._waiting:  # an unsolicited error before Redis hangs up, such as "max number of clients"
             self.lose()
             return
         _, future, orphan = self._waiting.popleft()
         if not future.done():
             future.set_result(reply)
         elif orphan:
-            self._loop.call_soon(orphan, reply)  # what fails there does not end the connection
+            self._loop.call_soon(orphan, reply)  # an error there must not end the connection
         if self._leaving and not self._waiting:
             self.lose()
 
     def _watch(self) -> None:
-        """Redis that says nothing for the whole time-out is as good as gone, whatever the socket says."""
+        """Hang up on a Redis that has owed an answer for the whole time-out, whatever the socket says."""
         if self.silent_s > self._timeout_s:
             self.lose()
             return
@@ -178,14 +186,14 @@ class Link(Wire):
         for _, future, _ in self._waiting:
             if not future.done():
                 future.set_exception(Unanswered())
-                future.exception()  # seen, should nobody wait for it any more
+                future.exception()  # marked as retrieved, in case nobody waits
         self._waiting.clear()
         if self._ended:
             self._ended()
 
 
 class _Hearing:
-    """One who hears a channel."""
+    """One listener of a channel."""
 
     def __init__(self, channel: str, heard: Callable[[str], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -198,25 +206,26 @@ class _Hearing:
         for future in (self.begun, self.ended):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # seen: one of them may have nobody who waits
+                future.exception()  # marked as retrieved, in case nobody waits
 
 
 class Ear(Wire):
-    """A connection that hears sharded channels (SSUBSCRIBE), each until it or the connection is lost.
+    """A connection that listens to sharded channels (SSUBSCRIBE), to each until its subscription or the connection is
+    lost.
 
-    One that says nothing for `timeout_s` is asked whether it is there, and is lost when it does not answer.
+    A server that is silent for `timeout_s` is sent a PING, and the connection is given up when it does not answer.
     """
 
     def __init__(self, connection: Any, timeout_s: float) -> None:
         super().__init__(connection)
         self._timeout_s = timeout_s
-        self._hearings: list[_Hearing] = []  # a few: one a shard
-        self._last = self._loop.time()  # when Redis said something
+        self._hearings: list[_Hearing] = []  # a few: one per shard
+        self._last = self._loop.time()  # when Redis last sent something
         self._watching = self._loop.call_later(timeout_s, self._watch)
 
     async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """Hear a channel; `connected` is called when that begins. Raises Unavailable or TimeoutError at its end, or
-        what `heard` raised. When nobody hears anything more, that is the end of the connection."""
+        """Listen to a channel; `connected` is called when the subscription begins. Raises Unavailable or TimeoutError
+        when it ends, or what `heard` raised. The connection ends with its last listener."""
         hearing = _Hearing(channel, heard)
         self._hearings.append(hearing)
         try:
@@ -248,25 +257,25 @@ class Ear(Wire):
 
     def _take(self, reply: Any) -> None:
         self._last = self._loop.time()
-        if isinstance(reply, ErrorReply):  # that of the first channel that waits: they are answered in order
+        if isinstance(reply, ErrorReply):  # for the first pending subscription: they are answered in order
             error = Unavailable(f"{LOST}{reply}")
             waiting = [hearing for hearing in self._hearings if not hearing.begun.done()]
             for hearing in waiting[:1]:
                 hearing.fail(error)
-        elif isinstance(reply, list) and reply[0] != b"pong":  # before the first subscription PONG is a word
+        elif isinstance(reply, list) and reply[0] != b"pong":  # before the first subscription PONG is not a list
             for hearing in self._of(reply[1]):
                 self._act(hearing, reply[0], reply[2])
 
-    def _act(self, hearing: _Hearing, kind: bytes, said: Any) -> None:
+    def _act(self, hearing: _Hearing, kind: bytes, payload: Any) -> None:
         if kind == b"smessage":
             try:
-                hearing.heard(said.decode("utf-8", "replace"))
+                hearing.heard(payload.decode("utf-8", "replace"))
             except Exception as error:
                 hearing.fail(error)
         elif kind == b"ssubscribe" and not hearing.begun.done():
             hearing.begun.set_result(None)
-        elif kind == b"sunsubscribe":  # unasked: its slot went to another server
-            hearing.fail(Unavailable(f"{LOST}the shard has another server now"))
+        elif kind == b"sunsubscribe":  # unsolicited: its slot went to another server
+            hearing.fail(Unavailable(f"{LOST}another server has the shard now"))
 
     def _end(self) -> None:
         self._watching.cancel()

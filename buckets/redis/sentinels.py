@@ -1,11 +1,12 @@
-"""A Redis that Sentinels watch: its master is the one that they name, and another one after a failover.
+"""A Redis watched by Sentinels: the master is the one that they name, and another one after a failover.
 
-They are asked twice a second who it is, and the answer with the highest epoch counts: one that was cut off from the
-others still names the old master. So a master that hangs, or was cut off, is left behind though its connection stands.
-When most do not answer in time, and the others tell of a lower epoch, we stay where we are; only when we cannot reach
-ours any more are they believed.
-The epoch and the address come from two commands: during a failover the Sentinel that leads it tells the new epoch with
-the old address in SENTINEL MASTER, and the promoted replica in GET-MASTER-ADDR-BY-NAME.
+They are asked for it twice a second, and the answer with the highest epoch counts: a Sentinel that was cut off from the
+others still names the old master. So a master that hangs, or was cut off, is abandoned though its connection stands.
+When most Sentinels do not answer in time, and the others report a lower epoch, we stay where we are, and believe them
+only when our master can no longer be reached.
+
+Epoch and address come from two commands: during a failover the Sentinel in charge reports the new epoch with the old
+address in SENTINEL MASTER, and the promoted replica in GET-MASTER-ADDR-BY-NAME.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from buckets.redis.url import Address, Url
 log = logging.getLogger(__name__)
 
 _EVERY_S = 0.5
-_ANSWER_S = 0.4  # for one that hangs
+_ANSWER_S = 0.4  # for a Sentinel that hangs
 
 
 class Sentinels(Standalone):
@@ -40,7 +41,7 @@ class Sentinels(Standalone):
         ]
         self._master: Address | None = None
         self._epoch = 0
-        self._doubted = False  # whether ours was tried again against the word of those that answer
+        self._doubted = False  # whether our master was tried once more, although the Sentinels name another
         self._watching: asyncio.Task[None] | None = None
 
     async def _reach_sentinel(self, address: Address) -> Any:
@@ -49,29 +50,29 @@ class Sentinels(Standalone):
     async def _reach(self) -> Any:
         self._watching = self._watching or asyncio.create_task(self._watch())
         epoch, master, by_most = await self._named()
-        if self._server.link and not self._server.link.lost:  # this one is for channels
+        if self._server.link and not self._server.link.lost:  # this connection is for channels
             self._follow(epoch, master, by_most)
         elif by_most or epoch >= self._epoch or self._doubted:
             self._epoch, self._master, self._doubted = epoch, master, False
         else:
-            self._doubted = True  # ours is tried once more; perhaps they were cut off when the others chose it
+            self._doubted = True  # they may have been cut off when the others chose our master: it is tried once more
         return self._url.connection(self._master)
 
     async def _named(self) -> tuple[int, Address, bool]:
-        """The epoch, the master, and whether most Sentinels answered. Raises OSError when none knows it."""
+        """The epoch, the master, and whether most Sentinels answered. Raises OSError when none knows the master."""
         answers = await asyncio.gather(*map(self._ask, self._sentinels))
         known = [answer for answer in answers if answer]
         if not known:
-            raise OSError(f"no Sentinel tells the master {self._url.master}: {self._sentinel_trouble()}")
+            raise OSError(f"no Sentinel names the master {self._url.master}: {self._sentinel_trouble()}")
         epoch, master = max(known, key=lambda answer: answer[0])
         return epoch, master, 2 * len(known) > len(answers)
 
     def _sentinel_trouble(self) -> str:
         troubles = [f"{each.name}: {each.trouble}" for each in self._sentinels if each.trouble]
-        return "; ".join(troubles) or "they answer, and do not know it"
+        return "; ".join(troubles) or "they answer, but do not know it"
 
     async def _ask(self, sentinel: Server) -> tuple[int, Address] | None:
-        """Its epoch and master; None when it does not say."""
+        """The epoch and the master according to a Sentinel; None when it does not answer or know."""
         with contextlib.suppress(Unavailable):
             deadline = asyncio.get_running_loop().time() + _ANSWER_S
             link = await sentinel.connected(deadline)
@@ -81,29 +82,29 @@ class Sentinels(Standalone):
             if isinstance(master, ErrorReply) or not address:
                 sentinel.trouble = str(master)
                 return None
-            told = dict(zip(master[::2], master[1::2], strict=False))
-            return int(told[b"config-epoch"]), Address(address[0].decode(), int(address[1]))
+            fields = dict(zip(master[::2], master[1::2], strict=False))
+            return int(fields[b"config-epoch"]), Address(address[0].decode(), int(address[1]))
         return None
 
     async def _watch(self) -> None:
-        """Leave a server behind that is not the master any more."""
+        """Abandon a server that is no longer the master, until cancelled."""
         while True:
             await asyncio.sleep(_EVERY_S)
             try:
                 self._follow(*await self._named())
             except OSError:
-                pass  # none of them answers: what they said last holds
+                pass  # no Sentinel answers: their last answer holds
             except Exception:
                 log.exception("sentinels.unreadable")
 
     def _follow(self, epoch: int, master: Address, by_most: bool) -> None:
         if epoch < self._epoch and not by_most:
             self._doubted = False
-            return  # perhaps of some that were cut off when the others chose ours
+            return  # these may have been cut off when the others chose our master
         self._epoch = epoch
         if self._master and master != self._master:
             log.warning("redis.moved", extra={"server": str(self._master), "now": str(master)})
-            self._master = master  # told once, also while the way there is not open yet
+            self._master = master  # logged once, even while it cannot be reached yet
             self._server.leave_behind()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One Redis server: a connection for commands and one for channels, each taken up again by itself."""
+"""One Redis server: a connection for commands and one for channels, each renewed by itself when it is lost."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from buckets.scripts import SCRIPTS
 
 log = logging.getLogger(__name__)
 
-_LOADED = ("add", "finish", "pop")  # scripts that Redis knows from the beginning of a connection
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # s between two tries to connect
-SILENT_S = 0.25  # who says nothing for so long is away
+_LOADED = ("add", "finish", "pop")  # scripts that every new connection loads
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # s between two attempts to connect
+SILENT_S = 0.25  # a server that owes an answer for longer is away
 _HEAR_S = 1.0  # to connect for channels
 _SETTLED_S = 0.2  # the age at which a connection may be replaced
 
@@ -30,11 +30,11 @@ Reach = Callable[[], Awaitable[Any]]
 
 
 class Retired(JobQueueError):
-    """The server serves nothing of ours any more; whoever waits for it looks for another."""
+    """The server no longer has any of our keys; callers that wait for it must find another."""
 
 
 async def within(deadline: float, waited: asyncio.Future[T]) -> T:
-    """Wait for it until then (loop time), without ending it. Raises Unavailable."""
+    """Wait for a future until a deadline (loop time), without cancelling it. Raises Unavailable."""
     try:
         async with asyncio.timeout_at(deadline):
             return await asyncio.shield(waited)
@@ -43,10 +43,10 @@ async def within(deadline: float, waited: asyncio.Future[T]) -> T:
 
 
 class Server:
-    """One server. `name` is for logs. A lost connection is tried again at once, and for ever."""
+    """One server. `name` is for logs. A lost connection is renewed at once, with attempts without end."""
 
     def __init__(self, name: str, reach: Reach, timeout_s: float, meter: Meter, loaded: bool = True) -> None:
-        """`loaded`: tell it the scripts."""
+        """`loaded`: whether new connections load the scripts."""
         self.name = name
         self._reach = reach
         self._timeout_s = timeout_s
@@ -61,12 +61,12 @@ class Server:
         self._connecting: asyncio.Task[None] | None = None
         self.retired = False
         self.trouble = ""
-        """Why the last try to connect failed; for an operator."""
+        """Why the last attempt to connect failed; for an operator."""
         self._refuses_until = 0.0
 
     @property
     def is_away(self) -> bool:
-        """Whether it cannot be asked now, does not answer, or refused a moment ago what it refuses to all."""
+        """Whether it cannot be asked now, does not answer, or refused everything a moment ago."""
         return self.is_mute or self.refuses
 
     @property
@@ -76,22 +76,22 @@ class Server:
 
     @property
     def refuses(self) -> bool:
-        """Whether a moment ago it refused what it refuses to all."""
+        """Whether it refused everything a moment ago."""
         return asyncio.get_running_loop().time() < self._refuses_until
 
     def refuses_all(self) -> None:
-        """It said that it does nothing for anybody."""
+        """It answered that it refuses everything."""
         self._refuses_until = asyncio.get_running_loop().time() + SILENT_S
 
     def begin(self) -> asyncio.Future[Link]:
-        """Connect, unless that is under way; the connection, when it is there."""
+        """Connect, unless that is in progress; a future of the connection."""
         if self._coming is None or self._coming.done():
             self._coming = asyncio.get_running_loop().create_future()
             self._connecting = asyncio.create_task(self._connect(self._coming))
         return self._coming
 
     async def connected(self, deadline: float) -> Link:
-        """The connection, waiting for it until then (loop time). Raises Unavailable, Retired."""
+        """The connection; waits for it until the deadline (loop time). Raises Unavailable, Retired."""
         if self.retired:
             raise Retired
         if self.link and not self.link.lost:
@@ -99,7 +99,7 @@ class Server:
         return await within(deadline, self.begin())
 
     async def _connect(self, coming: asyncio.Future[Link]) -> None:
-        """Try until there is a connection."""
+        """Try to connect until that succeeds."""
         pause = _SHORTEST_PAUSE
         while True:
             try:
@@ -119,7 +119,7 @@ class Server:
                 log.info("redis.found", extra={"server": self.name})
             self._since = asyncio.get_running_loop().time()
             coming.set_result(self.link)
-            self.link.told_of_end(self._lost)
+            self.link.on_end(self._lost)
             return
 
     def _lost(self) -> None:
@@ -128,7 +128,7 @@ class Server:
 
     async def _linked(self) -> Link:
         link = await self._open(lambda connection: Link(connection, self._timeout_s, self._meter))
-        try:  # a script that Redis does not know yet would be told again, behind what was asked after it
+        try:  # a script unknown to Redis would be sent again, behind later commands
             await asyncio.gather(*(link.ask(("SCRIPT", "LOAD", SCRIPTS[name].text)) for name in self._loaded))
         except BaseException:
             link.lose()
@@ -147,13 +147,13 @@ class Server:
             raise
 
     async def hear(self, channel: str, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """As `Ear.hear`, on the connection that all channels of the server share. Raises Unavailable."""
+        """As `Ear.hear`, over the connection that all channels of the server share. Raises Unavailable."""
         try:
             async with self._ear_lock:
                 if self.retired:
-                    raise Unavailable(f"{LOST}the shard has another server now")
+                    raise Unavailable(f"{LOST}another server has the shard now")
                 if self._ear is None or self._ear.lost:
-                    async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for it, and it may be gone
+                    async with asyncio.timeout(_HEAR_S):  # all shards of a server wait for this, and it may be gone
                         self._ear = await self._open(lambda connection: Ear(connection, self._timeout_s))
                 ear = self._ear
             await ear.hear(channel, heard, connected)
@@ -161,7 +161,8 @@ class Server:
             raise Unavailable(f"{LOST}{error}") from None
 
     def replace(self) -> None:
-        """Take up another connection: this one leads to a server that is no master now. What was asked is answered."""
+        """Open another connection: this one leads to a server that is no longer a master. Pending commands are answered
+        on it."""
         link = self.link
         if link and not link.lost and asyncio.get_running_loop().time() - self._since > _SETTLED_S:
             self.link = None
@@ -172,8 +173,8 @@ class Server:
                 ear.lose()
 
     def leave_behind(self) -> None:
-        """Hang up and take up another connection: the server is another now, or was lost without a word."""
-        if self._connecting and self._coming and not self._coming.done():  # perhaps on its way to the old one
+        """Hang up and open another connection: another server has taken over, or this one was lost silently."""
+        if self._connecting and self._coming and not self._coming.done():  # perhaps to the old server
             self._connecting.cancel()
             self._connecting = asyncio.create_task(self._connect(self._coming))
         if self.link:
@@ -182,7 +183,7 @@ class Server:
             self._ear.lose()
 
     def retire(self) -> None:
-        """Have nothing more to do with it. One that answers answers what it was asked."""
+        """Stop using the server. If it still answers, its connection closes when all pending commands are answered."""
         self.retired = True
         if self._connecting:
             self._connecting.cancel()
@@ -197,9 +198,11 @@ class Server:
             self.link.leave()
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Hang up for good; returns when the sockets are closed."""
         self.retire()
-        if self.link:
-            self.link.lose()
         if self._connecting:
             await asyncio.gather(self._connecting, return_exceptions=True)
+        for wire in (self.link, self._ear):
+            if wire:
+                wire.lose()
+                await wire.closed()

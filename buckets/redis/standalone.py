@@ -10,8 +10,8 @@ from buckets.redis.url import Url
 
 
 class Standalone:
-    """A Redis at one address. Behind a name or a proxy another server may take its place at any time: then the old one
-    says that it is READONLY, and a new connection leads to the new one."""
+    """A Redis at one address. Behind a name or a proxy another server may replace it at any time: then the old one
+    answers READONLY, and a new connection leads to the new one."""
 
     def __init__(self, url: Url, timeout_s: float, meter: Meter) -> None:
         self._server = Server("redis", self._reach, timeout_s, meter)
@@ -21,11 +21,11 @@ class Standalone:
         return self._url.connection()
 
     def of(self, key: str | bytes | None) -> Server | None:
-        """The server of a key, as far as is known; of None any."""
+        """The server of a key if it is known; for None any server."""
         return self._server
 
     async def find(self, key: str | bytes | None, deadline: float) -> Server:
-        """As `of`, waiting until it is known. Raises Unavailable at the deadline (loop time)."""
+        """As `of`, but waits until it is known. Raises Unavailable at the deadline (loop time)."""
         return self._server
 
     async def all(self, deadline: float) -> list[Server]:
@@ -33,14 +33,14 @@ class Standalone:
         return [self._server]
 
     def refused(self, server: Server, error: str) -> Server | None:
-        """Learn from an error reply of a server; whom to ask instead, where it told that."""
+        """Learn from an error reply of a server; returns the server to ask instead, if the reply names one."""
         if error.startswith("READONLY"):
             server.replace()
         return None
 
     @property
     def trouble(self) -> str:
-        """Why the last try to connect failed; for an operator."""
+        """Why the last attempt to connect failed; for an operator."""
         return self._server.trouble
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""The URL of a Redis: what stands behind it, and how a connection to one of its servers is made.
+"""The URL of a Redis: what it leads to, and how connections to its servers are made.
 
     redis://, rediss:// (TLS), unix://            one server
-    redis+sentinel://h1,h2:26379,h3/name          the master of that name, as the Sentinels at these addresses know it
-    redis+cluster://h1,h2:6379,h3                 a Cluster, found by these of its servers
+    redis+sentinel://h1,h2:26379,h3/name          the master of this name, according to the Sentinels at h1, h2, h3
+    redis+cluster://h1,h2:6379,h3                 a Cluster, found through some of its servers
 
 `rediss+sentinel://` and `rediss+cluster://` are the same over TLS. User, password and parameters (`?ssl_ca_certs=…`)
 are those of redis-py, which makes the connections; Sentinels have their own (`?sentinel_username=…`,
@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Url:
-    """What a URL says. `addresses` are those of the Sentinels, or of some servers of the Cluster."""
+    """A parsed URL. `addresses`: of the Sentinels, or of some servers of the Cluster."""
 
     kind: Kind
     addresses: tuple[Address, ...]
@@ -50,18 +50,18 @@ class Url:
     _for_sentinels: dict[str, Any]
 
     def connection(self, address: Address | None = None) -> Any:
-        """A connection of redis-py, not open yet: to an address, or to the one server."""
+        """A connection of redis-py, not yet open, to an address, or to the only server."""
         other = {} if address is None else address._asdict()
         return self._maker.connection_class(**self._maker.connection_kwargs | other)
 
     def sentinel_connection(self, address: Address) -> Any:
-        """As `connection`, to a Sentinel."""
+        """As `connection`, but to a Sentinel."""
         own = {"username": None, "password": None, "db": 0, **self._for_sentinels, **address._asdict()}
         return self._maker.connection_class(**self._maker.connection_kwargs | own)
 
 
 def read_url(url: str, timeout_s: float) -> Url:
-    """Read a URL. Raises ValueError or TypeError for one that is none; their words may hold its password."""
+    """Parse a URL. An invalid one raises ValueError or TypeError, whose message may contain its password."""
     if "+" not in url.partition("://")[0]:
         return _checked(Url("standalone", (), "", _maker(url, timeout_s), {}))
     found = _URL.fullmatch(url)
@@ -71,21 +71,23 @@ def read_url(url: str, timeout_s: float) -> Url:
     name = unquote(path.strip("/"))
     if bool(name) != (kind == "sentinel"):
         wanted = "the name of its master: redis+sentinel://host,host/name" if kind == "sentinel" else "its last host"
-        raise ValueError(f"a URL of that kind ends with {wanted}")
+        raise ValueError(f"a URL of this kind ends with {wanted}")
     addresses = tuple(_address(host, _PORTS[kind]) for host in hosts.split(","))
     maker = _maker(f"{tls}://{f'{user}@' if user else ''}{addresses[0]}{parameters}", timeout_s)
     own = {
         name: maker.connection_kwargs.pop(f"sentinel_{name}", None) for name in ("username", "password")
-    }  # also those of a Cluster, which has none: redis-py would not know them
+    }  # also for a Cluster, which has no Sentinels: redis-py does not know these parameters
     if kind == "cluster" and maker.connection_kwargs.get("db"):
-        raise ValueError("a Cluster has no database but 0")
+        raise ValueError("a Cluster has only database 0")
     return _checked(Url("sentinel" if kind == "sentinel" else "cluster", addresses, name, maker, own))
 
 
 def _address(text: str, port: int) -> Address:
     found = _HOST.fullmatch(text)
     if found is None or not 0 < int(found[2] or port) < 65536:
-        raise ValueError("each of its hosts is a name or an address, with or without a port: host:6379, [::1]:6379")
+        raise ValueError(
+            "each of its hosts must be a name or an address, with or without a port: host:6379, [::1]:6379"
+        )
     return Address(found[1].strip("[]"), int(found[2] or port))
 
 
@@ -98,12 +100,12 @@ def _maker(url: str, timeout_s: float) -> Any:
         retry=Retry(NoBackoff(), 0),
         client_name="jobqueue",
     )
-    # What a URL may say, and we build on being otherwise.
+    # A URL may set these, but we depend on them.
     pool.connection_kwargs.update(decode_responses=False, protocol=2, socket_timeout=None)
     return pool
 
 
 def _checked(url: Url) -> Url:
-    """What the URL says too much is told here, not at the first connection."""
+    """Raise the error of an unknown parameter now, not at the first connection."""
     url.connection(url.addresses[0] if url.addresses else None)
     return url

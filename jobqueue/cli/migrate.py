@@ -11,7 +11,7 @@ from rich.table import Table
 
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.job import LIVE, State
-from buckets.migration import Move, Moved
+from buckets.migration import Migrated, Migration
 from buckets.redis.client import Redis
 from jobqueue import logs
 from jobqueue.redis_server.fitness import facts_of, redis_at, refuse_old
@@ -41,7 +41,7 @@ def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
     return 0 if moved.done else 1
 
 
-async def _move(old_url: str, new_url: str, namespace: str, rest: float) -> tuple[Moved, str]:
+async def _move(old_url: str, new_url: str, namespace: str, rest: float) -> tuple[Migrated, str]:
     """What was moved, and why it ended where jobs are left. Raises JobQueueError when it cannot begin."""
     timeout_s = Settings().redis_timeout_s
     old, new = _redis_at("--from", old_url, timeout_s), _redis_at("--to", new_url, timeout_s)
@@ -53,7 +53,7 @@ async def _move(old_url: str, new_url: str, namespace: str, rest: float) -> tupl
         try:
             await _tell_apart(old, new)
             shards, buckets = Settings().numbers(new.is_cluster)
-            move = await Move.open(old, new, namespace, shards=shards, buckets=buckets, rest=rest, progress=tell)
+            move = await Migration.open(old, new, namespace, shards=shards, buckets=buckets, rest=rest, progress=tell)
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, move.stop)
             return await _run(move, old, new)
@@ -62,13 +62,13 @@ async def _move(old_url: str, new_url: str, namespace: str, rest: float) -> tupl
             await new.close()
 
 
-async def _run(move: Move, old: Redis, new: Redis) -> tuple[Moved, str]:
+async def _run(move: Migration, old: Redis, new: Redis) -> tuple[Migrated, str]:
     try:
         return await move.run(), "it was stopped"
     except Unavailable as error:
-        return move.moved, old.trouble or new.trouble or error.message
+        return move.migrated, old.trouble or new.trouble or error.message
     except JobQueueError as error:
-        return move.moved, f"the new Redis takes no more. It says: {error.message}"
+        return move.migrated, f"the new Redis takes no more. It says: {error.message}"
 
 
 def _redis_at(option: str, url: str, timeout_s: float) -> Redis:
@@ -94,7 +94,7 @@ async def _tell_apart(*both: Redis) -> None:
         seen |= own
 
 
-def _table(moved: Moved) -> Table:
+def _table(moved: Migrated) -> Table:
     table = Table("topic", *_STATES)
     for topic, states in sorted(moved.topics.items()):
         table.add_row(topic, *(f"{states[state]:,}" for state in _STATES))

@@ -13,7 +13,7 @@ import pytest
 
 from buckets import Redis
 from buckets.job import NewJob
-from buckets.migration import Move
+from buckets.migration import Migration
 from buckets.pool import Pool
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
@@ -23,11 +23,11 @@ from tests.waiting import until
 HOUR_MS = 3_600_000
 _MOVER = """
 import asyncio, sys
-from buckets.migration import Move
+from buckets.migration import Migration
 from buckets.redis.client import Redis
 
 async def main():
-    await (await Move.open(Redis(sys.argv[1]), Redis(sys.argv[2]), rest=0, patience_s=0)).run()
+    await (await Migration.open(Redis(sys.argv[1]), Redis(sys.argv[2]), rest=0, patience_s=0)).run()
 
 asyncio.run(main())
 """
@@ -117,7 +117,7 @@ async def test_a_mover_that_is_killed_at_any_moment_loses_nothing_and_does_nothi
         process.send_signal(signal.SIGKILL)
         await process.wait()
         left = len(await redis.read("KEYS", "*:j:*"))
-    moved = await (await Move.open(redis, new, rest=0, patience_s=0)).run()
+    moved = await (await Migration.open(redis, new, rest=0, patience_s=0)).run()
     assert moved.done and await redis.read("KEYS", "*:[mjrbh]:*") == []
     assert set(await new.read("KEYS", "*:j:*")) == {f"{{jq:0}}:j:j{n}".encode() for n in range(number)}
     counts = [await new.read("HMGET", f"{{jq:0}}:c:t{n}", "created", "delayed", "ready") for n in range(3)]

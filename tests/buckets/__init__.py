@@ -1,4 +1,4 @@
-"""The tests of the machine."""
+"""The tests of the engine."""
 
 import pytest
 

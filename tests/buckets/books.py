@@ -1,4 +1,4 @@
-"""The books: what the pool's records say, against every index and every count in Redis."""
+"""The books: the pool's records, checked against every index and every count in Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
 
 
 class Books:
-    """All that is in one shard, read key by key."""
+    """Everything in one shard, read key by key."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
@@ -76,7 +76,7 @@ class Books:
         assert self.zsets == expected
 
     def _check_ready(self, now_ms: int) -> None:
-        """Each ready job has one entry that is valid; one whose ttl is over may have lost it to a pop."""
+        """Each ready job has one valid entry; a job whose ttl is over may have lost it to a pop."""
         entries = Counter(
             (priority, topic, entry) for (priority, topic), entries in self.ready.items() for entry in entries
         )

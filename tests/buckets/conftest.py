@@ -20,7 +20,7 @@ async def waiting(pool: Pool) -> AsyncIterator[Waiting]:
 
 @pytest.fixture
 async def deaf(pool: Pool) -> AsyncIterator[Waiting]:
-    """Waiting pops of a process that hears only what a test says, as if every message were lost."""
+    """Waiting pops of a process that hears only what a test passes to it, as if every message were lost."""
     waiting = waiting_on(pool)
     yield waiting
     waiting.close()

@@ -1,4 +1,4 @@
-"""Instances that share the timers of a pool, as many as a test wants in one process."""
+"""Instances that share the timers of a pool, any number of them in one process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ APART_MS = 250
 
 
 class Instance:
-    """A roll and the locks of all shards, as a service has them. `tick` turns them once by hand; within `running` they
-    turn by themselves."""
+    """The members and the locks of all shards, as in a service. `tick` runs each once; within `running` they run by
+    themselves."""
 
     def __init__(self, pool: Pool, notifier: Notifier | None = None) -> None:
         self.notifier = notifier or Notifier(pool)
@@ -31,7 +31,7 @@ class Instance:
 
     @property
     def held(self) -> list[bool]:
-        """Of all locks in order, whether they are ours."""
+        """For all locks in order, whether they are ours."""
         return [event.is_set() for each in self.locks for event in each.held]
 
     @contextlib.asynccontextmanager
@@ -52,12 +52,12 @@ async def ended(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def sign(pool: Pool, token: str) -> list[str]:
-    """Another instance signs the roll; who lives, as it reads there."""
+    """Another instance signs the list of members; returns the live instances according to the answer."""
     return sorted(each.decode() for each in (await members.sign(pool, token, int(LIFE_S * 1000), APART_MS))[2])
 
 
 async def take(pool: Pool, token: str, living: Sequence[str] = (), shard: int = 0) -> list[bool]:
-    """Another instance takes all locks that it can get; for each whether it got it."""
+    """Another instance takes all locks that it can get; returns for each whether it did."""
     wanted = [True] * pool.buckets
     return await locks.beat(pool, shard, token, 60_000, wanted=wanted, living=[each.encode() for each in living])
 

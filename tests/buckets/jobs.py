@@ -1,4 +1,4 @@
-"""Short ways to do one thing with one job; a refusal is raised."""
+"""Shorthands that do one thing with one job; a refusal is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to bring a job "a" into each state; the lease of its newest delivery and that of an older one come back."""
+"""Bring a job "a" into each state; each returns the lease of its newest delivery and that of an older one."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ class Life:
     worker: str | None = None
     reason: str | None = None
     cause: Cause = Cause.NONE
-    bucket: int = 0  # seen, not decided here
+    bucket: int = 0  # observed, not decided here
     hourly: bool = False
 
     def ttl_over(self, now_ms: int) -> bool:
         return self.new.ttl_ms is not None and self.due + self.new.ttl_ms <= now_ms
 
     def look_at(self) -> int | None:
-        """When the bucket's timer must look at it."""
+        """When the bucket's timer has to look at it."""
         if self.state in (State.DELAYED, State.RESERVED):
             return self.next
         if self.state is State.READY and self.new.ttl_ms is not None:
@@ -52,7 +52,7 @@ class Life:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """What must be read of it, by the names of Job."""
+        """The facts that must be read of it, by the names of Job."""
         facts: dict[str, Any] = {
             **{name: getattr(self.new, name) for name in ("id", "topic", "priority", "tries")},
             **{name: getattr(self, name) for name in ("state", "created", "due", "next", "lease", "ttr", "cause")},
@@ -67,7 +67,7 @@ class Life:
 
 @dataclass
 class Look:
-    """What a pop finds: the jobs, the entries it passes for good, what is left in the last topic of each shard, and in
+    """What a pop finds: the jobs, the entries that it drops, what is left in the last topic of each shard, and in
     how many us the first of the paused topics is open."""
 
     ids: list[str] = field(default_factory=list)
@@ -83,16 +83,16 @@ class Model:
         self.lives: dict[str, Life] = {}
         self.ready: defaultdict[tuple[int, str, int], list[str]] = defaultdict(list)
         self.totals: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)  # by shard and topic
-        self.used: dict[tuple[int, str], int] = {}  # when a topic was used last, to about ten seconds
-        self.paused: dict[str, int] = {}  # until when; 0: until it is resumed
-        self.arrows: Counter[Arrow] = Counter()  # the moves that there were
+        self.used: dict[tuple[int, str], int] = {}  # the last use of a topic, to about ten seconds
+        self.paused: dict[str, int] = {}  # the end of the pause; 0: until it is resumed
+        self.arrows: Counter[Arrow] = Counter()  # the moves that happened
 
     @property
     def now_ms(self) -> int:
         return self.now_us // 1000
 
     def ahead(self, ms: int) -> int:
-        """So many ms from now, rounded up: nothing is early."""
+        """The time in `ms` milliseconds, rounded up: nothing is early."""
         return -(-self.now_us // 1000) + ms
 
     def life(self, job_id: str) -> Life | None:
@@ -148,7 +148,7 @@ class Model:
     # The commands.
 
     def add_group(self, group: Sequence[NewJob]) -> list[Answer]:
-        """All, or none and the first refusal."""
+        """Add all, or none and return the first refusal."""
         refusal = next((refusal for new in group if (refusal := self._refusal(new))), None)
         return [refusal] if refusal else [self.add(new) for new in group]
 
@@ -194,7 +194,7 @@ class Model:
         return result, life.state.word, due
 
     def look(self, shards: Sequence[int], topics: Sequence[str], count: int) -> Look:
-        """What a pop finds that asks the shards in this order; changes nothing."""
+        """What a pop finds that asks the shards in this order; nothing is changed."""
         look = Look()
         for shard in shards:
             if len(look.ids) < count:
@@ -234,7 +234,7 @@ class Model:
         return at == (State.READY, shard, topic)
 
     def pop(self, look: Look, ttr_ms: int | None, worker: str) -> list[dict[str, Any]]:
-        """Hand out what was found; the facts of the jobs as the worker gets them."""
+        """Deliver what was found; returns the facts of the jobs as the worker gets them."""
         for key, job_id in look.passed:
             self.ready[key].remove(job_id)
         return [self._deliver(self.lives[job_id], ttr_ms, worker) for job_id in look.ids]
@@ -293,7 +293,7 @@ class Model:
         return (was.word,)
 
     def _leased(self, job_id: str, lease: int | None) -> Life | Answer:
-        """The job that its worker speaks for, or why not."""
+        """The job that a worker refers to, or why it is refused."""
         life = self.life(job_id)
         if life is None:
             return ("NOT_FOUND",)
@@ -339,7 +339,7 @@ class Model:
         return ("ready",)
 
     def kick_topic(self, topic: str, count: int) -> int:
-        """In each shard those first that died first."""
+        """In each shard, the oldest dead letters first."""
         dead = [life for life in self.lives.values() if (life.state, life.new.topic) == (State.DEAD, topic)]
         dead.sort(key=lambda life: (shard_of(life.new.id, self.shards), life.next, life.new.id))
         for life in dead[:count]:
@@ -347,7 +347,7 @@ class Model:
         return len(dead[:count])
 
     def _pending(self, job_id: str, timed: bool) -> Life | Answer:
-        """A job that nobody has, and that has not fired where its time is to be changed; or why not."""
+        """A job that is not reserved and, if its time is to be changed, has not fired; or why it is refused."""
         life = self.life(job_id)
         if life is None:
             return ("NOT_FOUND",)
@@ -404,7 +404,7 @@ class Model:
             self._to_ready(life)
 
     def due(self, shard: int, bucket: int) -> tuple[int, int]:
-        """What the timer of a bucket does now."""
+        """Do what the timer of a bucket does now."""
         events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
         now = sorted(event for event in events if event[0] <= self.now_ms)
         for _, job_id in now:
@@ -425,7 +425,7 @@ class Model:
             self._return(life, None)
 
     def _return(self, life: Life, delay_ms: int | None) -> None:
-        """The end of a lease without a finish: a step of the ladder, unless there is another delay."""
+        """A lease ends without a finish: the next step of the back-off ladder, unless a delay is given."""
         ladder = life.new.backoff_ms
         if life.ttl_over(self.now_ms):
             self._die(life, Cause.TTL)
@@ -440,7 +440,7 @@ class Model:
             else:
                 self._to_ready(life)
 
-    # What is done with a whole topic.
+    # Operations on a whole topic.
 
     def pause(self, topic: str, span_ms: int | None) -> int:
         self.paused[topic] = 0 if span_ms is None else self.ahead(span_ms)
@@ -449,12 +449,12 @@ class Model:
         return self.paused[topic]
 
     def over(self) -> list[str]:
-        """Topics whose pause is over: Redis forgets it, but in its own time."""
+        """Topics whose pause is over: Redis forgets it, but by its own clock."""
         return [topic for topic, until in self.paused.items() if 0 < until <= self.now_ms]
 
     def purge(self, topic: str, state: State | None, begun_ms: int) -> int:
-        """What was there when it began, in its states. A ready job that no pop would find any more is left to its
-        timer, which has to bury it."""
+        """Delete what existed when it began, in its states. A ready job that no pop would find is left to its timer,
+        which has to bury it."""
         found = [self.lives[job_id] for job_id in self.peek(topic, state)]
         found = [life for life in found if life.created <= begun_ms]
         for life in found:
@@ -462,7 +462,7 @@ class Model:
         return len(found)
 
     def bound(self, shard: int, topic: str, age_ms: int, most: int) -> int:
-        """The oldest, one by one, until the rest is within the bounds."""
+        """Delete the oldest, one by one, until the others are within the bounds."""
         dead = [self.lives[job_id] for job_id in self.peek(topic, State.DEAD)]
         dead = [life for life in dead if self._shard(life) == shard]
         over = len(dead) - -(-most // self.shards) if most else 0
@@ -482,10 +482,10 @@ class Model:
                 self.totals.pop(key, None)
         return sum(key not in self.used for key in idle)
 
-    # What is asked.
+    # Queries.
 
     def peek(self, topic: str, state: State | None) -> list[str]:
-        """The ids in their order."""
+        """The ids in order."""
         states = [state] if state else [State.DELAYED, State.READY, State.RESERVED, State.DEAD]
         return [job_id for each in states for job_id in self._in_state(topic, each)]
 
@@ -500,7 +500,7 @@ class Model:
         return [life.new.id for life in lives]
 
     def topics(self) -> dict[str, tuple[Counter[str], int | None]]:
-        """Those that are known, with their counts and until when they are paused."""
+        """The known topics, with their counts and the ends of their pauses."""
         over = self.over()
         return {
             topic: (self.counts(topic), None if topic in over else self.paused.get(topic)) for _, topic in self.used
@@ -515,12 +515,12 @@ class Model:
         return sum(each, Counter())
 
     def oldest_ready_ms(self, topic: str | None) -> int | None:
-        """The one that waits longest at the front of a list."""
+        """The job that has waited the longest at the front of a list."""
         fronts = [self.lives[ids[0]] for (_, name, _), ids in self.ready.items() if ids and topic in (None, name)]
         return max((self.now_ms - life.next for life in fronts), default=None)
 
     def histogram(self, topic: str | None) -> dict[str, int]:
-        """Pending jobs by the range that the minute (or hour) of their due time begins in."""
+        """Pending jobs by the range in which the minute (or hour) of their due time begins."""
         found = {name: 0 for name, _ in RANGES}
         for life in self.lives.values():
             if life.state is State.DELAYED and topic in (None, life.new.topic):

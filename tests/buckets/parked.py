@@ -1,4 +1,4 @@
-"""Waiting pops: parked on a namespace whose subscriptions stand, or that hears only what a test says."""
+"""Waiting pops: parked on a namespace whose subscriptions stand, or that hears only what a test passes to it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from buckets.job import Job
 from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.pop_search import Popped
+from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
+from tests.buckets.redis.links import link_of
 from tests.waiting import PATIENCE_S, until
 
 LONG_S = 60.0  # longer than any test is patient
@@ -38,28 +40,34 @@ async def hearing(pool: Pool) -> AsyncIterator[Waiting]:
 async def park(
     waiting: Waiting, topics: Sequence[str] = ("t",), count: int = 1, wait_s: float = LONG_S, worker: str = ""
 ) -> Parked:
-    """A pop that waits: it has looked twice and found nothing."""
+    """A waiting pop, which has looked twice and found nothing."""
     before = waiting.parked
     task = asyncio.create_task(waiting.pop(topics, count, wait_s, worker=worker))
     await until(lambda: waiting.parked == before + 1)
-    await Topics(waiting._pool).stats()  # answered behind its second look
+    await Topics(waiting._pool).stats()  # answered after its second look
     return task
 
 
+async def asked(redis: Redis, commands: int = 1) -> None:
+    """Wait until this many commands have been sent to a server that does not answer."""
+    link = await link_of(redis)
+    await until(lambda: len(link._waiting) == commands)
+
+
 async def jobs_of(parked: Parked) -> list[Job]:
-    """What a pop that waited answers."""
+    """The jobs that a waiting pop gets."""
     async with asyncio.timeout(PATIENCE_S):
         return (await parked).jobs
 
 
 async def job_of(parked: Parked) -> Job:
-    """The one job that a pop got which waited."""
+    """The only job that a waiting pop gets."""
     (job,) = await jobs_of(parked)
     return job
 
 
-async def told(waiting: Waiting, pool: Pool, shard: int = 0) -> bool:
-    """Whether all that the shard said before has been heard: a message of our own came through."""
+async def caught_up(waiting: Waiting, pool: Pool, shard: int = 0) -> bool:
+    """Whether all earlier messages of the shard have been heard: one of our own has arrived."""
     waiting.notifier.free(shard).clear()
     await pool.redis.read("SPUBLISH", pool.keys[shard].bell, "free")
     await until(waiting.notifier.free(shard).is_set)

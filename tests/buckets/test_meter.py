@@ -1,4 +1,4 @@
-"""buckets.meter: what the machine tells of its work."""
+"""buckets.meter: what the engine reports about its work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import tick_all, until
 
 
 class Notes(Meter):
-    """Writes down what it is told."""
+    """Records what is reported."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str | None]] = []
@@ -65,7 +65,7 @@ class Notes(Meter):
 
 @pytest.fixture
 def notes(redis: Redis) -> Notes:
-    """Those of the connection that the pool is on."""
+    """The notes of the pool's connection."""
     redis.meter = Notes()
     return redis.meter
 
@@ -166,7 +166,7 @@ async def test_a_lease_that_lies_before_the_due_time_is_no_lateness_below_zero(
     pool: Pool, clock: HeldClock, notes: Notes
 ) -> None:
     await add(pool, "a")
-    clock.now_us -= 10_000_000  # Redis's host set its clock right
+    clock.now_us -= 10_000_000  # Redis's host corrected its clock
     await pop_one(pool)
     assert notes.deliveries == [("t", 0)]
 

@@ -1,4 +1,4 @@
-"""buckets.migration: a namespace goes from one Redis to another, whole."""
+"""buckets.migration: a namespace goes from one Redis to another, complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag
-from buckets.migration import Move, Moved
+from buckets.migration import Migrated, Migration
 from buckets.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
@@ -48,8 +48,8 @@ async def new(other: Redis) -> AsyncIterator[Pool]:
     await pool.close()
 
 
-async def move(old: Pool, new: Pool, **options: Any) -> Moved:
-    return await (await Move.open(old.redis, new.redis, rest=0, **options)).run()
+async def move(old: Pool, new: Pool, **options: Any) -> Migrated:
+    return await (await Migration.open(old.redis, new.redis, rest=0, **options)).run()
 
 
 async def records(pool: Pool) -> dict[str, Job]:
@@ -63,7 +63,7 @@ async def records(pool: Pool) -> dict[str, Job]:
 
 
 def content(jobs: dict[str, Job]) -> str:
-    """A hash over all that jobs are, but for where they stand."""
+    """A hash over everything in the jobs except their shards."""
     said = hashlib.sha256()
     for job_id, job in sorted(jobs.items()):
         kind = job.kind
@@ -84,7 +84,7 @@ def content(jobs: dict[str, Job]) -> str:
 
 
 async def emptied(pool: Pool) -> None:
-    """Nothing of a job is left, and the counts say so."""
+    """No job is left, and the counts agree."""
     assert await records(pool) == {}
     for server in await pool.redis.servers():
         assert await server.read("KEYS", "*:[mbrdh]:*") == []
@@ -123,7 +123,7 @@ async def fill(pool: Pool, number: int) -> None:
 
 
 def without_gone(jobs: dict[str, Job], others: dict[str, Job]) -> dict[str, Job]:
-    """Without tombstones that ended in the meantime."""
+    """Without the tombstones that have ended meanwhile."""
     return {job_id: job for job_id, job in jobs.items() if job.state <= State.DEAD or job_id in others}
 
 
@@ -199,7 +199,7 @@ async def test_a_job_that_somebody_has_is_moved_when_it_is_finished_or_comes_bac
     await add(old, "lost", ttr_ms=300)
     await pop_one(old)
     moving = asyncio.create_task(move(old, new))
-    await until(lambda: _has(new, "lost"))  # nobody runs timers on the old Redis
+    await until(lambda: _has(new, "lost"))  # no timers run on the old Redis
     assert await state(old, "done") == "reserved"
     assert not moving.done()
     await finish(old, "done", done.lease)
@@ -250,7 +250,7 @@ async def test_pauses_go_along_and_end_on_the_old_redis(old: Pool, new: Pool) ->
 
 
 async def left_behind(old: Pool, ids: Sequence[str]) -> None:
-    """What a mover leaves that dies behind its first step."""
+    """What a migration leaves that dies after its first step."""
     await old.call("export", 0, ids, now="", batch="f00d", front="", page=100, room=1 << 20)
 
 
@@ -321,7 +321,7 @@ async def test_a_full_old_redis_is_emptied(other: Redis, new: Pool, redis: Redis
 async def test_a_mover_that_is_stopped_ends_behind_a_page_and_says_that_it_is_not_done(old: Pool, new: Pool) -> None:
     await fill(old, 1_000)
     jobs = await records(old)
-    mover = await Move.open(old.redis, new.redis, rest=0, progress=lambda moved, left: mover.stop())
+    mover = await Migration.open(old.redis, new.redis, rest=0, progress=lambda moved, left: mover.stop())
     moved = await mover.run()
     assert not moved.done and 0 < moved.jobs <= 100
     assert await old.redis.read("KEYS", "*:m:*") == []
@@ -369,16 +369,16 @@ async def test_a_long_optional_block_and_a_later_dead_letter_survive(old: Pool, 
 
 
 async def test_a_namespace_that_is_not_there_or_of_another_version_is_refused(old: Pool, new: Pool) -> None:
-    with pytest.raises(Unfit, match="there is no namespace other"):
-        await Move.open(old.redis, new.redis, "other")
+    with pytest.raises(Unfit, match="has no namespace other"):
+        await Migration.open(old.redis, new.redis, "other")
     await old.redis.read("HSET", old.keys[0].meta, "format", 2)
     for pair in ((old.redis, new.redis), (new.redis, old.redis)):
         with pytest.raises(Unfit, match="another version"):
-            await Move.open(*pair)
+            await Migration.open(*pair)
     await old.redis.read("DEL", old.keys[0].meta)
     await add(Pool(old.redis, "jq", 1, 8), "j")
     with pytest.raises(Unfit, match="damaged"):
-        await Move.open(old.redis, new.redis)
+        await Migration.open(old.redis, new.redis)
 
 
 async def test_producers_and_workers_on_both_lose_nothing_and_do_nothing_twice(old: Pool, new: Pool) -> None:

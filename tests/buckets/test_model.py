@@ -1,4 +1,4 @@
-"""The pool against the model: random commands and times, every answer compared, the books at the end of each run.
+"""The pool against the model: random commands and times, every answer compared, and the books at the end of each run.
 
 JOBQUEUE_MODEL_STEPS sets how many steps there are (20,000 without it), JOBQUEUE_MODEL_SEED repeats a run.
 """
@@ -32,7 +32,7 @@ from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
 from buckets.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
-from buckets.walk import Place, Purged, Walk
+from buckets.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.walks import peeked
@@ -46,7 +46,7 @@ TOPICS = ["t", "u:1"]
 T = TypeVar("T")
 
 ids = st.sampled_from(IDS)
-# Half of the jobs are plain, so that they meet in one list, follow each other there and take each other's place.
+# Half of the jobs are simple, so that they share one list, follow each other there and replace each other.
 plain_jobs = st.builds(
     NewJob,
     ids,
@@ -68,12 +68,12 @@ odd_jobs = st.builds(
     tries=st.sampled_from([0, 1, 2, 16]),
     backoff_ms=st.sampled_from([(), (), (5_000,), (0, 1_000, 90_000_000)]),
     ttl_ms=st.sampled_from([None, None, 1, 1_500, 60_000, 86_400_000]),
-    retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis ends it in its own time: no run is so long
+    retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis expires it by its own clock: no run takes that long
     if_exists=st.sampled_from(["keep", "replace", "replace", "reject"]),
     most_pending=st.sampled_from([0, 0, 0, 1, 2]),
 )
 new_jobs = st.one_of(plain_jobs, odd_jobs)
-# One job, or a job in each topic with ids that are the same up to their `@`.
+# One job, or one job in each topic with ids that are equal up to their `@`.
 groups = st.one_of(
     new_jobs.map(lambda new: [new]),
     st.tuples(odd_jobs, odd_jobs).map(
@@ -83,17 +83,17 @@ groups = st.one_of(
 # Ahead of the held clock, or behind it, in ms; 0: the delay counts.
 ats = st.sampled_from([0, 0, 0, 1, -1, 700, 86_400_000])
 leases = st.sampled_from(["none", "none", "newest", "newest", "first", "of nobody"])
-# One in two that this worker had lately: the others are mostly with nobody.
+# Every second one was recently with this worker: the others are mostly not reserved.
 some_id = st.one_of(ids, st.sampled_from([-1, -1, -2]))
 some_topic = st.sampled_from(TOPICS)
 some_state = st.sampled_from([None, *LIVE])
 reasons = st.sampled_from(["", "", "why", "a longer reason: " + "ü" * 40])
-# In us; the others go to the next thing that a timer has to do, and to the last moment before it.
+# In us; the others go to the next event of a timer, and to the last moment before it.
 spans = st.sampled_from([1, 999, 1_000, 1_000, 1_000_000, 1_000_000, 60_000_000, 3_600_000_000, 90_000_000_000])
 
 
-def told(result: Added | Moved | str | JobQueueError) -> Answer:
-    """An answer of the pool as the model gives it."""
+def answer_of(result: Added | Moved | str | JobQueueError) -> Answer:
+    """An answer of the pool, in the form of the model's."""
     if isinstance(result, JobQueueError):
         return (result.code,) if result.state is None else (result.code, result.state)
     if isinstance(result, Moved):
@@ -129,8 +129,8 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model(shards, self.clock.now_us)
         self.leases: dict[str, list[int]] = {job_id: [] for job_id in IDS}
         self.handed_out: list[Job] = []
-        self.purges: list[tuple[str, State | None, Place]] = []
-        type(self).steps -= 1  # this is none
+        self.purges: list[tuple[str, State | None, Position]] = []
+        type(self).steps -= 1  # this is not a step
 
     @invariant()
     def time_goes_on(self) -> None:
@@ -147,7 +147,7 @@ class Comparison(RuleBasedStateMachine):
         self.go(10)
 
     def see(self, job_id: str) -> None:
-        """Compare one job; the model learns which bucket it is in."""
+        """Compare one job; the model learns its bucket."""
         job, life = self.run(self.pool.get(job_id)), self.model.life(job_id)
         if life is None or job is None:
             assert (job, life) == (None, None)
@@ -162,7 +162,7 @@ class Comparison(RuleBasedStateMachine):
         if at:
             jobs[0].due_ms = self.model.now_ms + at
         answers = self.run(self.pool.add(jobs))
-        assert [told(answer) for answer in answers] == [self.model.add(new) for new in jobs]
+        assert [answer_of(answer) for answer in answers] == [self.model.add(new) for new in jobs]
         for job_id in {new.id for new in jobs}:
             self.see(job_id)
 
@@ -170,7 +170,7 @@ class Comparison(RuleBasedStateMachine):
     def add_groups(self, some: list[list[NewJob]]) -> None:
         self.pass_scripts()
         results = self.run(self.pool.add_groups(some))
-        answers = [list(map(told, each)) if isinstance(each, list) else [told(each)] for each in results]
+        answers = [list(map(answer_of, each)) if isinstance(each, list) else [answer_of(each)] for each in results]
         assert answers == [self.model.add_group(group) for group in some]
         for job_id in {new.id for group in some for new in group}:
             self.see(job_id)
@@ -183,12 +183,12 @@ class Comparison(RuleBasedStateMachine):
     )
     def pop(self, topics: list[str], count: int, ttr_ms: int | None, worker: str) -> None:
         popped = self.run(self.pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker))
-        told = [job.id for job in popped.jobs], popped.left, popped.opens_us
+        answer = [job.id for job in popped.jobs], popped.left, popped.opens_us
         for order in itertools.permutations(range(self.model.shards)):
             look = self.model.look(order, topics, count)
-            if told == (look.ids, look.left, look.opens_us):
+            if answer == (look.ids, look.left, look.opens_us):
                 break
-        assert told == (look.ids, look.left, look.opens_us)
+        assert answer == (look.ids, look.left, look.opens_us)
         expected = self.model.pop(look, ttr_ms, worker)
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
         for job in popped.jobs:
@@ -198,7 +198,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(new=new_jobs, count=st.sampled_from([1, 1, 2]), worker=st.sampled_from(["", "w"]), again=st.booleans())
     def deliver(self, new: NewJob, count: int, worker: str, again: bool) -> None:
-        """Add a job and pop; left to chance, few steps would be deliveries. `again`: it comes back and is popped."""
+        """Add a job and pop; by chance alone, few steps would be deliveries. `again`: it comes back and is popped."""
         new.delay_ms, new.if_exists = 0, "replace"
         self.add([new], 0)
         self.pop([new.topic], count, None, worker)
@@ -213,7 +213,7 @@ class Comparison(RuleBasedStateMachine):
         at_last=st.sampled_from(["nothing", "nothing", "kick", "finish", "delete", "update", "run", "replace"]),
     )
     def deliver_and(self, new: NewJob, then: str, which: str, at_last: str) -> None:
-        """A job's whole way: to a worker, what he does with it, and what comes then."""
+        """The whole life of a job: to a worker, what the worker does with it, and what follows."""
         self.deliver(new, 1, "w", False)
         steps: dict[str, Callable[[], None]] = {
             "nothing": lambda: None,
@@ -234,7 +234,7 @@ class Comparison(RuleBasedStateMachine):
     @precondition(lambda self: self.handed_out)
     @rule(last=st.sampled_from([1, 2, 3, 8]), some=st.booleans())
     def unpop(self, last: int, some: bool) -> None:
-        """Of those handed out last, in their order; some are long past."""
+        """Some of the last deliveries, in order; some are long over."""
         jobs = self.handed_out[-last:]
         jobs = jobs[:1] if some else jobs
         self.run(self.pool.unpop(jobs))
@@ -245,7 +245,7 @@ class Comparison(RuleBasedStateMachine):
     def finish(self, jobs: list[tuple[str | int, str]]) -> None:
         shown = [(job_id, self.lease(job_id, which)) for some, which in jobs for job_id in (self.one(some),)]
         answers = self.run(self.pool.finish(shown))
-        assert [told(answer) for answer in answers] == [self.model.finish(*job) for job in shown]
+        assert [answer_of(answer) for answer in answers] == [self.model.finish(*job) for job in shown]
 
     def lease(self, job_id: str, which: str) -> int | None:
         known = self.leases[job_id] or [12]
@@ -254,7 +254,7 @@ class Comparison(RuleBasedStateMachine):
     @rule(some=st.lists(ids, min_size=1, max_size=2))
     def delete(self, some: list[str]) -> None:
         answers = self.run(self.pool.delete(some))
-        assert [told(answer) for answer in answers] == [self.model.delete(job_id) for job_id in some]
+        assert [answer_of(answer) for answer in answers] == [self.model.delete(job_id) for job_id in some]
 
     def one(self, some: str | int) -> str:
         if isinstance(some, str):
@@ -262,11 +262,11 @@ class Comparison(RuleBasedStateMachine):
         return self.handed_out[some].id if len(self.handed_out) >= -some else IDS[0]
 
     def same(self, job_id: str, work: Coroutine[Any, Any, Moved | str], expected: Answer) -> None:
-        """Compare the answer, and the job after it."""
+        """Compare the answer, and the job afterwards."""
         try:
-            answer = told(self.run(work))
+            answer = answer_of(self.run(work))
         except JobQueueError as error:
-            answer = told(error)
+            answer = answer_of(error)
         assert answer == expected
         self.see(job_id)
 
@@ -303,7 +303,7 @@ class Comparison(RuleBasedStateMachine):
     def kick(self, some: list[str | int]) -> None:
         kicked = [self.one(each) for each in some]
         answers = self.run(self.pool.kick(kicked))
-        assert [told(answer) for answer in answers] == [self.model.kick(job_id) for job_id in kicked]
+        assert [answer_of(answer) for answer in answers] == [self.model.kick(job_id) for job_id in kicked]
 
     @rule(topic=st.sampled_from(TOPICS), count=st.sampled_from([1, 2, 1000]))
     def kick_topic(self, topic: str, count: int) -> None:
@@ -365,7 +365,7 @@ class Comparison(RuleBasedStateMachine):
         assert stats.due == self.model.histogram(topic)
 
     def is_crowded(self) -> bool:
-        """Whether some list has so many stale entries before the first live one that its age is not known."""
+        """Whether some list has too many stale entries before the first live one for its age to be known."""
         keys = self.run(self.redis.read("KEYS", "*:r:*"))
         return any(self.run(self.redis.read("LLEN", key)) > 20 for key in keys)
 
@@ -379,7 +379,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(topic=some_topic, state=some_state, at_once=st.booleans())
     def purge(self, topic: str, state: State | None, at_once: bool) -> None:
-        """It begins now; when it goes on, what was made since then must stay."""
+        """Begin a purge now; when it continues, jobs created since then must stay."""
         purged = self.run(Walk(self.pool).purge(topic, state, seconds=0))
         assert purged.count == 0 and purged.next is not None
         self.purges.append((topic, state, purged.next))
@@ -410,7 +410,7 @@ class Comparison(RuleBasedStateMachine):
         assert self.run(Topics(self.pool).resume(topic)) == (self.model.paused.pop(topic, None) is not None)
 
     def forget_pauses(self) -> None:
-        """As Redis does when they are over: in its own time, which is not ours."""
+        """As Redis does when they are over, though by its own clock, not ours."""
         for topic in self.model.over():
             del self.model.paused[topic]
             for keys in self.pool.keys:
@@ -483,5 +483,5 @@ def test_the_pool_does_what_the_model_does(redis_server: RedisServer) -> None:
         finally:
             runner.run(Comparison.redis.close())
     print(dict(Comparison.arrows))
-    wanted = {arrow for arrow, moves in MOVES.items() if moves != {"import"}}  # that comes from another Redis
-    assert STEPS < 20_000 or Comparison.arrows.keys() == wanted  # else they were the wrong steps
+    wanted = {arrow for arrow, moves in MOVES.items() if moves != {"import"}}  # which comes from another Redis
+    assert STEPS < 20_000 or Comparison.arrows.keys() == wanted  # otherwise they were the wrong steps

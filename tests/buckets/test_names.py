@@ -1,4 +1,4 @@
-"""The public names of the machine, each of which loads its module when it is asked for."""
+"""The public names of the engine: each is there, and loaded only when it is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_each_public_name_is_there() -> None:
         getattr(buckets, "Pol")  # noqa: B009 - mypy would find it
 
 
-def test_the_command_line_does_not_wait_for_what_only_the_service_needs() -> None:
+def test_the_command_line_does_not_load_what_only_the_service_needs() -> None:
     code = "import sys, jobqueue.cli.main; print({'redis', 'aiohttp', 'rich', 'structlog'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "set()\n"

@@ -11,7 +11,7 @@ from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
-from tests.buckets.parked import told, waiting_on
+from tests.buckets.parked import caught_up, waiting_on
 from tests.waiting import until
 
 
@@ -27,7 +27,7 @@ async def test_an_entry_earlier_than_all_others_sets_the_alarm_of_its_bucket(red
         if rings:
             await until(alarm.is_set)
         else:
-            await until(lambda: told(waiting, pool))
+            await until(lambda: caught_up(waiting, pool))
             assert not alarm.is_set()
     hearing.cancel()
     await asyncio.gather(hearing, return_exceptions=True)

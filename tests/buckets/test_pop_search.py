@@ -19,7 +19,7 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, finish, kick, pop, pop_one, popped_ids
-from tests.buckets.parked import LONG_S, hearing, job_of, jobs_of, park, told, waiting_on
+from tests.buckets.parked import LONG_S, caught_up, hearing, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 
@@ -56,7 +56,7 @@ async def scripts_run(redis: Redis) -> int:
 async def all_heard(waiting: Waiting, pool: Pool) -> None:
     """Wait until the bell has heard what was said so far."""
     for shard in range(len(pool.keys)):
-        await told(waiting, pool, shard)
+        await caught_up(waiting, pool, shard)
 
 
 async def test_an_empty_topic_is_looked_up_everywhere_once(redis: Redis, many: Pool, ringing: Waiting) -> None:

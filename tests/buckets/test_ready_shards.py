@@ -13,7 +13,7 @@ SHARDS = 4
 
 
 class Seconds:
-    """The clock of the sweep, held."""
+    """The clock of the sweep, which a test sets."""
 
     now = 100.0
 
@@ -34,7 +34,7 @@ def known(seconds: Seconds) -> ReadyShards:
 
 
 def empty(known: ReadyShards, *topics: str) -> None:
-    """A pop finds no jobs of the topics anywhere."""
+    """A pop finds no jobs of these topics anywhere."""
     for shard, some in list(known.places(topics)):
         known.emptied(shard, some, known.asked(shard, some))
 
@@ -182,7 +182,7 @@ def test_of_too_many_topics_that_one_goes_which_was_not_asked_for_the_longest(
     empty(known, "u")
     empty(known, "v")
     assert shards(known, "t") == []
-    known.heard(0, "u")  # nobody asked for it
+    known.heard(0, "u")  # no pop asked for it
     empty(known, "w")
     assert [topic for topic in ("t", "v", "w") if shards(known, topic)] == []
     assert len(shards(known, "u")) == 4

@@ -1,4 +1,4 @@
-"""buckets.topics, trim_dead.lua, forget.lua: the list of topics, the bounds of their dead letters, and their end."""
+"""buckets.topics, trim_dead.lua, forget.lua: the list of topics, the bounds on dead letters, and forgetting topics."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ FOR_EVER_MS = 10**12
 
 
 async def die(pool: Pool, clock: HeldClock, number: int, topic: str = "t", first: int = 0) -> list[str]:
-    """So many dead letters, a second apart."""
+    """Make dead letters, one second apart."""
     names = [f"{topic}:{first + n:03}" for n in range(number)]
     for job_id in names:
         clock.advance(1_000)
@@ -111,7 +111,7 @@ async def die(pool: Pool, clock: HeldClock, number: int, topic: str = "t", first
 
 
 async def bound(pool: Pool, topic: str = "t", age_ms: int = FOR_EVER_MS, most: int = 0) -> int:
-    """How many were dealt with, over all shards."""
+    """How many entries were processed in all shards."""
 
     def bounds_of(name: str) -> Bounds:
         return Bounds(age_ms, most) if name == topic else Bounds(FOR_EVER_MS)
@@ -198,13 +198,13 @@ async def test_entries_that_the_pool_does_not_bear_out_are_dropped(redis: Redis,
 async def test_a_topic_without_jobs_is_forgotten_with_all_its_keys(
     redis: Redis, pool: Pool, topics: Topics, clock: HeldClock
 ) -> None:
-    """Stale entries of its ready lists too."""
+    """Including stale entries of its ready lists."""
     await fill(pool, clock, 3, retention_ms=0)
     await add(pool, "far", delay_ms=100 * HOUR, retention_ms=0)
     await purge(pool)
     await redis.read("RPUSH", pool.keys[0].ready(9, "t"), "5:stale")
     await redis.read("HSET", pool.keys[0].due("t"), "m5", 1)
-    clock.advance(HOUR - 2)  # a millisecond of it is over already
+    clock.advance(HOUR - 2)  # one millisecond has passed already
     assert await topics.forget(0, HOUR) == 0
     clock.advance(1)
     assert await topics.forget(0, HOUR) == 1
@@ -279,7 +279,7 @@ async def test_a_tombstone_may_outlive_its_topic_and_the_books_stay_right(
 async def test_hundreds_of_topics_are_looked_at_each_once(
     redis: Redis, pool: Pool, topics: Topics, clock: HeldClock, idle_ms: int
 ) -> None:
-    """Also where those in use are never so long unused that they fall behind."""
+    """Even when those in use are never unused long enough to fall behind."""
     await pool.add([NewJob(f"{n}", f"topic:{n}", b"") for n in range(450)])
     await pool.delete([f"{n}" for n in range(0, 450, 3)])
     clock.advance(idle_ms or 1)
@@ -310,7 +310,7 @@ async def test_an_index_of_another_program_hides_no_other_topic(
     key = key if isinstance(key, str) else key("t")
     await redis.read("DEL", key)
     await redis.read("SET", key, "junk")
-    if family != "topics":  # an empty list would be untrue
+    if family != "topics":  # an empty list would be wrong
         found, *_ = await topics.page()
         assert {topic.name for topic in found} == {"t", "u"}
     await topics.stats()
@@ -329,7 +329,7 @@ async def test_the_names_of_many_topics_are_read_in_steps(redis: Redis, pool: Po
 
 
 class Writes(Meter):
-    """Notes how many commands left together."""
+    """Records how many commands left together."""
 
     def __init__(self) -> None:
         self.commands: list[int] = []

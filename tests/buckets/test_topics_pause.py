@@ -46,7 +46,7 @@ async def test_a_pause_for_a_time_ends_by_itself_and_not_a_microsecond_early(
     pool: Pool, topics: Topics, clock: HeldClock
 ) -> None:
     await add(pool, "a")
-    clock.now_us += 1  # what is finer than a millisecond is rounded up
+    clock.now_us += 1  # fractions of a millisecond are rounded up
     assert await topics.pause("t", 60_000) == clock.now_us // 1000 + 60_001
     for ahead_us, step_us in ((60_000_999, 60_000_000), (999, 998), (1, 1)):
         popped = await pool.pop(["t"])
@@ -179,7 +179,7 @@ async def waiting(live_pool: Pool) -> AsyncIterator[Waiting]:
 
 
 def parked(waiting: Waiting, *topics: str, wait_s: float = 60.0) -> asyncio.Task[list[str]]:
-    """A pop that waits; the ids that it gets."""
+    """A waiting pop; returns the ids that it gets."""
 
     async def wait() -> list[str]:
         async with asyncio.timeout(PATIENCE_S):
@@ -189,9 +189,9 @@ def parked(waiting: Waiting, *topics: str, wait_s: float = 60.0) -> asyncio.Task
 
 
 async def parks(waiting: Waiting, pool: Pool, number: int) -> None:
-    """So many are parked and have looked."""
+    """Wait until this many are parked and have looked."""
     await until(lambda: waiting.parked == number)
-    await Topics(pool).stats()  # answered behind their second look
+    await Topics(pool).stats()  # answered after their second look
 
 
 async def test_a_waiting_pop_gets_its_job_when_the_topic_is_resumed(waiting: Waiting, live_pool: Pool) -> None:
@@ -204,11 +204,11 @@ async def test_a_waiting_pop_gets_its_job_when_the_topic_is_resumed(waiting: Wai
 
 
 async def test_a_resume_wakes_as_many_as_there_are_ready_jobs(live_pool: Pool) -> None:
-    """Nobody where there is none."""
+    """No pop if there is none."""
     heard: list[str] = []
-    told = asyncio.Event()
-    listening = asyncio.create_task(live_pool.redis.listen(live_pool.keys[0].bell, heard.append, told.set))
-    await told.wait()
+    connected = asyncio.Event()
+    listening = asyncio.create_task(live_pool.redis.listen(live_pool.keys[0].bell, heard.append, connected.set))
+    await connected.wait()
     assert not await Topics(live_pool).resume("t")
     await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])
     await popped_ids(live_pool, count=1)
@@ -252,7 +252,7 @@ async def test_a_pop_whose_wait_ends_during_the_pause_is_empty(waiting: Waiting,
 
 
 async def test_who_leaves_during_a_pause_leaves_the_job_to_those_who_wait_on(waiting: Waiting, live_pool: Pool) -> None:
-    """The bell rang for the first only, who saw the pause and went: the second must learn when it ends."""
+    """The bell rang only for the first, which saw the pause and left: the second must learn when the pause ends."""
     first = parked(waiting, wait_s=0.1)
     await parks(waiting, live_pool, 1)
     second = parked(waiting)
@@ -278,7 +278,7 @@ async def test_who_waits_for_a_pause_hears_of_one_that_ends_earlier(
 
 
 async def test_the_end_of_a_pause_wakes_no_more_pops_than_there_are_jobs(redis: Redis, live_pool: Pool) -> None:
-    """3,000 that popped in that moment held up everybody else for 0.5 s."""
+    """3,000 pops at that moment held up everything else for 0.5 s."""
     waiting = waiting_on(live_pool)
     running = asyncio.create_task(waiting.notifier.run())
     await waiting.notifier.connected.wait()

@@ -1,4 +1,4 @@
-"""buckets.waiting: pops that wait are woken, first come first served, and none is forgotten."""
+"""buckets.waiting: waiting pops are woken, first come, first served, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
-from tests.buckets.parked import LONG_S, job_of, park, waiting_on
+from tests.buckets.parked import LONG_S, asked, job_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 
@@ -61,7 +61,7 @@ async def test_a_waiting_pop_gets_what_becomes_ready(
 async def test_a_waiting_pop_gets_what_comes_back(
     redis: Redis, deaf: Waiting, pool: Pool, clock: HeldClock, way: Callable[[Pool, HeldClock], Awaitable[None]]
 ) -> None:
-    """What the scripts publish, message by message."""
+    """The messages that the scripts publish, one by one."""
     heard: list[str] = []
     ready = asyncio.Event()
     listening = asyncio.create_task(pool.redis.listen(pool.keys[0].bell, heard.append, ready.set))
@@ -83,7 +83,7 @@ async def test_who_came_first_is_served_first(waiting: Waiting, pool: Pool) -> N
 async def test_as_many_are_woken_as_there_are_jobs(
     redis: Redis, waiting: Waiting, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """200 wait and 40 jobs come: not 200 look, and those who do look together."""
+    """200 pops wait and 40 jobs come: far fewer than 200 look, and those that do, look together."""
     parked = [await park(waiting) for _ in range(200)]
     looks, pop = [0], pool.pop
 
@@ -97,12 +97,12 @@ async def test_as_many_are_woken_as_there_are_jobs(
     for waiter in parked[:40]:
         await job_of(waiter)
     assert not any(waiter.done() for waiter in parked[40:])
-    assert await scripts_run(redis) <= 6  # the add, their pop, and few that look in vain
+    assert await scripts_run(redis) <= 6  # the add, the pop of those woken, and a few in vain
     assert 40 <= looks[0] <= 44
 
 
 async def scripts_run(redis: Redis) -> int:
-    """How many scripts Redis ran, those too that waiters asked for who were woken by the answers."""
+    """How many scripts Redis ran, including those of waiters that the answers woke."""
     for _ in range(10):
         await redis.read("PING")
     said = (await redis.read("INFO", "commandstats")).decode()
@@ -120,7 +120,7 @@ async def test_who_is_woken_in_vain_looks_once_and_waits_again(redis: Redis, dea
 
 
 async def test_jobs_that_come_one_by_one_wake_all_that_wait(waiting: Waiting, pool: Pool) -> None:
-    """The bell rings for the first of them only; each waiter that leaves wakes the next."""
+    """The bell rings only for the first job; each waiter that gets one wakes the next."""
     parked = [await park(waiting) for _ in range(30)]
     await asyncio.gather(*(add(pool, str(n), priority=n % 10) for n in range(30)))
     assert {(await job_of(waiter)).id for waiter in parked} == {str(n) for n in range(30)}
@@ -178,7 +178,7 @@ async def test_a_waiter_that_is_cancelled_when_it_is_woken_wakes_the_next(deaf: 
 
 
 async def test_a_waiter_that_is_cancelled_with_a_job_on_its_way_wakes_the_next(own_server: RedisServer) -> None:
-    """Its client hung up: the other job goes to who waits, its own goes back with its attempts as before."""
+    """Its client hung up: another waiter gets the other job, and its own job goes back with its attempts as before."""
     redis = Redis(own_server.url)
     pool = await Pool.open(redis)
     waiting = waiting_on(pool)
@@ -186,8 +186,7 @@ async def test_a_waiter_that_is_cancelled_with_a_job_on_its_way_wakes_the_next(o
     await pool.add([NewJob("a", "t", b""), NewJob("b", "t", b"")])
     own_server.freeze()
     waiting.notifier.hear(0, "ready 1 t")
-    for _ in range(5):
-        await asyncio.sleep(0)  # the first has asked Redis, which does not answer
+    await asked(redis)  # by the first waiter
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     own_server.thaw()
@@ -199,7 +198,7 @@ async def test_a_waiter_that_is_cancelled_with_a_job_on_its_way_wakes_the_next(o
 
 
 async def test_a_waiter_of_two_topics_does_not_keep_the_ring_of_the_other_one(deaf: Waiting, pool: Pool) -> None:
-    """It is woken for a job of one topic and takes one of the other: someone else must have the first."""
+    """It is woken for a job of one topic and takes one of the other: another waiter must get the first."""
     both, one = await park(deaf, ["t", "u"]), await park(deaf, ["u"])
     await add(pool, "a", "t")
     await add(pool, "b", "u")

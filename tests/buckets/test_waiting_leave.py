@@ -13,7 +13,7 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add
-from tests.buckets.parked import LONG_S, hearing, job_of, jobs_of, park, told, waiting_on
+from tests.buckets.parked import LONG_S, asked, caught_up, hearing, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 
@@ -32,8 +32,8 @@ async def test_the_waiting_pops_of_a_worker_end_at_once_in_all_processes_and_tho
     staying = [await park(each, worker=name) for each in (waiting, other) for name in ("", "w2")]
     await waiting.leave("w")
     assert [await jobs_of(parked) for parked in leaving] == [[]] * 4
-    await told(waiting, pool)
-    await told(other, pool)
+    await caught_up(waiting, pool)
+    await caught_up(other, pool)
     assert waiting.parked == other.parked == 2
     for number in range(4):
         await add(pool, str(number), ttr_ms=0)
@@ -49,18 +49,18 @@ async def test_a_name_may_have_spaces_and_any_characters(
     parked, stays = await park(waiting, worker=name), await park(waiting, worker=name[:-1] + "x")
     await other.leave(name)
     assert await jobs_of(parked) == []
-    await told(waiting, pool)
+    await caught_up(waiting, pool)
     assert not stays.done()
 
 
 async def test_a_worker_without_waiting_pops_is_no_error_and_its_later_pops_wait(waiting: Waiting, pool: Pool) -> None:
     await waiting.leave("w")
-    await told(waiting, pool)
+    await caught_up(waiting, pool)
     parked = await park(waiting, worker="w")
     await add(pool, "a")
     assert (await job_of(parked)).id == "a"
     await waiting.leave("w")
-    await told(waiting, pool)
+    await caught_up(waiting, pool)
     assert not waiting._of_worker
 
 
@@ -82,18 +82,16 @@ async def test_a_pop_that_leaves_takes_the_job_that_it_was_woken_for_and_wakes_t
 
 
 async def test_a_ring_that_comes_when_it_leaves_goes_to_the_next(own_server: RedisServer) -> None:
-    """The ring finds it at its last look, which is too early for the job."""
+    """The ring comes during its last look, which was too early for the job."""
     redis = Redis(own_server.url)
     pool = await Pool.open(redis)
     waiting = waiting_on(pool)
     first, second = await park(waiting, worker="w"), await park(waiting)
     own_server.freeze()
     waiting.notifier.hear(0, "leave w")
-    for _ in range(5):
-        await asyncio.sleep(0)  # it has asked Redis, which does not answer
-    adding = asyncio.create_task(add(pool, "a"))  # behind its look, on the same connection
-    for _ in range(5):
-        await asyncio.sleep(0)  # and before the look of the next
+    await asked(redis)
+    adding = asyncio.create_task(add(pool, "a"))  # after its last look and before the look of the next
+    await asked(redis, 2)
     waiting.notifier.hear(0, "ready 1 t")
     own_server.thaw()
     assert await jobs_of(first) == []
@@ -107,8 +105,7 @@ async def test_a_pop_that_takes_its_first_look_leaves_too(own_server: RedisServe
     waiting = waiting_on(await Pool.open(redis))
     own_server.freeze()
     popping = asyncio.create_task(waiting.pop(["t"], 1, LONG_S, worker="w"))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await asked(redis)
     waiting.notifier.hear(0, "leave w")
     own_server.thaw()
     assert await jobs_of(popping) == []
@@ -120,7 +117,7 @@ async def test_one_worker_of_thousands_leaves_and_no_other_pop_looks(
 ) -> None:
     parked = [asyncio.create_task(waiting.pop(["t"], 1, LONG_S, worker=f"w{n}")) for n in range(5_000)]
     await until(lambda: waiting.parked == 5_000)
-    await Topics(pool).stats()  # answered behind their second looks
+    await Topics(pool).stats()  # answered after their second looks
     await redis.read("CONFIG", "RESETSTAT")
     await waiting.leave("w4321")
     assert await jobs_of(parked[4321]) == []

@@ -14,7 +14,7 @@ from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool import Pool
 from buckets.redis.client import Redis
-from buckets.walk import Page, Place, Walk
+from buckets.walk import Page, Position, Walk
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
 from tests.buckets.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
 from tests.waiting import tick_all
@@ -66,7 +66,7 @@ async def test_looking_changes_nothing(redis: Redis, pool: Pool, clock: HeldCloc
 async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, count: int) -> None:
     delays = list(range(1, 131))
     random.Random(count).shuffle(delays)
-    for delay in delays:  # one a call, each to the next bucket
+    for delay in delays:  # one per call, each to the next bucket
         await add(pool, f"{delay:03}", delay_ms=delay * 1_000)
     assert await peeked_ids(pool, State.DELAYED, count=count) == [f"{delay:03}" for delay in sorted(delays)]
 
@@ -76,11 +76,11 @@ async def test_delayed_jobs_come_by_their_due_time_over_all_buckets(pool: Pool, 
 async def test_jobs_of_one_millisecond_come_each_once_by_bucket_and_id(
     redis: Redis, clock: HeldClock, count: int, buckets: int
 ) -> None:
-    """Ids whose bytes are ordered otherwise than their letters: a, B, _; and one that begins another."""
+    """Ids that sort differently as bytes and as letters (a, B, _), and one that is a prefix of another."""
     pool = await Pool.open(redis, buckets=buckets, clock=clock)
     names = [f"{first}{second}" for first in "aBAb_-.:/@#+=0z" for second in ("", "a", "B", "_", "-", "aa", "aB", "0")]
     random.Random(count).shuffle(names)
-    for name in names:  # one a call, each to the next bucket
+    for name in names:  # one per call, each to the next bucket
         await add(pool, name, delay_ms=1_000)
     jobs = await peeked(pool, State.DELAYED, count=count)
     assert [job.id for job in jobs] == [
@@ -161,20 +161,20 @@ async def test_pages_between_the_jobs_of_other_topics_may_be_empty_but_each_is_b
         await pool.add([NewJob(f"u{n}.{m}", "u", b"", delay_ms=1_000 + n) for m in range(1_000)])
     await add(pool, "a", delay_ms=1_005)
     await add(pool, "b", delay_ms=2_000)
-    walk, place, pages = Walk(pool), None, list[list[str]]()
-    while place or not pages:
+    walk, position, pages = Walk(pool), None, list[list[str]]()
+    while position or not pages:
         await redis.read("CONFIG", "RESETSTAT")
-        page = await walk.peek("t", State.DELAYED, place)
+        page = await walk.peek("t", State.DELAYED, position)
         assert await scripts_run(redis) <= 50
         pages.append([job.id for job in page.jobs])
-        place = page.next
+        position = page.next
     assert len(pages) > 1 and [job_id for page in pages for job_id in page] == ["a", "b"]
 
 
 async def test_jobs_of_other_topics_and_states_in_the_same_indexes_are_passed_over(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
-    """A ready job with a ttl stands in a bucket too."""
+    """A ready job with a ttl is in a bucket, too."""
     await add(pool, "ttl", ttl_ms=FAR_MS)
     await add(pool, "delayed", delay_ms=1)
     await add(pool, "of u", "u", ttl_ms=1)
@@ -201,7 +201,7 @@ async def test_stale_and_foreign_entries_of_a_ready_list_are_passed_over(redis: 
 async def test_entries_that_are_no_text_are_passed_over(
     redis: Redis, pool: Pool, clock: HeldClock, state: State
 ) -> None:
-    """A page may end behind one."""
+    """A page may end after one."""
     await fill(pool, clock, 1)
     keys = pool.keys[0]
     await redis.read("RPUSH", keys.ready(4, "t"), b"\xff\xfe", b"1:\xff")
@@ -211,7 +211,7 @@ async def test_entries_that_are_no_text_are_passed_over(
 
 
 async def test_long_names_and_many_optional_fields_are_read_whole(pool: Pool, clock: HeldClock) -> None:
-    """The header, topic and optional fields of a record do not fit the part that scripts read first."""
+    """Header, topic and optional fields of a record exceed the part that scripts read first."""
     topic, job_id = "T" * 255, "i" * 254
     fields = {"headers": b'{"a":"' + b"h" * 8_000 + b'"}', "tags": b'["' + b"t" * 2_000 + b'"]'}
     await add(pool, job_id + "1", topic, delay_ms=1_000, backoff_ms=(1,) * 32, **fields)
@@ -226,16 +226,16 @@ async def test_long_names_and_many_optional_fields_are_read_whole(pool: Pool, cl
 
 
 async def test_a_page_holds_as_many_bytes_as_it_has_room_for_and_one_job_always(pool: Pool) -> None:
-    """The job that goes beyond the room is the last."""
+    """The job that exceeds the room is the last."""
     await pool.add([NewJob(f"d{n}", "t", b"x" * 100_000, delay_ms=1_000 + n) for n in range(6)])
     await pool.add([NewJob(f"r{n}", "t", b"x" * 100_000) for n in range(6)])
     walk = Walk(pool)
     for state, first in ((State.DELAYED, "d"), (State.READY, "r")):
-        pages, place = list[list[str]](), None
-        while place or not pages:
-            page = await walk.peek("t", state, place, room=150_000)
+        pages, position = list[list[str]](), None
+        while position or not pages:
+            page = await walk.peek("t", state, position, room=150_000)
             pages.append([job.id for job in page.jobs])
-            place = page.next
+            position = page.next
         assert [page for page in pages if page] == [[f"{first}{n}", f"{first}{n + 1}"] for n in (0, 2, 4)]
         exact = 2 * (34 + 1 + 100_000)  # header, topic, body
         assert len((await walk.peek("t", state, room=exact)).jobs) == 2
@@ -275,7 +275,7 @@ async def test_a_page_of_large_jobs_is_several_short_scripts(redis: Redis, pool:
     assert len((await Walk(pool).peek("t", State.DELAYED)).jobs) == 20
 
 
-# What happens between two pages.
+# Changes between two pages.
 
 
 async def test_the_entry_behind_which_a_page_begins_may_be_popped(pool: Pool) -> None:
@@ -288,19 +288,19 @@ async def test_the_entry_behind_which_a_page_begins_may_be_popped(pool: Pool) ->
 
 
 async def test_an_entry_that_pops_moved_far_to_the_front_is_found_again(pool: Pool) -> None:
-    """By more places than one script looks through, in a list that is as long as before."""
+    """By more entries than one script examines, in a list that stays as long as before."""
     await pool.add([NewJob(f"{n}", "t", b"", ttr_ms=0) for n in range(4_800)])
-    walk, place, seen = Walk(pool), None, 0
+    walk, position, seen = Walk(pool), None, 0
     while seen < 4_600:
-        page = await walk.peek("t", State.READY, place, count=230)
-        place, seen = page.next, seen + len(page.jobs)
+        page = await walk.peek("t", State.READY, position, count=230)
+        position, seen = page.next, seen + len(page.jobs)
     for _ in range(9):
         await pop(pool, count=500)
     await pool.add([NewJob(f"more{n}", "t", b"") for n in range(4_600)])
-    page = await walk.peek("t", State.READY, place, count=2)
+    page = await walk.peek("t", State.READY, position, count=2)
     assert [job.id for job in page.jobs] == ["4600", "4601"]
     await pop(pool, count=200)
-    page = await walk.peek("t", State.READY, place, count=2)
+    page = await walk.peek("t", State.READY, position, count=2)
     assert [job.id for job in page.jobs] == ["4700", "4701"]
 
 
@@ -323,34 +323,34 @@ async def test_a_list_that_was_emptied_and_begun_anew_is_seen_from_its_front(poo
 
 async def test_a_place_far_beyond_the_end_of_a_list_is_no_long_search(pool: Pool) -> None:
     await add(pool, "a")
-    far = Place(2, 0, 4, "999999999999999", "1:nobody")
+    far = Position(2, 0, 4, "999999999999999", "1:nobody")
     assert [job.id for job in (await Walk(pool).peek("t", State.READY, far)).jobs] == ["a"]
 
 
 async def test_jobs_given_back_to_the_front_hide_nobody(pool: Pool) -> None:
-    """They move the others away from the front: some of those are seen again."""
+    """They shift the others away from the front: some of those are seen again."""
     await pool.add([NewJob(f"{n:04}", "t", b"") for n in range(900)])
     popped = await pop(pool, count=400)
     first = await Walk(pool).peek("t", State.READY, count=100)
     await pool.unpop(popped)
     seen = [job.id for job in first.jobs]
-    place = first.next
-    while place:
-        page = await Walk(pool).peek("t", State.READY, place)
+    position = first.next
+    while position:
+        page = await Walk(pool).peek("t", State.READY, position)
         seen += [job.id for job in page.jobs]
-        place = page.next
+        position = page.next
     assert set(seen) >= {f"{n:04}" for n in range(400, 900)}
 
 
 class Bustle:
-    """Other jobs of the topic come and go, in every way that there is, while a walk is under way."""
+    """Other jobs of the topic come and go, in every possible way, during a walk."""
 
     def __init__(self, pool: Pool, clock: HeldClock, seed: int) -> None:
         self._pool = pool
         self._clock = clock
         self._chance = random.Random(seed)
         self._next = 0
-        self._turns = 80  # then it is over: else a walk would never come to the end of what is new
+        self._turns = 80  # then it stops: otherwise a walk would never reach the end of the new jobs
 
     async def go_on(self) -> None:
         pool, chance = self._pool, self._chance
@@ -390,7 +390,7 @@ async def test_a_job_that_stays_where_it_is_is_seen_once_whatever_the_others_do(
     pool: Pool, clock: HeldClock, state: State, seed: int
 ) -> None:
     await fill(pool, clock, 30)
-    await pop(pool, count=30)  # the ready ones do not stay
+    await pop(pool, count=30)  # the ready ones do not stay ready
     bustle = Bustle(pool, clock, seed)
     for _ in range(10):
         await bustle.go_on()
@@ -422,32 +422,32 @@ async def test_a_ready_job_that_is_not_popped_is_seen_once_between_pops_from_the
     assert [seen[f"{n:03}"] for n in range(60)] == [1] * 60
 
 
-# Places that come from outside.
+# Positions that come from outside.
 
 
 @pytest.mark.parametrize(
-    "place",
+    "position",
     [
-        Place(0, 0),
-        Place(5, 0),
-        Place(-1, 0),
-        Place(1, 1),
-        Place(1, -1),
-        Place(1, 0, 8),
-        Place(1, 0, -1),
-        Place(2, 0, 10),
-        Place(2, 0, -1),
-        Place(2, 0, 4, "-1"),
-        Place(2, 0, 4, "1.5"),
-        Place(2, 0, 4, "9" * 16),
-        *(Place(1, 0, 0, at) for at in ("nan", "x", ".", "1.2.3", "-", "1e", "1\n", "٣", "(1", "1 ")),
-        Place(1, 0, 0, "1", "ü€"),
-        Place(1, 0, begun=-1),
-        Place(1, 0, begun=2**53),
+        Position(0, 0),
+        Position(5, 0),
+        Position(-1, 0),
+        Position(1, 1),
+        Position(1, -1),
+        Position(1, 0, 8),
+        Position(1, 0, -1),
+        Position(2, 0, 10),
+        Position(2, 0, -1),
+        Position(2, 0, 4, "-1"),
+        Position(2, 0, 4, "1.5"),
+        Position(2, 0, 4, "9" * 16),
+        *(Position(1, 0, 0, at) for at in ("nan", "x", ".", "1.2.3", "-", "1e", "1\n", "٣", "(1", "1 ")),
+        Position(1, 0, 0, "1", "ü€"),
+        Position(1, 0, begun=-1),
+        Position(1, 0, begun=2**53),
     ],
 )
-async def test_a_place_that_there_is_not_is_known_as_such(pool: Pool, place: Place) -> None:
-    assert not Walk(pool).has(place)
+async def test_a_position_that_cannot_be_is_recognised(pool: Pool, position: Position) -> None:
+    assert not Walk(pool).has(position)
 
 
 @pytest.mark.parametrize(
@@ -458,9 +458,9 @@ async def test_every_place_that_there_is_can_be_gone_on_from(
     redis: Redis, pool: Pool, clock: HeldClock, state: State, at: str
 ) -> None:
     await fill(pool, clock, 1)
-    place = Place(int(state), 0, 0, at, "x\x00ü")
-    assert Walk(pool).has(place)
-    assert len((await Walk(pool).peek("t", state, place)).jobs) == (
+    position = Position(int(state), 0, 0, at, "x\x00ü")
+    assert Walk(pool).has(position)
+    assert len((await Walk(pool).peek("t", state, position)).jobs) == (
         at not in ("1.8e+30", "1.8000000000000001e+30", "inf")
     )
 

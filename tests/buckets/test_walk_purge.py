@@ -125,7 +125,7 @@ async def test_a_time_of_nothing_gives_the_place_to_begin_and_deletes_nothing(
 
 
 async def test_a_purge_goes_on_from_place_to_place_until_it_is_done(redis: Redis, pool: Pool, clock: HeldClock) -> None:
-    """With a time so short that each call does a step or two."""
+    """With so little time that each call does a step or two."""
     await fill(pool, clock, 250)
     walk, place, count, calls = Walk(pool), None, 0, 0
     while place or not calls:
@@ -139,7 +139,7 @@ async def test_a_purge_goes_on_from_place_to_place_until_it_is_done(redis: Redis
 
 @pytest.mark.parametrize("of", [None, *LIVE])
 async def test_jobs_made_after_a_purge_began_stay(redis: Redis, pool: Pool, clock: HeldClock, of: State | None) -> None:
-    """Those of the millisecond in which it began may go."""
+    """Jobs of the millisecond in which it began may be deleted."""
     await fill(pool, clock, 3, prefix="old:")
     begun = await Walk(pool).purge("t", of, seconds=0)
     clock.advance(1)
@@ -151,7 +151,7 @@ async def test_jobs_made_after_a_purge_began_stay(redis: Redis, pool: Pool, cloc
 
 
 async def fill_behind(pool: Pool, clock: HeldClock) -> None:
-    """Jobs in each state whose reserved ones were not taken from those that were there before."""
+    """Jobs in each state, the reserved ones not taken from the jobs that existed before."""
     await fill(pool, clock, 3, "elsewhere", "moved:")
     await pool.delete(ids(3, prefix="moved:"))
     clock.advance(60_001)
@@ -181,7 +181,7 @@ async def test_a_job_replaced_after_a_purge_began_stays(redis: Redis, pool: Pool
 async def test_a_new_job_that_came_back_to_the_front_hides_no_old_one_and_keeps_its_place(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
-    """Its client hung up: it stands before jobs that were there when the purge began."""
+    """Its client hung up: it is listed before jobs that existed when the purge began."""
     await pool.add([NewJob(f"old{n}", "t", b"") for n in range(5)])
     begun = await Walk(pool).purge("t", State.READY, seconds=0)
     clock.advance(1)
@@ -242,7 +242,7 @@ async def test_entries_that_the_pool_does_not_bear_out_harm_nobody(redis: Redis,
 async def test_jobs_that_moved_between_the_look_and_the_deletion_stay(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
-    """Popped, finished, or begun anew with another topic: the script looks at each again."""
+    """Popped, finished, or added again with another topic: the script looks at each once more."""
     await fill(pool, clock, 1)
     await add(pool, "of u", "u", delay_ms=FAR_MS)
     named = [*ids(1), "of u", "nobody"]
@@ -273,7 +273,7 @@ async def it_is_later(pool: Pool, ms: int) -> bool:
 async def test_who_purges_while_jobs_come_and_go_is_done_one_day(
     redis: Redis, live_pool: Pool, of: State | None
 ) -> None:
-    """The jobs that are there, whatever a pop that is given back does to their order, and none that come later."""
+    """The jobs that exist, whatever an undone pop does to their order, and none that come later."""
     pool = live_pool
     await pool.add([NewJob(f"old{n}", "t", b"", delay_ms=n % 2 * FAR_MS) for n in range(6_000)])
     made = await pool.now_ms()
@@ -284,7 +284,7 @@ async def test_who_purges_while_jobs_come_and_go_is_done_one_day(
         n += 1
         await pool.add([NewJob(f"new{n}", "t", b"", delay_ms=n % 2 * FAR_MS)])
         await pool.unpop(await pop(pool, count=1))
-    # One was with a worker just then, and a few were made in the millisecond in which it began.
+    # One was reserved just then, and a few were added in the millisecond in which it began.
     assert -1 <= (await purging).count - (3_000 if of else 6_000) <= 4 < n
     left = [job_id for job_id in await peeked_ids(pool, of, count=1_000) if job_id.startswith("old")]
     assert len(left) <= 1

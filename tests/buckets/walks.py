@@ -1,4 +1,4 @@
-"""Walking over all the jobs of a topic, page by page, and jobs to walk over."""
+"""Walks over all jobs of a topic, page by page, and jobs to walk over."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def peeked(
     shard: int | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
 ) -> list[Job]:
-    """All jobs of all pages; `between` is done between two pages."""
+    """All jobs of all pages; `between` is called between two pages."""
     walk, jobs, place = Walk(pool), list[Job](), None
     for _ in range(_MOST_PAGES):
         page = await walk.peek(topic, state, place, shard=shard, count=count)
@@ -47,14 +47,14 @@ async def peeked_ids(pool: Pool, state: State | None = None, topic: str = "t", *
 
 
 async def purge(pool: Pool, state: State | None = None, topic: str = "t") -> int:
-    """To the end; how many were deleted."""
+    """Purge to the end; returns how many jobs were deleted."""
     purged = await Walk(pool).purge(topic, state, seconds=60)
     assert purged.next is None
     return purged.count
 
 
 async def fill(pool: Pool, clock: HeldClock, number: int, topic: str = "t", prefix: str = "", **fields: Any) -> None:
-    """So many jobs in each live state; their ids begin with the name of it."""
+    """Add this many jobs in each live state; their ids begin with its name."""
 
     def jobs(word: str, **more: Any) -> list[NewJob]:
         return [NewJob(f"{prefix}{word}:{n:04}", topic, b"1", ttr_ms=FAR_MS, **fields, **more) for n in range(number)]
@@ -68,12 +68,12 @@ async def fill(pool: Pool, clock: HeldClock, number: int, topic: str = "t", pref
 
 
 def ids(number: int, *states: State, prefix: str = "") -> list[str]:
-    """The ids that `fill` made."""
+    """The ids that `fill` adds."""
     return [f"{prefix}{state.word}:{n:04}" for state in states or LIVE for n in range(number)]
 
 
 async def snapshot(redis: Redis) -> dict[bytes, bytes]:
-    """All that is in Redis."""
+    """Everything in Redis."""
     return {key: await redis.read("DUMP", key) for key in await redis.read("KEYS", "*")}
 
 

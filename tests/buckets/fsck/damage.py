@@ -1,4 +1,4 @@
-"""Damage at random: one key of a namespace deleted, or altered in a way that its type allows."""
+"""Random damage: one key of a namespace is deleted, or altered in a way that its type allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLACEMENTS: list[tuple[str, *tuple[str | bytes, ...]]] = [
 
 
 class Damage:
-    """One damage, the same for the same seed."""
+    """One damage, which a seed determines."""
 
     def __init__(self, redis: Redis, pool: Pool, chance: random.Random) -> None:
         self._redis = redis
@@ -39,7 +39,7 @@ class Damage:
     async def do(self) -> Damage:
         keys = sorted(await self._redis.read("KEYS", f"{self._pool.keys[0].tag}*"))
         families = sorted({self._family(key) for key in keys})
-        family = self._chance.choice(families)  # else nearly all would be records
+        family = self._chance.choice(families)  # otherwise nearly all would be records
         self.key = self._chance.choice([key for key in keys if self._family(key) == family])
         kind = (await self._redis.read("TYPE", self.key)).decode()
         ways = {"string": self._string, "zset": self._zset, "list": self._list, "hash": self._hash}

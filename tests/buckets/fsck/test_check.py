@@ -1,4 +1,4 @@
-"""buckets.fsck.check: each kind of fault is found, told without a change, and mended; a healthy queue has none."""
+"""buckets.fsck.check: each kind of fault is found, reported, and repaired if asked; a healthy queue has none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def flags(redis: Redis, pool: Pool, job_id: str, value: int) -> None:
 
 
 async def take_away(redis: Redis, pool: Pool) -> None:
-    """As a mover that died long ago."""
+    """As a migration that died long ago leaves them."""
     ids, now = ("delayed", "ready", "dead", "finished"), pool.clock.now()
     _, _, key, *_ = await pool.call("export", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
     await redis.read("RENAME", key, "{jq:0}:m:5:f00d")
@@ -223,7 +223,7 @@ async def test_a_fault_is_found_and_nothing_changed_then_mended_and_then_gone(
     assert report.faults > 0 and not any(finding.repaired for finding in report.findings.values())
     assert await contents(redis) == before
     report = await fsck(pool, repair=True)
-    assert report.findings and kinds(report) <= expected  # one repair may end what would be a fault elsewhere
+    assert report.findings and kinds(report) <= expected  # one repair may remove another fault
     assert report.faults == 0
     report = await fsck(pool, repair=True)
     assert (kinds(report), report.unverified) == (set(), [])
@@ -310,7 +310,7 @@ async def test_an_entry_that_was_renewed_since_it_was_missed_is_not_renewed_agai
 
 async def test_a_job_that_became_ready_during_the_walk_is_no_fault(redis: Redis, pool: Pool) -> None:
     await add(pool, "a")
-    await redis.read("DEL", READY_LIST)  # as if the lists had been read before it came: ready since this millisecond
+    await redis.read("DEL", READY_LIST)  # as if the lists had been read before it came: ready in this millisecond
     assert "unlisted" not in kinds(await fsck(pool, repair=True))
 
 
@@ -323,7 +323,7 @@ async def test_counts_that_changed_since_they_were_seen_are_not_touched(redis: R
 
 
 async def test_the_counts_of_a_busy_topic_are_not_judged(redis: Redis, pool: Pool, clock: HeldClock) -> None:
-    """Every step of the walk brings another job; what is wrong beside it is found all the same."""
+    """Every step of the walk adds another job; faults elsewhere are found all the same."""
     await fill(pool, clock)
     await redis.read("HINCRBY", pool.keys[0].counts("t"), "ready", 7)
     await add(pool, "other", "u")
@@ -351,7 +351,7 @@ async def test_the_counts_of_a_busy_topic_are_not_judged(redis: Redis, pool: Poo
 
 
 class Meddling(Redis):
-    """Something happens just before each call of a script or command, and just behind it."""
+    """Something happens just before and just after each call of a script or command."""
 
     def __init__(self, url: str, name: str, before: Meddle, behind: Meddle) -> None:
         super().__init__(url)
@@ -377,8 +377,8 @@ class Meddling(Redis):
 async def test_deliveries_that_are_undone_do_not_make_counts_wrong(
     redis: Redis, redis_server: RedisServer, pool: Pool, clock: HeldClock
 ) -> None:
-    """A client that hangs up and asks again, seen just while it has the job, each time; a queue that was put right by
-    what was seen then would have lost its ready list."""
+    """A client hangs up and asks again, and each look happens to see the job reserved; a repair based on that would
+    lose its ready list."""
     await add(pool, "a")
     clock.advance(1)
     jobs: list[Job] = []

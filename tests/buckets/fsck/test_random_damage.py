@@ -64,7 +64,7 @@ async def snapshot(pool: Pool, ids: list[str]) -> dict[str, Job | None]:
 
 
 async def usual_moves(pool: Pool, clock: HeldClock) -> None:
-    """What a service does all day. A read of an index that is none is refused in words, and nothing else goes wrong."""
+    """The daily work of a service. Reading a spoilt index is refused with an error, and nothing else goes wrong."""
     clock.advance(5_000)
     await tick_all(pool)
     try:
@@ -88,7 +88,7 @@ async def usual_moves(pool: Pool, clock: HeldClock) -> None:
 
 
 def known(job: Job | None) -> object:
-    """What may not change of a job. The number of its entry may, where it was queued again."""
+    """The facts of a job that may not change; the number of its entry may, if it was queued again."""
     if job is None:
         return None
     kind = {
@@ -98,7 +98,7 @@ def known(job: Job | None) -> object:
 
 
 async def drain(pool: Pool, clock: HeldClock) -> set[str]:
-    """Hand out and finish everything that lives; the ids."""
+    """Pop and finish every live job; returns their ids."""
     done: set[str] = set()
     for topic in TOPICS:
         await Topics(pool).resume(topic)
@@ -128,7 +128,7 @@ async def round_of(redis: Redis, seed: int) -> str:
     try:
         report = await fsck(pool, repair=True)
     except Unfit as error:
-        # A namespace that says it is of another version is not ours to judge.
+        # A namespace that claims another version is refused.
         assert damage.key == pool.keys[0].meta.encode() and "format" in str(damage), error
         return f"{damage}: {error}"
     said = f"{damage} {'with' if moves else 'without'} moves: {report.findings}"

@@ -1,4 +1,4 @@
-"""What a test sees of the connection that a Redis object has."""
+"""Looks inside a Redis object, at its server and connection."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.waiting import PATIENCE_S
 
 
 async def server_of(redis: Redis) -> Server:
-    """The server, of a Redis that has one."""
+    """The only server of a Redis."""
     return await redis._servers.find(None, asyncio.get_running_loop().time() + PATIENCE_S)
 
 
 async def link_of(redis: Redis) -> Link:
-    """Its connection, waiting for it."""
+    """Its connection; waits for it."""
     return await (await server_of(redis)).connected(asyncio.get_running_loop().time() + PATIENCE_S)
 
 

@@ -1,4 +1,4 @@
-"""buckets.redis.client: the way to Redis, when Redis is well and when it is not."""
+"""buckets.redis.client: the client, with a healthy Redis and with one in trouble."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, until
 
 @pytest.fixture
 async def own(own_server: RedisServer) -> AsyncIterator[Redis]:
-    """A connection to a Redis that the test may do anything to."""
+    """A client of a Redis that the test may do anything to."""
     redis = Redis(own_server.url)
     await redis.read("PING")
     yield redis
@@ -34,7 +34,7 @@ async def own(own_server: RedisServer) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def operator(own_server: RedisServer) -> AsyncIterator[Redis]:
-    """Another connection to the same Redis."""
+    """Another client of the same Redis."""
     redis = Redis(own_server.url)
     await redis.read("PING")
     yield redis
@@ -155,7 +155,7 @@ async def test_redis_killed_again_and_again_needs_no_restart_of_ours(own_server:
 
 
 async def test_a_pop_that_got_no_answer_is_not_asked_again(own_server: RedisServer, own: Redis) -> None:
-    """It may have reserved a job; asked twice it would reserve two."""
+    """It may have reserved a job; a second one would reserve another."""
     pool = await Pool.open(own)
     own_server.freeze()
     popping = asyncio.create_task(pool.pop(["t"]))
@@ -218,7 +218,7 @@ async def test_a_pop_whose_caller_left_while_redis_was_silent_gives_the_job_back
 async def test_a_pop_whose_caller_leaves_just_when_the_answer_comes_gives_the_job_back(
     redis: Redis, turns: int, count: int
 ) -> None:
-    """The answer is there, but the caller has not had its turn since."""
+    """The answer has arrived, but its caller has not run since."""
     pool = await Pool.open(redis)
     await pool.pop(["t"])  # Redis knows the script from now on
     await add(pool, "a", tries=1)
@@ -235,7 +235,7 @@ async def test_a_pop_whose_caller_leaves_just_when_the_answer_comes_gives_the_jo
         await pool.close()
         assert (await pop_one(pool)).attempts == 1
     else:
-        assert turns >= 1  # it was done by then
+        assert turns >= 1  # by then it was done
         assert [job.id for job in (await popping).jobs] == ["a"]
 
 
@@ -247,7 +247,7 @@ def point(place: Path, at: str) -> None:
 async def test_one_that_takes_connections_and_never_speaks_does_not_hold_us_for_ever(
     own_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A host that goes away in the middle of a handshake."""
+    """A host that disappears in the middle of a handshake."""
     silent, place = str(own_server.socket) + ".silent", Path(str(own_server.socket) + ".place")
     taken: list[asyncio.StreamWriter] = []
     server = await asyncio.start_unix_server(lambda reader, writer: taken.append(writer), silent)
@@ -369,7 +369,7 @@ async def test_a_silent_redis_is_listened_to_again_when_it_speaks(own_server: Re
 
 
 async def test_calls_that_wait_when_the_way_is_closed_are_unavailable(tmp_path: Path) -> None:
-    """They must not look for a server for ever."""
+    """They must not look for a server forever."""
     redis = Redis(f"unix://{tmp_path}/none.sock")
     calls = [asyncio.create_task(redis.read("PING")), asyncio.create_task(redis.link_to("a"))]
     await until(lambda: bool(redis.trouble))

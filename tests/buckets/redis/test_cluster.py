@@ -35,7 +35,7 @@ async def cluster() -> AsyncIterator[ClusterSet]:
 
 @pytest.fixture
 async def redis(cluster: ClusterSet) -> AsyncIterator[Redis]:
-    """A way to the Cluster, which is empty."""
+    """A client of the Cluster, which is empty."""
     await cluster.settled()
     redis = Redis(cluster.url)
     for server in await redis.servers():
@@ -68,7 +68,7 @@ async def test_a_topic_is_spread_over_all_servers_and_popped_from_all(pool: Pool
 
 
 async def test_a_slot_that_moves_back_and_forth_is_not_noticed(pool: Pool, cluster: ClusterSet) -> None:
-    """Under load, all commands on all shards; each is refused whole until its slot has moved."""
+    """Under load, all commands on all shards; each script is refused as a whole until its slot has moved."""
     moving = True
     errors: list[object] = []
 
@@ -119,13 +119,13 @@ async def test_shards_on_other_servers_do_not_wait_for_one_that_is_dead(pool: Po
     asking = asyncio.create_task(pool.redis.read("TYPE", pool.keys[0].meta))
     await until(lambda: pool.redis.is_away(pool.keys[0].meta))
     assert [pool.redis.is_away(key.meta) for key in elsewhere] == [False] * len(elsewhere)
-    assert await asking == b"hash"  # of the server that took its place
+    assert await asking == b"hash"  # from the server that replaced it
     old.thaw()
     await cluster.settled()
 
 
 async def test_all_shards_of_a_server_that_is_cut_off_are_passed_over_when_one_of_them_is_refused() -> None:
-    async with ClusterSet(network=Network(), replicas=0) as servers:  # nobody takes its place
+    async with ClusterSet(network=Network(), replicas=0) as servers:  # nothing replaces it
         redis = Redis(servers.url)
         pool = await Pool.open(redis, shards=SHARDS, buckets=2)
         old = await servers.master_of(pool.keys[0].meta)
@@ -179,7 +179,7 @@ async def test_no_server_that_answers_is_unavailable() -> None:
 async def test_who_has_jobs_on_living_servers_does_not_wait_with_those_whose_server_is_dead(
     pool: Pool, cluster: ClusterSet
 ) -> None:
-    """Adds and finishes that come in the same turn share their scripts, but not their troubles."""
+    """Adds and finishes of the same loop turn share scripts, but not their errors."""
     old = await cluster.master_of(pool.keys[0].meta)
     mine = [NewJob(f"{n}", "t", b"", ttr_ms=60_000) for n in range(64)]
     lost = [await cluster.master_of(pool.keys[shard_of(job.id, SHARDS)].meta) is old for job in mine]

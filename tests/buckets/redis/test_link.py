@@ -1,4 +1,4 @@
-"""buckets.redis.link: a connection whose other side is slow, silent or no Redis."""
+"""buckets.redis.link: a connection whose other side is slow, silent, or not a Redis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.redis.client import Redis
 from buckets.redis.link import ErrorReply
-from tests.buckets.redis.links import known_link, link_of
+from tests.buckets.redis.links import known_link, link_of, server_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 
@@ -22,7 +22,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def serving(path: Path, talk: Talk) -> AsyncIterator[Redis]:
-    """A program on a socket, and a Redis whose URL leads to it."""
+    """A program that listens on a socket, and a client whose URL leads to it."""
     talks: list[asyncio.Task[None] | None] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,8 +42,7 @@ async def serving(path: Path, talk: Talk) -> AsyncIterator[Redis]:
 
 @contextlib.asynccontextmanager
 async def speaking(folder: Path, talk: Talk) -> AsyncIterator[Redis]:
-    """As `serving`, of a program that takes part in redis-py's handshake as Redis does, and then does as `talk`
-    says."""
+    """As `serving`, for a program that answers redis-py's handshake as Redis does, and then runs `talk`."""
     handshake = len(await said_at_first(folder / "first.sock"))
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +56,7 @@ async def speaking(folder: Path, talk: Talk) -> AsyncIterator[Redis]:
 
 
 async def said_at_first(path: Path) -> list[list[bytes]]:
-    """With what redis-py begins, whatever its version."""
+    """The commands with which this version of redis-py begins."""
     commands: list[list[bytes]] = []
 
     async def agree(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +136,7 @@ async def test_what_speaks_there_but_is_no_redis_is_hung_up_on(tmp_path: Path) -
 
 
 async def test_a_word_that_nobody_asked_for_answers_nobody(tmp_path: Path) -> None:
-    """Redis says why it hangs up; taken for an answer, it would go to the first who asks."""
+    """Redis says why it hangs up; taken for an answer, that would go to the first caller."""
     connected, begun = asyncio.Event(), []
 
     async def grumble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -187,3 +186,16 @@ async def test_an_error_of_who_hears_ends_the_subscription_and_is_raised(redis: 
     await redis.read("SPUBLISH", "one", "a")
     with pytest.raises(LookupError):
         await listening
+
+
+async def test_the_sockets_are_closed_when_close_returns(redis_server: RedisServer) -> None:
+    redis = Redis(redis_server.url)
+    begun = asyncio.Event()
+    listening = asyncio.create_task(redis.listen("one", lambda said: None, begun.set))
+    await begun.wait()
+    wires = [await link_of(redis), (await server_of(redis))._ear]
+    sockets = [wire._transport.get_extra_info("socket") for wire in wires if wire]
+    assert [each.fileno() >= 0 for each in sockets] == [True, True]
+    await redis.close()
+    assert [each.fileno() for each in sockets] == [-1, -1]
+    await asyncio.gather(listening, return_exceptions=True)

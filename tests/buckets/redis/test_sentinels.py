@@ -1,4 +1,4 @@
-"""buckets.redis.sentinels: the master that Sentinels name, through failovers, without a restart of anything of ours."""
+"""buckets.redis.sentinels: the master that Sentinels name, through failovers, without a restart of the service."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def sentinels() -> AsyncIterator[SentinelSet]:
 
 @pytest.fixture
 async def redis(sentinels: SentinelSet) -> AsyncIterator[Redis]:
-    """A way to the master, which is empty."""
+    """A client of the master, which is empty."""
     await sentinels.settled()
     redis = Redis(sentinels.url)
     await redis.read("FLUSHALL")
@@ -88,7 +88,7 @@ async def test_a_master_that_nobody_knows_is_unavailable_and_the_reason_is_told(
     redis = Redis(sentinels.url.replace("jq-main", "another"), timeout_s=0.3)
     with pytest.raises(Unavailable):
         await redis.read("PING")
-    assert "no Sentinel tells the master another" in redis.trouble
+    assert "no Sentinel names the master another" in redis.trouble
     assert "No such master" in redis.trouble
     await redis.close()
 
@@ -118,7 +118,7 @@ async def test_a_sentinel_that_is_cut_off_is_not_believed_when_the_others_hang(
         await until(lambda: _is_at(redis, new))
         for each in others:
             each.freeze()
-        await _asked_by_others(aside, 3 * 2)  # two commands each time: what came of the first two is known
+        await _asked_by_others(aside, 3 * 2)  # two commands each time: the first two have been answered
         assert await _port(redis) == new.port
         await new.ask("CLIENT", "KILL", "TYPE", "normal")  # to reconnect, we ask Sentinels, too
         assert await _port(redis) == new.port
@@ -146,7 +146,7 @@ async def test_when_the_bell_finds_the_new_master_commands_go_there_too(monkeypa
 
 
 async def _port(redis: Redis) -> int:
-    """Of the server that it leads to."""
+    """The port of the server that it leads to."""
     return int((await redis.read("CONFIG", "GET", "port"))[1])
 
 
@@ -155,7 +155,7 @@ async def _is_at(redis: Redis, server: RedisNode) -> bool:
 
 
 async def _asked_by_others(sentinel: RedisNode, commands: int) -> None:
-    """Wait until it has got so many, beside our own."""
+    """Wait until it has received this many commands besides our own."""
     first = await _commands(sentinel)
     own = 0
 
@@ -168,7 +168,7 @@ async def _asked_by_others(sentinel: RedisNode, commands: int) -> None:
 
 
 async def _commands(sentinel: RedisNode) -> int:
-    """How many it has got."""
+    """How many commands it has received."""
     return int((await sentinel.ask("INFO", "stats")).partition("total_commands_processed:")[2].split()[0])
 
 
@@ -177,7 +177,7 @@ async def test_a_password_for_the_servers_is_none_for_the_sentinels() -> None:
         redis = Redis(servers.url)
         pool = await Pool.open(redis)
         await add(pool, "a")
-        await servers.settled()  # else the new master may know nothing of it
+        await servers.settled()  # otherwise the new master may not have it
         await servers.failover()
         await until(lambda: _has(pool, "a"))
         await redis.close()
@@ -188,7 +188,7 @@ async def _has(pool: Pool, job_id: str) -> bool:
 
 
 async def test_behind_a_name_that_leads_elsewhere_commands_and_bells_find_the_new_master(tmp_path: Path) -> None:
-    """The old one is read-only for a while before the name changes, and goes on to live."""
+    """The old one is read-only for a while before the name changes, and stays alive."""
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     with RedisServer(tmp_path / "old") as old, RedisServer(tmp_path / "new") as new:

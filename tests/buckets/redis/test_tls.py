@@ -1,4 +1,4 @@
-"""buckets.redis.client over TLS: with a certificate authority of one's own, and an ACL user."""
+"""buckets.redis.client over TLS: with a private certificate authority and an ACL user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.redis_server import RedisServer, binaries
 
 
 def knows_tls(path: str) -> bool:
-    """Whether the server was built with TLS; else it does not know the option."""
+    """Whether the server was built with TLS; otherwise it does not know the option."""
     said = subprocess.run(
         [path, "--port", "0", "--tls-port", "x"], capture_output=True, text=True, check=False, timeout=10
     )
@@ -32,7 +32,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def secure(tmp_path: Path, authority: trustme.CA) -> Iterator[str]:
-    """The address of a server that speaks TLS only, and lets in a user with a password only."""
+    """The address of a server that only speaks TLS and only admits a user with a password."""
     server = next((path for path in binaries() if knows_tls(path)), None)
     if server is None:
         pytest.skip("no Redis at hand was built with TLS")

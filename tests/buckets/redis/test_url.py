@@ -1,4 +1,4 @@
-"""buckets.redis.url: what a URL of a Redis says, and what is wrong with one that is none."""
+"""buckets.redis.url: URLs of a Redis, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_tls_is_for_servers_and_sentinels_alike() -> None:
         ("redis+cluster://a/name", "ends with its last host"),
         ("redis+cluster://a:99999", "each of its hosts"),
         ("redis+cluster://a,,b", "each of its hosts"),
-        ("redis+cluster://a?db=1", "no database but 0"),
+        ("redis+cluster://a?db=1", "has only database 0"),
         ("redis+cluster://a?nonsense=1", "nonsense"),
         ("redis+cluster://", "each of its hosts"),
     ],

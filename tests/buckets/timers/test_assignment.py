@@ -1,4 +1,4 @@
-"""Which instance has which timer: evenly, and with few changes."""
+"""buckets.timers.assignment: timers are assigned evenly, and few change when an instance comes or goes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_no_instance_has_two_timers_more_than_another(timers: int, instances: in
     assert sum(loads) == timers and max(loads) - min(loads) <= 1
 
 
-def test_the_order_in_which_the_roll_names_them_does_not_matter() -> None:
+def test_the_order_in_which_the_list_names_them_does_not_matter() -> None:
     assert assign(32, TOKENS) == assign(32, TOKENS[::-1])
 
 
@@ -29,4 +29,4 @@ def test_few_timers_change_between_others_when_one_goes(instances: int) -> None:
     for gone in tokens:
         after = assign(32, [token for token in tokens if token != gone])
         changed = sum(old not in (gone, new) for old, new in zip(before, after, strict=True))
-        assert changed <= 7  # dealt out round and round, it were 24 of 32
+        assert changed <= 7  # assigned round robin, 24 of 32 would change

@@ -1,4 +1,4 @@
-"""buckets.timers.clock_jumps: what is a jump of Redis's clock, and what is not."""
+"""buckets.timers.clock_jumps: which changes of Redis's clock count as jumps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def notes() -> Notes:
     return Notes()
 
 
-def told(notes: Notes) -> list[float]:
+def reported(notes: Notes) -> list[float]:
     return [round(each, 3) for each in notes.jumps]
 
 
 @pytest.mark.parametrize("jump", [1.5, -1.5, 3600, -3600])
-def test_a_jump_is_told_with_its_direction_and_once(
+def test_a_jump_is_reported_with_its_direction_and_once(
     notes: Notes, jump: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock_jumps = ClockJumps(notes, 1.0)
@@ -36,7 +36,7 @@ def test_a_jump_is_told_with_its_direction_and_once(
 
 
 @pytest.mark.parametrize("jump", [0.9, -0.9])
-def test_a_jump_within_the_limit_is_not_told_and_does_not_add_up(notes: Notes, jump: float) -> None:
+def test_a_jump_within_the_limit_is_not_reported_and_does_not_add_up(notes: Notes, jump: float) -> None:
     clock_jumps = ClockJumps(notes, 1.0)
     for number in range(20):
         assert clock_jumps.compare(number, number + 0.01, START + number * (1 + jump)) == 0
@@ -56,7 +56,7 @@ def test_a_jump_is_seen_after_a_pause_too(notes: Notes) -> None:
     clock_jumps = ClockJumps(notes, 1.0)
     clock_jumps.compare(10.0, 10.01, START + 10)
     clock_jumps.compare(12.0, 30.0, START + 100)
-    assert told(notes) == [pytest.approx(70, abs=0.1)]
+    assert reported(notes) == [pytest.approx(70, abs=0.1)]
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 5), st.floats(0, 1)), max_size=30))
@@ -70,7 +70,7 @@ def test_a_clock_that_goes_as_ours_never_jumps_whatever_the_delays(steps: list[t
     assert notes.jumps == []
 
 
-def test_how_far_it_is_ahead_of_this_host_is_told_when_the_answer_came_quickly(notes: Notes) -> None:
+def test_how_far_it_is_ahead_of_this_host_is_reported_when_the_answer_came_quickly(notes: Notes) -> None:
     clock_jumps = ClockJumps(notes, 1.0)
     clock_jumps.compare(10.0, 10.001, time.time() + 60)
     clock_jumps.compare(20.0, 22.0, time.time() + 60)

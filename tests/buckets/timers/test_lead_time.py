@@ -13,7 +13,7 @@ LONG_S = 1.0
 
 
 def shots(lead_time: LeadTime, ways_s: list[float]) -> tuple[int, float]:
-    """How many of these commands arrive too early when their ways take so long, and the mean of the leads (s)."""
+    """How many commands arrive too early when their ways take these times, and the mean lead (s)."""
     early, leads_s = 0, []
     for way_s in ways_s:
         lead_s = LONG_S - lead_time.shorten(LONG_S)

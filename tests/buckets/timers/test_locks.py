@@ -35,7 +35,7 @@ async def owners(redis: Redis, pool: Pool, shard: int = 0) -> list[str | None]:
 
 
 async def beats(redis: Redis) -> int:
-    """Scripts that Redis ran since its statistics began."""
+    """How many scripts Redis ran since its statistics were reset."""
     said = (await redis.read("INFO", "commandstats")).decode()
     return int(said.partition("cmdstat_evalsha:calls=")[2].partition(",")[0] or 0)
 
@@ -52,7 +52,7 @@ async def test_who_is_alone_takes_all_locks_and_keeps_them(redis: Redis, live_po
 
 async def test_instances_share_the_timers_evenly(redis: Redis, live_pool: Pool) -> None:
     three = [Instance(live_pool) for _ in range(3)]
-    for _ in range(3):  # known to all; given up; taken
+    for _ in range(3):  # learn of each other; give up; take
         for instance in three:
             await instance.tick()
     assert sorted(sum(instance.held) for instance in three) == [2, 3, 3]
@@ -64,7 +64,7 @@ async def test_instances_share_the_timers_evenly(redis: Redis, live_pool: Pool) 
 
 
 async def test_the_timers_of_many_shards_are_shared_as_one_row(redis: Redis) -> None:
-    """Else who is first would have the first bucket of every shard."""
+    """Otherwise the first instance would have the first bucket of every shard."""
     pool = await Pool.open(redis, "many", shards=16, buckets=2)
     five = [Instance(pool) for _ in range(5)]
     for _ in range(3):
@@ -74,7 +74,7 @@ async def test_the_timers_of_many_shards_are_shared_as_one_row(redis: Redis) -> 
     assert [sum(held) for held in zip(*(instance.held for instance in five), strict=True)] == [1] * 32
 
 
-async def test_the_locks_of_one_that_is_not_on_the_roll_are_taken_before_their_end(
+async def test_the_locks_of_one_that_is_not_on_the_list_are_taken_before_their_end(
     redis: Redis, live_pool: Pool
 ) -> None:
     assert all(await take(live_pool, "dead"))
@@ -91,7 +91,7 @@ async def test_the_locks_of_the_living_are_left_to_them(redis: Redis, live_pool:
     ours, others = (instance.members.assigned(0).index(each) for each in (True, False))
     await redis.read("DEL", live_pool.keys[0].lock(ours), live_pool.keys[0].lock(others))
     await instance.tick()
-    assert [bucket for bucket, held in enumerate(instance.held) if held] == [ours]  # of the two that are free
+    assert [bucket for bucket, held in enumerate(instance.held) if held] == [ours]  # of the two free ones
     assert (await owners(redis, live_pool)).count("other") == 6
 
 
@@ -141,7 +141,7 @@ async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Po
 async def test_who_hears_that_locks_fell_free_looks_at_once_who_is_gone(
     live_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SIGN_S", "LIFE_S"):  # else the roll is looked at soon enough anyway
+    for name in ("SIGN_S", "LIFE_S"):  # otherwise the list is read soon enough anyway
         monkeypatch.setattr(members, name, 60.0)
     instance = Instance(live_pool)
     await sign(live_pool, "other")
@@ -164,7 +164,7 @@ async def test_a_newcomer_gets_its_share(redis: Redis, live_pool: Pool) -> None:
 async def test_what_an_owner_does_not_let_go_is_asked_for_again_though_no_bell_rings(
     redis: Redis, live_pool: Pool
 ) -> None:
-    """As while the subscription is lost: 2 s, the time of a beat, would be long for a timer that nobody runs."""
+    """As while the subscription is lost: a timer that nobody runs must not wait 2 s for the next beat."""
     instance = Instance(live_pool)
     await sign(live_pool, "other")
     await take(live_pool, "other")
@@ -197,10 +197,10 @@ async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: 
         instance.notifier.free(0).set()
         for _ in range(20):
             await redis.read("PING")
-        assert 1 <= await beats(redis) <= 4  # not one a round trip; the roll is looked at too
+        assert 1 <= await beats(redis) <= 4  # not one per round trip; the list is read, too
 
 
-async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_where_the_roll_is_silent(redis: Redis) -> None:
+async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_while_the_list_is_stale(redis: Redis) -> None:
     pool = await Pool.open(redis, "few", buckets=1)
     instance = Instance(pool)
     await instance.members.tick()
@@ -211,15 +211,15 @@ async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_where_t
     await redis.read("CONFIG", "RESETSTAT")
     await instance.locks[0]._ticked()
     assert await beats(redis) == 0
-    instance.members.last_answer -= 2  # now the locks have to tell whether Redis answers
+    instance.members.last_answer -= 2  # now the locks have to find out whether Redis answers
     await instance.locks[0]._ticked()
     assert await beats(redis) == 1
 
 
-async def test_where_the_roll_is_silent_locks_are_kept_and_those_that_nobody_holds_are_taken(
+async def test_while_the_list_is_stale_locks_are_kept_and_those_that_nobody_holds_are_taken(
     redis: Redis, live_pool: Pool
 ) -> None:
-    """As on a Cluster, when the master of the roll's shard is away, and an instance ends then."""
+    """As on a Cluster, when an instance ends while the master of the list's shard is away."""
     instance = Instance(live_pool)
     await sign(live_pool, "other")
     async with instance.running():

@@ -1,4 +1,4 @@
-"""buckets.timers.members: who lives, and who of them has which timer."""
+"""buckets.timers.members: which instances are alive, and which timers each is assigned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.buckets.instances import Instance, sign
 from tests.waiting import until
 
 
-async def test_all_that_sign_are_on_the_roll(pool: Pool, clock: HeldClock) -> None:
+async def test_all_that_sign_are_on_the_list(pool: Pool, clock: HeldClock) -> None:
     for number in range(3):
         assert await sign(pool, f"i{number}") == [f"i{each}" for each in range(number + 1)]
         clock.advance(100)
@@ -64,17 +64,17 @@ async def test_one_that_may_be_dead_is_looked_after_in_the_moment_in_which_it_wo
 
 
 async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: HeldClock) -> None:
-    """Redis stood still, or another has taken its place: the first who signs then would find all others dead."""
+    """Redis was paused or replaced: otherwise the first to sign again would find all others dead."""
     await sign(pool, "a")
     await sign(pool, "b")
     clock.advance(5_000)
     assert (await members_module.sign(pool, "a", 450, 250))[1:] == (-1, [b"a", b"b"])
     clock.advance(150)
-    assert await sign(pool, "a") == ["a"]  # b had time enough
+    assert await sign(pool, "a") == ["a"]  # b has had enough time
 
 
-async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
-    """As after a failover: who finds the new master first is not alone for that."""
+async def test_after_the_list_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
+    """As after a failover: the first to find the new master does not take itself for the only one."""
     members = Members(pool, Notifier(pool))
     await members.tick()
     await sign(pool, "other")
@@ -91,7 +91,7 @@ async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(
 
 
 async def test_the_dead_are_struck_off_though_all_are_slow(pool: Pool, clock: HeldClock) -> None:
-    """Redis is far away, or the machine busy: nobody signs as often as it should."""
+    """Redis is far away, or the host busy: no instance signs as often as it should."""
     await sign(pool, "dead")
     await sign(pool, "alive")
     clock.advance(600)
@@ -107,13 +107,13 @@ async def test_who_is_new_strikes_off_those_who_are_long_gone(pool: Pool, clock:
 
 
 @pytest.mark.parametrize("ahead_ms", [451, 3_600_000])
-async def test_a_clock_that_goes_back_keeps_no_dead_one_on_the_roll(
+async def test_a_clock_that_goes_back_keeps_no_dead_one_on_the_list(
     pool: Pool, clock: HeldClock, ahead_ms: int
 ) -> None:
     await sign(pool, "alive")
     await sign(pool, "dead")
     clock.advance(-ahead_ms)
-    assert await sign(pool, "alive") == ["alive", "dead"]  # it could not sign by this clock yet
+    assert await sign(pool, "alive") == ["alive", "dead"]  # it had no chance yet to sign by this clock
     assert await sign(pool, "alive") == ["alive"]
 
 
@@ -131,7 +131,7 @@ async def test_who_knows_of_nobody_yet_wants_nothing(pool: Pool) -> None:
     assert Members(pool, Notifier(pool)).assigned(0) == [False] * 8
 
 
-async def test_a_change_wakes_the_locks_and_is_told_once(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_wakes_the_locks_and_is_logged_once(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     notifier = Notifier(pool)
     members = Members(pool, notifier)
@@ -143,18 +143,18 @@ async def test_a_change_wakes_the_locks_and_is_told_once(pool: Pool, caplog: pyt
     await sign(pool, "other")
     await members.tick()
     assert notifier.free(0).is_set()
-    told = [record.__dict__["instances"] for record in caplog.records if record.message == "roll.changed"]
-    assert told == [1, 2]
+    logged = [record.__dict__["instances"] for record in caplog.records if record.message == "roll.changed"]
+    assert logged == [1, 2]
 
 
-async def test_who_stops_in_order_is_off_the_roll_at_once(live_pool: Pool) -> None:
+async def test_who_stops_in_order_is_off_the_list_at_once(live_pool: Pool) -> None:
     instance = Instance(live_pool)
     async with instance.running():
         await until(lambda: bool(instance.members.living))
     assert await sign(live_pool, "other") == ["other"]
 
 
-async def test_the_roll_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+async def test_the_list_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
     key = pool.keys[0].roll
     await sign(pool, "killed")
     assert 50_000 < await redis.read("PTTL", key) <= 60_000
@@ -171,7 +171,7 @@ async def test_a_key_of_another_program_in_its_place_stops_nobody(redis: Redis, 
     assert await sign(pool, "a") == ["a"]
 
 
-async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shards_looked_at(
+async def test_a_list_on_an_emptied_redis_founds_the_namespace_and_has_all_shards_looked_at(
     redis: Redis, clock: HeldClock
 ) -> None:
     pool = await Pool.open(redis, shards=3, clock=clock)
@@ -188,7 +188,7 @@ async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shard
     assert await redis.read("ZCARD", pool.keys[0].roll) == 1
 
 
-async def test_a_jump_of_the_clock_wakes_the_timers_and_is_told(
+async def test_a_jump_of_the_clock_wakes_the_timers_and_is_logged(
     pool: Pool, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     notifier = Notifier(pool)
@@ -201,11 +201,11 @@ async def test_a_jump_of_the_clock_wakes_the_timers_and_is_told(
     assert all(alarm.is_set() for alarm in alarms)
     clock.advance(-60_000)
     await members.tick()
-    told = [record.__dict__["ahead_s"] for record in caplog.records if record.message == "clock.jumped"]
-    assert [round(each) for each in told] == [3600, -60]
+    logged = [record.__dict__["ahead_s"] for record in caplog.records if record.message == "clock.jumped"]
+    assert [round(each) for each in logged] == [3600, -60]
 
 
-async def test_the_roll_is_told_as_lost_once_and_keeps_what_it_knew(
+async def test_the_list_is_logged_as_lost_once_and_keeps_what_it_knew(
     redis: Redis, live_pool: Pool, caplog: pytest.LogCaptureFixture
 ) -> None:
     instance = Instance(live_pool)

@@ -31,7 +31,7 @@ async def test_it_ends_by_itself_and_not_before_its_time(kind: str) -> None:
             sleeping._woken.clear()
             begun = time.monotonic()
             assert await sleeping.sleep(seconds)
-            # The loop's own may end a tick of its clock before; a timer then looks, and sleeps the rest.
+            # The loop's timer may end a tick of its clock early; a Timer then looks, and sleeps for the rest.
             assert time.monotonic() - begun >= seconds - (0 if kind == "timerfd" else 0.002)
     sleeping.close()
 

@@ -58,7 +58,7 @@ async def running(redis: Redis) -> AsyncIterator[Running]:
 async def test_a_tick_says_how_long_nothing_is_due(redis: Redis, clock: HeldClock) -> None:
     pool = await one_bucket(redis, clock)
     timer = timer_of(pool)
-    assert await timer.tick() == 10.0  # an empty bucket: it looks again now and then all the same
+    assert await timer.tick() == 10.0  # an empty bucket: it looks again from time to time all the same
     await add(pool, "far", delay_ms=60_000)
     assert await timer.tick() == 10.0
     await add(pool, "near", delay_ms=1_500)
@@ -99,7 +99,7 @@ async def test_the_bell_wakes_a_timer_that_sleeps_for_something_later(running: R
 
 
 async def asleep(running: Running) -> bool:
-    """It has heard of all that is there, and ticked."""
+    """It has heard of everything there is, and ticked."""
     return not running.notifier.alarm(0, 0).is_set()
 
 
