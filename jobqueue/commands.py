@@ -317,7 +317,7 @@ class Commands:
         while runs and time.perf_counter() <= end:
             kind, run = runs.popleft()
             if kind is params.Finish and runs and runs[0][0] is params.Pop:
-                some = await self._finish_then_pop(run, runs, handover)
+                some = await self._finish_then_pop(run, runs, handover, end)
             else:
                 some = await self._carry_out(kind, run, handover)
             answers += some
@@ -326,9 +326,11 @@ class Commands:
         answers += map(self._too_late, commands[len(answers) :])
         return answers
 
-    async def _finish_then_pop(self, finishes: list[Any], runs: deque[Run], handover: Handover) -> list[Answer]:
+    async def _finish_then_pop(
+        self, finishes: list[Any], runs: deque[Run], handover: Handover, end: float
+    ) -> list[Answer]:
         """A worker's usual request: the pop, first of `runs`, is taken and sent as soon as the finishes are on their
-        connection. When they were answered before that, as when Redis cannot be reached, the pop stays in `runs`."""
+        connection. It stays in `runs` when they were answered first, as when Redis cannot be reached, or at the end."""
         sent = asyncio.get_running_loop().create_future()
 
         def resolve(_: object = None) -> None:
@@ -338,7 +340,7 @@ class Commands:
         finishing = asyncio.create_task(self._carry_out(params.Finish, finishes, handover, resolve))
         finishing.add_done_callback(resolve)
         await sent
-        if finishing.done():
+        if finishing.done() or time.perf_counter() > end:
             return await finishing
         popped = await self._carry_out(*runs.popleft(), handover)
         return [*await finishing, *popped]
