@@ -1,4 +1,4 @@
-"""jobqueue.commands: the commands of one request, in their order."""
+"""jobqueue.commands: the commands of one request, in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def answers(engine: Engine, *commands: Any) -> list[dict[str, Any]]:
 
 
 async def released(engine: Engine, pool: Pool, *ids: str) -> None:
-    """Jobs that were handed out, and are ready again: their finish still counts."""
+    """Jobs that were delivered and are ready again: their finish still counts."""
     await pool.add([NewJob(job_id, "t", b"1") for job_id in ids])
     for job in (await pool.pop(["t"], len(ids))).jobs:
         await pool.release(job.id, job.lease)
