@@ -88,7 +88,7 @@ NewTopic = Annotated[_Name, Meta(description="the topic that workers pop the job
 PoppedTopic = Annotated[_Name, Meta(description="the topic to pop from; give either this or `topics`")]
 PoppedTopics = Annotated[
     list[Name],
-    _must_be(f"a list of 1 to {_MOST_TOPICS} topics; each {NAME}", min_length=1, max_length=_MOST_TOPICS),
+    _must_be(f"a list of 1 to {_MOST_TOPICS} topics, each {NAME}", min_length=1, max_length=_MOST_TOPICS),
     Meta(description="the topics to pop from, tried in this order"),
 ]
 KickedId = Annotated[_Name, Meta(description="the dead job; give either this or `topic`")]
@@ -135,7 +135,7 @@ Priority = Annotated[
 Tries = Annotated[
     int,
     _integer(0, 65_535, zero="no limit"),
-    Meta(description="the most deliveries that count; then the job is dead, cause `tries`"),
+    Meta(description="the maximum number of deliveries that count; then the job is dead, cause `tries`"),
 ]
 Backoff = Annotated[
     list[_Delay],
@@ -181,7 +181,7 @@ Durability = Annotated[
     Literal["local", "replicated", "fsynced"],
     Meta(description="how durable the change is to be; the answer has the level that was reached"),
 ]
-Count = Annotated[_Count, Meta(description="up to this many jobs, in `jobs`; and at most 8 MiB of them")]
+Count = Annotated[_Count, Meta(description="up to this many jobs, and at most 8 MiB of them, in `jobs`")]
 KickCount = Annotated[_Count, Meta(description="up to this many of the topic")]
 PeekCount = Annotated[_Count, Meta(description="at most this many per page")]
 Wait = Annotated[float, _seconds(0, 60), Meta(description="how many seconds to wait for a job")]
@@ -204,7 +204,7 @@ State = Annotated[_LiveState, Meta(description="only jobs in this state")]
 Cursor = Annotated[
     str,
     _must_be("one that an earlier answer to this command gave", min_length=1, max_length=1000),
-    Meta(description="the `cursor` of the answer before, to continue there"),
+    Meta(description="the `cursor` of the previous answer, to continue there"),
 ]
 Shard = Annotated[
     int,
