@@ -215,7 +215,7 @@ Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds
 
 
 def is_ttr(seconds: float) -> bool:
-    """Whether a number within the range of a ttr is one: between 0 and the shortest there is none."""
+    """Whether a number within the range of a ttr is valid: those between 0 and the shortest are not."""
     return seconds == 0 or seconds >= SHORTEST_TTR_S
 
 

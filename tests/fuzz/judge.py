@@ -77,7 +77,7 @@ class Judge:
         return content
 
     def _is_judged(self, request: Request, response: Response, content: Any) -> bool:
-        """Fails for a wrong answer; whether nothing may have changed."""
+        """Fail for a wrong answer; returns whether nothing may have changed."""
         assert response.status < 500 or response.status == 503, (response.status, response.body)
         if request.method == "HEAD":
             return True
@@ -94,8 +94,8 @@ class Judge:
         if isinstance(answered, dict) and not answered["success"]:
             assert response.status == STATUS[answered["code"]], answered
             assert (response.status in (429, 503)) == ("retry-after" in response.headers)
-        plain = request.damage[0] in ("none", "spaces") and isinstance(content, dict)
-        if plain and isinstance(answered, dict) and answered["success"]:
+        is_intact = request.damage[0] in ("none", "spaces") and isinstance(content, dict)
+        if is_intact and isinstance(answered, dict) and answered["success"]:
             self._check_answer(content["command"], answered)
             return content["command"] in _READS
         return not any(answer["success"] for answer in answers)
@@ -107,7 +107,7 @@ class Judge:
                 self._leases[job["id"]] = job["lease"]
 
     def _check(self, path: str, method: str, status: int, answered: Any) -> None:
-        """An answer must have a declared status and fit what is declared for it."""
+        """Check that an answer has a declared status and fits its schema."""
         key = (path, method, status)
         if key not in self._validators:
             response = self._document["paths"][path][method]["responses"][str(status)]
