@@ -13,6 +13,7 @@ from buckets.meter import Meter
 from buckets.pool import Moved, Pool
 from buckets.pop_search import Popped
 from buckets.redis.client import Redis
+from buckets.redis.link import Sent
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
@@ -46,6 +47,7 @@ __all__ = [
     "Popped",
     "Purged",
     "Redis",
+    "Sent",
     "State",
     "Stats",
     "Sweep",

@@ -11,7 +11,7 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.keys import NAMESPACE, Keys, shard_of
 from buckets.redis.client import Redis, judge_all
-from buckets.redis.link import Orphan
+from buckets.redis.link import Orphan, Sent
 from buckets.scripts import Value
 
 FORMAT = 1
@@ -30,6 +30,8 @@ class Item(NamedTuple):
     size: int = 0
     """Bytes."""
     jobs: int = 1
+    sent: Sent | None = None
+    """Called when its script is sent; by the scripts that end jobs only."""
 
 
 Work = Callable[[int, Sequence[Item]], Awaitable[list[Any]]]
@@ -74,6 +76,10 @@ def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 def _flat(values: Iterable[Sequence[Value]]) -> list[Value]:
     return list(chain.from_iterable(values))
+
+
+def _unheard(items: Sequence[Item]) -> None:
+    """Nobody waits for their script to be sent."""
 
 
 def numbers_of(meta: Mapping[str, str]) -> tuple[int, int] | None:
@@ -146,19 +152,20 @@ class Shards:
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
+        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         """As `Redis.call`, on the keys of a shard."""
         keys = self.keys[shard]
         return await self.redis.call(
-            script, rest, repeat=repeat, orphan=orphan, meta=keys.meta, never=keys.never, **arguments
+            script, rest, repeat=repeat, orphan=orphan, sent=sent, meta=keys.meta, never=keys.never, **arguments
         )
 
     async def one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
         """Run a script for one job."""
         shard = shard_of(job_id, len(self.keys))
         return await self.call(
-            script, shard, (), repeat=repeat, orphan=None, now=self.clock.now(), id=job_id, **arguments
+            script, shard, (), repeat=repeat, orphan=None, sent=None, now=self.clock.now(), id=job_id, **arguments
         )
 
     async def spread(self, items: Sequence[Item], work: Work) -> list[Any]:
@@ -194,10 +201,11 @@ class Shards:
         repeat: bool | None = None,
         pack: Callable[[Iterable[Any]], list[Value]] = _flat,
         read: Callable[[list[Any]], list[Any]] = list,
+        sent_of: Callable[[Sequence[Item]], Sent | None] = _unheard,
     ) -> list[Any]:
         """Run a script that takes many jobs over those of one shard. `fresh` gives the arguments that are others for
         each call of the script, `pack` those that the values of the items become; `read` turns its answer into a result
-        for each item."""
+        for each item. `sent_of` gives what to call when the script for some of the items is sent."""
         results: list[Any] = []
         away: Unavailable | None = None
         for chunk in _chunks(items):
@@ -205,7 +213,9 @@ class Shards:
                 if away:
                     raise away
                 rest = pack([item.values for item in chunk])
-                reply = await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
+                reply = await self.call(
+                    script, shard, rest, repeat=repeat, orphan=None, sent=sent_of(chunk), **arguments, **fresh()
+                )
                 results += read(judge_all(reply))
             except JobQueueError as error:
                 away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough

@@ -1,4 +1,4 @@
-"""The parts of answers: what a job, a figure or an error looks like on the wire."""
+"""The parts of answers: how a job, a figure or an error looks on the wire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 Answer = dict[str, Any]
 
-_RESERVED = State.RESERVED  # a member of an enum is slow to look up
+_RESERVED = State.RESERVED  # looking up an enum member is slow
 
 
 def success(**parts: Any) -> Answer:
@@ -24,10 +24,10 @@ def success(**parts: Any) -> Answer:
 
 
 def failure(error: Exception, job_id: str | None = None) -> Answer:
-    """The answer that an error becomes. An exception that is not ours is logged and told as INTERNAL."""
+    """The answer that reports an error. An unexpected exception is logged and reported as INTERNAL."""
     if not isinstance(error, JobQueueError) or error.code == "INTERNAL" or error.code not in STATUS:
         log.error("command.failed", exc_info=error)
-        return {"success": False, "id": job_id, "error": "something went wrong here; it was logged", "code": "INTERNAL"}
+        return {"success": False, "id": job_id, "error": "internal error; the service logged it", "code": "INTERNAL"}
     answer: Answer = {"success": False, "id": job_id, "error": error.message, "code": error.code}
     if isinstance(error, BadRequest):
         answer["id"] = job_id or error.job_id
@@ -47,7 +47,7 @@ def kept(job_id: str | None, added: Added) -> Answer:
 
 
 def kept_copy(job: NewJob, added: Added) -> Answer:
-    """What became of one of the jobs of an add to a virtual topic."""
+    """One of the jobs of an add to a virtual topic, and the result of adding it."""
     return {
         "topic": job.topic,
         "id": job.id,
@@ -58,7 +58,7 @@ def kept_copy(job: NewJob, added: Added) -> Answer:
 
 
 def _body(job: Job) -> orjson.Fragment | None:
-    """A job's body as it travelled; a tombstone has none."""
+    """A job's body, byte for byte as it was added; a tombstone has none."""
     return orjson.Fragment(job.body) if job.body else None
 
 
@@ -85,20 +85,20 @@ def handed_out(job: Job) -> Answer:
 
 
 def in_seconds(ms: int | None) -> float | None:
-    """Milliseconds as the wire has them."""
+    """Milliseconds in the unit of the wire."""
     return None if ms is None else ms / 1000
 
 
 def listed(topic: Topic) -> Answer:
     """A topic in a listing; `paused_until` null: until it is resumed."""
-    told: Answer = {"topic": topic.name, "counts": topic.counts, "paused": topic.paused_until is not None}
+    answer: Answer = {"topic": topic.name, "counts": topic.counts, "paused": topic.paused_until is not None}
     if topic.paused_until is not None:
-        told["paused_until"] = in_seconds(topic.paused_until or None)
-    return told
+        answer["paused_until"] = in_seconds(topic.paused_until or None)
+    return answer
 
 
 def described(job: Job) -> Answer:
-    """All of a job, times in unix seconds and spans in seconds."""
+    """Everything about a job, times in unix seconds and spans in seconds."""
     answer: Answer = {
         "id": job.id,
         "state": job.state.word,
@@ -123,7 +123,7 @@ def described(job: Job) -> Answer:
         answer["reason"] = job.text(Tag.REASON)
     if job.cause is not Cause.NONE:
         answer["cause"] = job.cause.name.lower()
-    # What `next` means depends on the state: until when it waits or is remembered, or since when it is so.
+    # `next` depends on the state: until when the job waits or is remembered, or since when it is ready or dead.
     until = {State.READY: "ready_since", State.DEAD: "dead_since", State.RESERVED: "reserved_until"}
     answer[until.get(job.state, "until")] = job.next / 1000
     return answer

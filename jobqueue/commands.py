@@ -1,18 +1,19 @@
-"""The commands: a table of them, and `answer`, which never raises.
+"""The commands, and `Commands`, which carries out those of a request and never raises.
 
-A command reads its parameters, makes one call of the engine and names the parts of the reply; its docstring is its
-entry in the reference. Commands of one kind that stand together in a request, and change each a job of their own, go
-to the engine together; the others one after the other, but for a pop behind finishes, which is sent right behind them.
+A command reads its parameters, makes one call of the engine and names the parts of the answer; its docstring is its
+entry in the reference. Consecutive adds, finishes or deletes of a request go to the engine together, all other commands
+one after the other. A pop that follows finishes does not wait for their answers: it is sent right behind them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from buckets import Added, Job
+from buckets import Added, Job, Sent
 from buckets.errors import JobQueueError, Unavailable
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
 from jobqueue.engine import Engine
@@ -27,17 +28,21 @@ AnyMany = TypeVar("AnyMany", bound=Many)
 AnyOne = TypeVar("AnyOne", bound=One)
 
 MANY: dict[type[Any], Many] = {}
-"""The commands that take all of their kind that follow one another in a request, by their structs."""
+"""Commands that take consecutive ones of a request together, by their structs."""
 ONE: dict[type[Any], One] = {}
-"""The commands that are carried out one by one, by their structs."""
+"""Commands that are carried out one by one, by their structs."""
 
-ROOM = 8 << 20  # bytes of jobs that the answers to one request hold; one job always has room
-_FIELDS = 400  # bytes of a job in an answer, beside its body and headers: its record has them
+ROOM = 8 << 20  # bytes of jobs that the answers to one request may hold; one job always fits
+_FIELDS = 400  # bytes of a job in an answer besides its body and headers, which its record holds
+_OVER = "the deadline of this request passed before the command began: it was not carried out"
+
+Run = tuple[type[Any], list[Any]]
+"""The struct of some commands, and those commands, which go to the engine together."""
 
 
 class Handover:
-    """What the answers to a request take with them: the jobs reserved for its client, and how many bytes of jobs they
-    may still hold."""
+    """What the answers to a request hand to its client: the jobs reserved for it, and how many more bytes of jobs they
+    may hold."""
 
     __slots__ = ("reserved", "room")
 
@@ -46,46 +51,46 @@ class Handover:
         self.room = ROOM
 
     def take(self, jobs: Sequence[Job]) -> None:
-        """Count the bytes of jobs. A million small ones are many, too."""
+        """Count the bytes of jobs; a million small ones add up, too."""
         self.room -= sum([_FIELDS + len(job.raw) for job in jobs])
 
     def check(self) -> None:
-        """Raises TooLarge when there is no room any more."""
+        """Raises TooLarge when no room is left."""
         if self.room <= 0:
-            raise TooLarge(f"the answers to this request hold {ROOM} bytes of jobs already; ask again for more")
+            raise TooLarge(f"the answers to this request already hold {ROOM} bytes of jobs; ask again for more")
 
 
 def many(command: AnyMany) -> AnyMany:
-    """Register a function as the command of its name; it takes a run of them."""
+    """Make a function the command of its name. It takes consecutive ones together."""
     MANY[params.BY_NAME[command.__name__]] = command
     return command
 
 
 def one(command: AnyOne) -> AnyOne:
-    """Register a function as the command of its name; it takes one."""
+    """Make a function the command of its name. It takes one at a time."""
     ONE[params.BY_NAME[command.__name__]] = command
     return command
 
 
 def _durable(command: params.Add | params.Finish | params.Delete | params.Update) -> Answer:
-    """How safe the change is, as the engine noted it in the command, where that is to be told."""
+    """The durability that the change reached, where the engine noted it in the command to be reported."""
     return {"durability": command.durability} if command.durability else {}
 
 
 @many
 async def add(engine: Engine, commands: Sequence[params.Add]) -> list[Answer]:
-    """Keep a job until it is due. Repeated with the same `id` it finds the job that is there, as long as that lives or
-    is remembered. To a virtual topic: one job in each of its topics, all or none, with ids `<id>@<topic>`. All other
-    commands know those topics and ids only: a pop of the virtual topic finds nothing."""
+    """Keep a job until it is due. Repeating it with the same `id` finds the existing job, for as long as that is alive
+    or remembered. An add to a virtual topic becomes one job in each of its topics, all or none, with ids
+    `<id>@<topic>`. All other commands know only those topics and ids: a pop of the virtual topic finds nothing."""
 
     results = await engine.add(commands)
     return [
-        kept(command.id, result) if isinstance(result, Added) and not command.durability else _told(command, result)
+        kept(command.id, result) if isinstance(result, Added) and not command.durability else _added(command, result)
         for command, result in zip(commands, results, strict=True)
     ]
 
 
-def _told(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
         return failure(result, command.id)
     if isinstance(result, Added):
@@ -110,23 +115,25 @@ def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) 
 
 
 @many
-async def finish(engine: Engine, commands: Sequence[params.Finish]) -> list[Answer]:
-    """The job is done. With `lease`, only by its newest delivery; without, a late worker's word counts too. A job that
-    nobody ever had is NOT_RESERVED: delete cancels it. Again, while it is remembered: success."""
-    return _states(commands, await engine.finish(commands))
+async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
+    """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
+    too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
+    job is remembered."""
+    return _states(commands, await engine.finish(commands, sent))
 
 
 @many
 async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
-    """Cancel a job in any live state, with a worker or not. A finished one is WRONG_STATE; one that was deleted before
-    is a success, while it is remembered."""
+    """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
+    succeeds for as long as the deleted job is remembered."""
     return _states(commands, await engine.delete(commands))
 
 
 @one
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
-    `count`, up to so many. A client that hangs up while its pop waits gets none and burns no try."""
+    `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
+    up."""
     handover.check()
     popped = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
@@ -138,37 +145,38 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
 
 @one
 async def touch(engine: Engine, command: params.Touch, handover: Handover) -> Answer:
-    """The lease of a reserved job runs anew from now, for `ttr` or as long as before."""
+    """Restart the lease of a reserved job: it runs from now, for `ttr` or as long as before."""
     return success(id=command.id, state="reserved", until=in_seconds(await engine.touch(command)))
 
 
 @one
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a reserved job back: to the back of the ready list, or due after `delay`; without one after the next step of
-    its back-off. It is dead when its tries are used up; with `attempt` false this delivery was none."""
+    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off; due at
+    once, it goes to the back of its ready list. It is dead when its tries are used up; with `attempt` false, this
+    delivery does not count as a try."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
 
 @one
 async def bury(engine: Engine, command: params.Bury, handover: Handover) -> Answer:
-    """A reserved job goes to the dead letters now, and stays there until it is kicked or deleted."""
+    """Move a reserved job to the dead letters now, where it stays until it is kicked or deleted."""
     return success(id=command.id, state=await engine.bury(command))
 
 
 @one
 async def leave(engine: Engine, command: params.Leave, handover: Handover) -> Answer:
-    """The pops of this worker that wait now end, in whichever instance: each looks once more, and answers with what it
-    finds, or empty. For a worker that is to stop: if it hung up in the instant in which an answer is written, the job
-    would stay reserved until its TTR is over. Pops that come later wait as ever; a worker without pops is no error."""
+    """End the waiting pops of this worker, in every instance: each looks once more and answers with what it finds, or
+    empty. For a worker that is about to stop: if it hung up just as an answer was being written, the job would stay
+    reserved until the end of its TTR. Later pops wait as usual. A worker without waiting pops is not an error."""
     await engine.leave(command.worker)
     return success(worker=command.worker)
 
 
 @one
 async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answer:
-    """Dead letters are ready again, their tries and back-off anew, due now: the job `id`, or up to `count` of a
-    `topic`."""
+    """Make dead letters ready again, due now, with their tries and back-off reset: the job `id`, or up to `count` jobs
+    of a `topic`."""
     if command.topic is not None:
         return success(topic=command.topic, count=await engine.kick_topic(command.topic, command.count or 1))
     assert command.id is not None  # either is given
@@ -177,22 +185,22 @@ async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answ
 
 @one
 async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer:
-    """A delayed job is due now. A ready one is TOO_LATE, a reserved one RESERVED, any other WRONG_STATE."""
+    """Make a delayed job due now. A ready job is TOO_LATE, a reserved one RESERVED, any other WRONG_STATE."""
     return success(id=command.id, state="ready", due=in_seconds(await engine.run(command.id)))
 
 
 @one
 async def update(engine: Engine, command: params.Update, handover: Handover) -> Answer:
-    """Change a job that is delayed or ready; what is not given stays. A time given to a ready one is TOO_LATE: it fired
-    already. A ready one keeps its place, but for a new priority. A reserved one is RESERVED, any other WRONG_STATE, and
-    nothing changes. When Redis is full, only an update with a body needs room."""
+    """Change a delayed or ready job; fields that are not given stay as they are. A new time for a ready job is
+    TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved job is RESERVED,
+    any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs room."""
     moved = await engine.update(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
 
 @one
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
-    """All of a job: body, times, counts, options; what is remembered of an ended one too, without its body."""
+    """Everything about a job: body, times, counts, options. Of an ended job, what is remembered: all but its body."""
     handover.check()
     job = await engine.get(command.id)
     handover.take([job])
@@ -201,7 +209,7 @@ async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer
 
 @one
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
-    """The figures of a topic, or of all. Counts by state and totals ever are exact."""
+    """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
     figures = await engine.stats(command.topic)
     return success(
         topic=command.topic,
@@ -215,8 +223,9 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
 
 @one
 async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answer:
-    """Look at the jobs of a topic without reserving them: delayed and reserved ones by their time, dead ones by that of
-    their death, ready ones as a pop gets them. A page may be short or empty while there is a `cursor`."""
+    """Look at the jobs of a topic without reserving them: delayed and reserved jobs in the order of their times, dead
+    ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
+    short or empty."""
     handover.check()
     page, cursor = await engine.peek(command, handover.room)
     handover.take(page.jobs)
@@ -225,14 +234,14 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """Names and counts of the topics, in no order. A page may be empty while there is a `cursor`."""
+    """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
     return success(topics=[listed(topic) for topic in found], cursor=cursor)
 
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Pops of a topic find nothing. Its due jobs still become ready, and what is reserved may be finished."""
+    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished."""
     until = await engine.pause(command)
     return success(topic=command.topic, until=in_seconds(until or None))
 
@@ -245,13 +254,12 @@ async def resume(engine: Engine, command: params.Resume, handover: Handover) -> 
 
 @one
 async def purge(engine: Engine, command: params.Purge, handover: Handover) -> Answer:
-    """Delete the jobs of a topic that were there when the purge began. It works for about a second; while there is a
-    `cursor`, there is more to do. It stops when its client hangs up; what was deleted then stays so."""
+    """Delete the jobs of a topic that existed when the purge began. A request works for about a second; an answer with
+    a `cursor` means that more are left. The purge stops when its client hangs up; what was deleted stays deleted."""
     count, cursor = await engine.purge(command)
     return success(topic=command.topic, count=count, cursor=cursor)
 
 
-_OVER = "the deadline of this request passed before the command began: it was not carried out"
 _NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
 
 
@@ -259,15 +267,15 @@ class Commands:
     """Carries out the commands of requests and counts their answers."""
 
     def __init__(self, engine: Engine, metrics: Metrics, deadline_s: float) -> None:
-        """`deadline_s`: how long after the beginning of a request its commands may still begin."""
+        """`deadline_s`: how long after the start of a request its commands may still begin."""
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
 
     def answer(self, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> Awaitable[list[Answer]]:
-        """Carry out commands as if one after the other; returns an answer for each, in their order. It never raises.
+        """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
 
-        An error in the place of a command becomes its answer. Those that have not begun at the deadline are
+        A BadRequest in place of a command becomes its answer. Commands that have not begun by the deadline are
         UNAVAILABLE. `reserved` receives the jobs that the answers hand out, so that the caller can give them back when
         the answers reach nobody.
         """
@@ -277,16 +285,20 @@ class Commands:
         return self._carry_out_all(commands, handover)
 
     def refuse(self, error: Exception) -> Answer:
-        """The answer to a request that cannot be read."""
+        """The answer to a request that could not be read."""
         refused = failure(error)
         self._metrics.answered(UNREADABLE, [refused])
         return refused
 
-    async def _carry_out(self, kind: type[Any], run: Sequence[Any], handover: Handover) -> list[Answer]:
-        """The answers to commands that go to the engine together."""
+    async def _carry_out(
+        self, kind: type[Any], run: Sequence[Any], handover: Handover, sent: Sent | None = None
+    ) -> list[Answer]:
+        """The answers to commands that go to the engine together. `sent`: for finishes, as in `Engine.finish`."""
         begun = time.perf_counter()
         try:
-            if kind in MANY:
+            if sent:
+                answers = await finish(self._engine, run, sent)
+            elif kind in MANY:
                 answers = await MANY[kind](self._engine, run)
             elif kind in ONE:
                 answers = [await ONE[kind](self._engine, run[0], handover)]
@@ -298,34 +310,43 @@ class Commands:
         return answers
 
     async def _carry_out_all(self, commands: Sequence[params.Command | BadRequest], handover: Handover) -> list[Answer]:
-        """As `answer`, for any number of commands."""
+        """As `answer`, for several commands."""
         end = time.perf_counter() + self._deadline_s
         answers: list[Answer] = []
-        finishing: asyncio.Task[list[Answer]] | None = None
         runs = _runs(commands)
-        for place, (kind, run) in enumerate(runs):
-            if time.perf_counter() > end:
-                break
-            work = self._carry_out(kind, run, handover)
-            pop_follows = place + 1 < len(runs) and runs[place + 1][0] is params.Pop
-            if kind is params.Finish and pop_follows and self._engine.leave_at_once(run):
-                # A worker's usual request. Both go to Redis together, the finishes first.
-                finishing = asyncio.create_task(work)
-                await self._engine.begun()
-                continue
-            some = await work
-            if finishing:
-                some, finishing = [*await finishing, *some], None
-            answers.extend(some)
+        while runs and time.perf_counter() <= end:
+            kind, run = runs.popleft()
+            if kind is params.Finish and runs and runs[0][0] is params.Pop:
+                some = await self._finish_then_pop(run, runs, handover, end)
+            else:
+                some = await self._carry_out(kind, run, handover)
+            answers += some
             if Unavailable.code in [each["code"] for each in some if "code" in each]:
                 break
-        if finishing:
-            answers.extend(await finishing)
-        answers.extend(map(self._too_late, commands[len(answers) :]))
+        answers += map(self._too_late, commands[len(answers) :])
         return answers
 
+    async def _finish_then_pop(
+        self, finishes: list[Any], runs: deque[Run], handover: Handover, end: float
+    ) -> list[Answer]:
+        """A worker's usual request: the pop, first of `runs`, is taken and sent as soon as the finishes are on their
+        connection. It stays in `runs` when they were answered first, as when Redis cannot be reached, or at the end."""
+        sent = asyncio.get_running_loop().create_future()
+
+        def resolve(_: object = None) -> None:
+            if not sent.done():
+                sent.set_result(None)
+
+        finishing = asyncio.create_task(self._carry_out(params.Finish, finishes, handover, resolve))
+        finishing.add_done_callback(resolve)
+        await sent
+        if finishing.done() or time.perf_counter() > end:
+            return await finishing
+        popped = await self._carry_out(*runs.popleft(), handover)
+        return [*await finishing, *popped]
+
     def _too_late(self, command: params.Command | BadRequest) -> Answer:
-        """The answer to a command that was not begun: Redis did not answer one before it, or all took too long."""
+        """The answer to a command that was not begun: Redis did not answer an earlier one, or all took too long."""
         if isinstance(command, BadRequest):
             answer = failure(command)
         else:
@@ -334,7 +355,7 @@ class Commands:
         return answer
 
     def _count(self, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
-        """Count the answers to commands of the kind of this one; `begun`: None when nothing was done for them."""
+        """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
         if name is None or begun is None:
             return self._metrics.answered(name or UNREADABLE, answers)
@@ -342,9 +363,9 @@ class Commands:
         return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
 
 
-def _runs(commands: Sequence[params.Command | BadRequest]) -> list[tuple[type[Any], list[Any]]]:
-    """The commands, with those that follow one another and go to the engine together in one list."""
-    runs: list[tuple[type[Any], list[Any]]] = []
+def _runs(commands: Sequence[params.Command | BadRequest]) -> deque[Run]:
+    """Group the commands that go to the engine together."""
+    runs: deque[Run] = deque()
     run: list[Any] = []
     joined = None
     for command in commands:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from buckets import (
     Place,
     Pool,
     Popped,
+    Sent,
     State,
     Topic,
     Topics,
@@ -133,18 +133,10 @@ class Engine:
         """Return jobs that reached nobody, so that the next pop gets them. Does not wait for it."""
         self._pool.unpop_later(jobs)
 
-    async def finish(self, commands: Sequence[params.Finish]) -> list[str | JobQueueError]:
-        """End jobs; returns the new state of each, or the error."""
-        return await self._pool_for(commands).finish([(command.id, command.lease) for command in commands])
-
-    def leave_at_once(self, commands: Sequence[params.Finish]) -> bool:
-        """Whether finishes are one script, so that what follows may be sent right behind them."""
-        return self._pool_for(commands) is self._pool and self._pool.is_one_script([command.id for command in commands])
-
-    async def begun(self) -> None:
-        """Wait until finishes that tasks were made for so far have left for Redis."""
-        await asyncio.sleep(0)  # the tasks' first turn
-        await self._pool.begun()
+    async def finish(self, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[str | JobQueueError]:
+        """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
+        changes that are to be more than local."""
+        return await self._pool_for(commands).finish([(command.id, command.lease) for command in commands], sent)
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or the error."""

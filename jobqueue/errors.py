@@ -1,4 +1,4 @@
-"""The errors of the service, and the one table that gives a code its HTTP status."""
+"""The errors of the service, and the table that maps a code to its HTTP status."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from buckets.errors import JobQueueError, TryLater
 
 
 class BadRequest(JobQueueError):
-    """The request is not as it should be."""
+    """The request is malformed."""
 
     code = "BAD_FIELD"
 
     def __init__(self, message: str = "", *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
-        self.job_id: str | None = None  # that the refused command named
+        self.job_id: str | None = None  # the one that the refused command named
 
 
 class BadJson(BadRequest):
@@ -29,13 +29,13 @@ class BadField(BadRequest):
 
 
 class UnknownField(BadRequest):
-    """A field that the command does not have."""
+    """The command has no such field."""
 
     code = "UNKNOWN_FIELD"
 
 
 class UnknownCommand(BadRequest):
-    """A command that there is not."""
+    """Unknown command."""
 
     code = "UNKNOWN_COMMAND"
 
@@ -53,29 +53,29 @@ class TooLarge(BadRequest):
 
 
 class BadHttp(BadRequest):
-    """the request is not HTTP as this server takes it."""
+    """the request is not HTTP that this server accepts."""
 
     code = "BAD_HTTP"
 
 
 class TooSlow(BadHttp):
-    """the request did not come to its end in time."""
+    """the request was not complete in time."""
 
 
 class NoSuchPath(BadRequest):
-    """there is no such path; commands go to POST /command."""
+    """no such path; commands go to POST /command."""
 
     code = "NO_SUCH_PATH"
 
 
 class MethodNotAllowed(BadRequest):
-    """the path does not take this method; commands go to POST /command."""
+    """this path does not accept the method; commands go to POST /command."""
 
     code = "METHOD_NOT_ALLOWED"
 
 
 class ShuttingDown(TryLater):
-    """this instance stops; ask again, another one will answer."""
+    """this instance is shutting down; retry, and another one will answer."""
 
     code = "SHUTTING_DOWN"
 

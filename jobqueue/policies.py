@@ -1,4 +1,4 @@
-"""The policies of topics: the defaults of their jobs, their bounds, and the virtual ones."""
+"""The policies of topics: the defaults of their jobs, their bounds, and which topics are virtual."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobqueue.settings import Settings, TopicSettings
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for the jobs of a topic that say nothing else; times in ms. `max_pending` 0 is no bound."""
+    """The defaults of a topic's jobs, and how many may be pending (`max_pending`; 0: any number). Times in ms."""
 
     ttr_ms: int
     tries: int
@@ -23,7 +23,7 @@ class Policy:
 
 
 class Policies:
-    """The policies that the settings give. Replaced as a whole when they are read anew."""
+    """The policies of the settings. Replaced as a whole when the settings are reloaded."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -48,11 +48,11 @@ class Policies:
         return self._by_topic.get(topic, self._other)
 
     def targets(self, topic: str) -> tuple[str, ...]:
-        """The topics that get a job each for one that is added to a virtual topic; none for any other."""
+        """The topics that each get a job when one is added to a virtual topic; empty for any other topic."""
         return self._settings.virtual_topics.get(topic, ())
 
     def bounds(self, topic: str) -> Bounds:
-        """How many dead letters of a topic are kept, and how long."""
+        """How many dead letters of a topic are kept, and for how long."""
         chosen = self._settings.topics.get(topic, TopicSettings())
         age_s = self._settings.default_dead_age_s if chosen.dead_age_s is None else chosen.dead_age_s
         return Bounds(int(age_s * 1000), chosen.max_dead)

@@ -16,7 +16,17 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
         "words": ("errors", "clock", "keys", "job", "meter", "scripts"),
         "redis": ("redis",),
-        "jobs": ("namespace", "shards", "pages", "coalesce", "add_codec", "ready_shards", "pop_search", "pool"),
+        "jobs": (
+            "namespace",
+            "shards",
+            "pages",
+            "coalesce",
+            "add_codec",
+            "ready_shards",
+            "pop_search",
+            "popping",
+            "pool",
+        ),
         "topics": ("durability", "topics", "walk", "bell"),
         "keepers": ("timers", "fsck", "migration"),
         "outside": ("public",),

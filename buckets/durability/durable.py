@@ -18,7 +18,7 @@ from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.job import NewJob
 from buckets.keys import Keys, shard_of
 from buckets.pool import Moved, Pool
-from buckets.redis.link import Link
+from buckets.redis.link import Link, Sent
 
 _TRIES = 3  # to make a change and learn what it reached, when connections are lost in between
 
@@ -153,8 +153,10 @@ class DurablePool:
         repeat = all(may_be_repeated(job) for group in groups for job in group)
         return await self._change([group[0].id for group in groups], groups, self._pool.add_groups, repeat)
 
-    async def finish(self, jobs: Sequence[tuple[str, int | None]]) -> list[str | JobQueueError]:
-        """As `Pool.finish`."""
+    async def finish(
+        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None
+    ) -> list[str | JobQueueError]:
+        """As `Pool.finish`, but `sent` is never called: pops use another connection."""
         return await self._change([job_id for job_id, _ in jobs], jobs, self._pool.finish)
 
     async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:

@@ -1,4 +1,4 @@
-"""Durability, seen from outside: a service, a Redis with a replica, and what the answers say."""
+"""Durability from outside: a service, a Redis with a replica, and what the answers report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Serve = Callable[..., Awaitable[tuple[Client, list[RedisServer]]]]
 
 @pytest.fixture
 async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
-    """Starts a Redis with replicas and a service with some settings; a client of it, and the servers."""
+    """Starts a Redis with replicas and a service with these settings; returns a client of it, and the servers."""
     async with AsyncExitStack() as stack:
 
         async def serve(servers: int, *options: str, **settings: Any) -> tuple[Client, list[RedisServer]]:
@@ -41,7 +41,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 
 
 def said(answers: list[dict[str, Any]]) -> list[str | None]:
-    """What each says of its durability; all are successes."""
+    """The durability that each answer reports; all of them are successes."""
     assert all(answer["success"] for answer in answers), answers
     return [answer.get("durability") for answer in answers]
 

@@ -1,4 +1,4 @@
-"""buckets.coalesce: what is handed in during one turn of the loop is worked on together."""
+"""buckets.coalesce: items that are handed in during one turn of the loop are worked on together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 
 
 class Worker:
-    """Doubles numbers, and remembers what it was given together."""
+    """Doubles numbers, and records which ones it was given together."""
 
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
@@ -32,7 +32,7 @@ class Worker:
 
 
 class UpTo:
-    """So many numbers, none twice."""
+    """Joins up to this many numbers, none twice."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -43,39 +43,43 @@ class UpTo:
         return len(set(self._numbers)) == len(self._numbers) <= self._most
 
 
-def gather_of(worker: Worker, most: int) -> Coalescer[int]:
+def coalescer_of(worker: Worker, most: int) -> Coalescer[int]:
     return Coalescer(worker.work, lambda: UpTo(most))
 
 
-async def ask(gather: Coalescer[int], items: Sequence[int]) -> list[int]:
-    return await gather.hand_in(items)
+async def ask(coalescer: Coalescer[int], items: Sequence[int]) -> list[int]:
+    return await coalescer.hand_in(items)
 
 
 async def test_callers_of_one_turn_share_the_work_and_each_gets_its_own_results() -> None:
     worker = Worker()
-    gather = gather_of(worker, 100)
-    assert list(await asyncio.gather(ask(gather, [1, 2]), ask(gather, [3]), ask(gather, []))) == [[2, 4], [6], []]
-    assert await ask(gather, [4]) == [8]
+    coalescer = coalescer_of(worker, 100)
+    assert list(await asyncio.gather(ask(coalescer, [1, 2]), ask(coalescer, [3]), ask(coalescer, []))) == [
+        [2, 4],
+        [6],
+        [],
+    ]
+    assert await ask(coalescer, [4]) == [8]
     assert worker.seen == [[1, 2, 3], [4]]
 
 
 async def test_not_too_much_is_done_together_and_the_items_of_one_caller_always_are() -> None:
     worker = Worker()
-    gather = gather_of(worker, 3)
+    coalescer = coalescer_of(worker, 3)
     asked = [[1, 2], [3, 4], [5], [6, 7, 8, 9], [10]]
-    assert await asyncio.gather(*(ask(gather, some) for some in asked)) == [[2 * n for n in some] for some in asked]
+    assert await asyncio.gather(*(ask(coalescer, some) for some in asked)) == [[2 * n for n in some] for some in asked]
     assert worker.seen == [[1, 2], [3, 4, 5], [6, 7, 8, 9], [10]]
 
 
 async def test_an_error_is_told_to_all_who_share_the_work_and_to_no_other() -> None:
-    gather = gather_of(Worker(), 2)
-    answers = await asyncio.gather(*(ask(gather, some) for some in ([1], [13], [2], [3])), return_exceptions=True)
+    coalescer = coalescer_of(Worker(), 2)
+    answers = await asyncio.gather(*(ask(coalescer, some) for some in ([1], [13], [2], [3])), return_exceptions=True)
     assert [isinstance(answer, ValueError) for answer in answers] == [True, True, False, False]
 
 
 async def test_a_caller_that_is_gone_takes_nothing_from_the_others() -> None:
-    gather = gather_of(Worker(), 100)
-    tasks = [asyncio.create_task(ask(gather, [n])) for n in range(3)]
+    coalescer = coalescer_of(Worker(), 100)
+    tasks = [asyncio.create_task(ask(coalescer, [n])) for n in range(3)]
     await asyncio.sleep(0)
     tasks[1].cancel()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -93,7 +97,7 @@ async def test_concurrent_adds_are_one_script_and_so_are_finishes(redis: Redis, 
 
 
 async def test_what_may_not_be_repeated_does_not_share_a_script_with_what_may(own_server: RedisServer) -> None:
-    """Else an add that keeps would be lost with the connection, as one that replaces must be."""
+    """Otherwise an add that keeps would be lost with the connection, as one that replaces must be."""
     redis = Redis(own_server.url)
     pool = await Pool.open(redis)
     own_server.freeze()
@@ -116,18 +120,19 @@ async def test_the_same_id_handed_in_by_many_at_once_is_one_job(live_pool: Pool)
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-async def test_what_is_asked_after_it_has_begun_comes_behind_a_finish(own_server: RedisServer, shards: int) -> None:
-    """A pop would else hand out once more, when its lease is over, a job that the same worker finished before. Redis
-    has just been started: it knows no scripts but those that it is told at first."""
+async def test_what_is_asked_once_a_finish_is_sent_comes_behind_it(own_server: RedisServer, shards: int) -> None:
+    """Otherwise a pop would hand out again a job whose lease has expired and which the same worker finished before.
+    Redis has just been started: it knows only the scripts that a new connection loads."""
     redis = Redis(own_server.url)
     pool = await Pool.open(redis, shards=shards)
     for n in range(12):
         await add(pool, str(n))
     for job in await pop(pool, count=12):
         await pool.release(job.id, job.lease)
-    finishing = asyncio.create_task(pool.finish([(str(n), None) for n in range(12)]))
-    await asyncio.sleep(0)
-    await pool.begun()
+    sent = asyncio.Event()
+    finishing = asyncio.create_task(pool.finish([(str(n), None) for n in range(12)], sent.set))
+    await sent.wait()
+    assert not finishing.done()
     assert await popped_ids(pool) == []
     assert await finishing == ["finished"] * 12
     await pool.close()
@@ -135,7 +140,7 @@ async def test_what_is_asked_after_it_has_begun_comes_behind_a_finish(own_server
 
 
 async def test_who_names_a_job_twice_keeps_nobody_else_waiting(redis: Redis, live_pool: Pool) -> None:
-    """Each time is a script of its own, one behind the other."""
+    """Each mention of the job is a script of its own, one behind the other."""
     for name in "abc":
         await add(live_pool, name)
     await pop(live_pool, count=3)
@@ -152,8 +157,8 @@ async def test_who_names_a_job_twice_keeps_nobody_else_waiting(redis: Redis, liv
 
 async def test_who_is_gone_before_the_work_begins_has_nothing_done() -> None:
     worker = Worker()
-    gather = gather_of(worker, 100)
-    tasks = [asyncio.create_task(ask(gather, [n])) for n in range(2)]
+    coalescer = coalescer_of(worker, 100)
+    tasks = [asyncio.create_task(ask(coalescer, [n])) for n in range(2)]
     await asyncio.sleep(0)
     tasks[0].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -161,15 +166,17 @@ async def test_who_is_gone_before_the_work_begins_has_nothing_done() -> None:
 
 
 async def test_work_that_is_cancelled_leaves_nobody_waiting() -> None:
+    begun = asyncio.Event()
+
     async def hang(items: list[int]) -> list[int]:
+        begun.set()
         await asyncio.Event().wait()
         return items
 
-    gather = Coalescer(hang, lambda: UpTo(10))
-    asking = asyncio.create_task(ask(gather, [1]))
-    await asyncio.sleep(0)
-    await gather.begun()
-    for task in gather._working:
+    coalescer = Coalescer(hang, lambda: UpTo(10))
+    asking = asyncio.create_task(ask(coalescer, [1]))
+    await begun.wait()
+    for task in coalescer._working:
         task.cancel()
     async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(asyncio.CancelledError):
@@ -183,12 +190,12 @@ async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_other
         await go_on.wait()
         return await worker.work(items)
 
-    gather = Coalescer(work, lambda: UpTo(100), patient=True)
-    asking = [asyncio.create_task(ask(gather, [0]))]
+    coalescer = Coalescer(work, lambda: UpTo(100), patient=True)
+    asking = [asyncio.create_task(ask(coalescer, [0]))]
     for n in range(1, 4):
         for _ in range(3):
             await asyncio.sleep(0)
-        asking.append(asyncio.create_task(ask(gather, [n])))
+        asking.append(asyncio.create_task(ask(coalescer, [n])))
     await asyncio.sleep(0)
     go_on.set()
     assert await asyncio.gather(*asking) == [[0], [2], [4], [6]]
@@ -203,27 +210,11 @@ async def test_who_is_patient_does_not_wait_for_ever() -> None:
             await stuck.wait()
         return await worker.work(items)
 
-    gather = Coalescer(work, lambda: UpTo(100), patient=True)
-    first = asyncio.create_task(ask(gather, [0]))
+    coalescer = Coalescer(work, lambda: UpTo(100), patient=True)
+    first = asyncio.create_task(ask(coalescer, [0]))
     for _ in range(3):
         await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE_S):
-        assert await ask(gather, [1]) == [2]
+        assert await ask(coalescer, [1]) == [2]
     stuck.set()
     assert await first == [0]
-
-
-async def test_nobody_waits_for_work_that_was_not_handed_in() -> None:
-    async with asyncio.timeout(1):
-        await gather_of(Worker(), 1).begun()
-
-
-@pytest.mark.parametrize("most", [1, 1000])
-async def test_begun_means_that_the_first_steps_were_taken(most: int) -> None:
-    worker = Worker()
-    gather = gather_of(worker, most)
-    asking = [asyncio.create_task(ask(gather, [n])) for n in range(3)]
-    await asyncio.sleep(0)
-    await gather.begun()
-    assert [item for some in worker.seen for item in some] == [0, 1, 2]
-    await asyncio.gather(*asking)

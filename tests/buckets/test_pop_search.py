@@ -1,4 +1,4 @@
-"""buckets.pop_search: pops in a namespace of many shards ask those that have jobs, and no others."""
+"""buckets.pop_search: in a namespace of many shards, pops ask only the shards that have jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARDS = 16
 
 @pytest.fixture
 async def many(redis: Redis, clock: HeldClock) -> AsyncIterator[Pool]:
-    """A pool of 16 shards which never sweeps: what the bell and the answers tell must do."""
+    """A pool of 16 shards that never sweeps: what the bell and the answers report must suffice."""
     pool = await Pool.open(redis, "many", shards=SHARDS, buckets=1, clock=clock)
     pool.ready_shards = ReadyShards(SHARDS, lambda: 0.0)
     yield pool
@@ -42,19 +42,19 @@ async def ringing(many: Pool) -> AsyncIterator[Bell]:
 
 
 def id_in(shard: int, number: int = 0, shards: int = SHARDS) -> str:
-    """The id of a job that is kept in a shard."""
+    """The id of a job that belongs to a shard."""
     return [job_id for job_id in map(str, range(shards * 100)) if shard_of(job_id, shards) == shard][number]
 
 
 async def scripts_run(redis: Redis) -> int:
-    """How many scripts were run since the last time."""
+    """How many scripts ran since the last call."""
     said = (await redis.read("INFO", "commandstats")).decode()
     await redis.read("CONFIG", "RESETSTAT")
     return int(said.partition("cmdstat_evalsha:calls=")[2].partition(",")[0] or 0)
 
 
 async def all_heard(bell: Bell, pool: Pool) -> None:
-    """Wait until the bell has heard what was said so far."""
+    """Wait until the bell has heard everything published so far."""
     for shard in range(len(pool.keys)):
         await told(bell, pool, shard)
 
@@ -121,7 +121,7 @@ async def test_one_job_wakes_one_of_five_thousand(many: Pool, ringing: Bell, mon
 
 
 async def test_what_this_process_is_told_is_ready_is_found_before_the_bell_is_heard(many: Pool) -> None:
-    """A bell that hears nothing, on shards that it believes to hear."""
+    """The bell hears nothing of shards whose subscription it believes to stand."""
     for shard in range(SHARDS):
         many.ready_shards.stands(shard)
     assert await pop(many, "t", "u", "v") == []
@@ -231,7 +231,7 @@ async def test_all_shards_have_their_turn(many: Pool, ringing: Bell) -> None:
 
 @pytest.mark.parametrize("chance", range(5))
 async def test_random_moves_leave_no_job_unfound(chance: int, many: Pool, ringing: Bell, clock: HeldClock) -> None:
-    """Nothing is swept: each way to ready must be told, and no answer may take too much."""
+    """Nothing is swept: every move to ready must be reported, and no answer may clear too much."""
     dice = random.Random(chance)
     topics = Topics(many)
     names = ["t", "u", "v"]
@@ -275,14 +275,14 @@ async def all_topics(topics: Topics) -> list[Any]:
 
 
 class Torn(Redis):
-    """A Redis some shards of which are away, as behind a broken network: what is asked of them is not answered."""
+    """A Redis some of whose shards are away, as behind a broken network: they do not answer."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, timeout_s=1.0)
         self.away: set[str] = set()
-        self.seen_away: set[str] = set()  # those of which it is known
+        self.seen_away: set[str] = set()  # the shards that are known to be away
         self.asked = asyncio.Event()
-        self.waited_out = 0  # how often somebody waited to the end
+        self.waited_out = 0  # how often a caller waited until the timeout
 
     def is_away(self, key: str | bytes) -> bool:
         return key in self.seen_away
@@ -338,7 +338,7 @@ async def test_a_shard_that_goes_away_while_it_is_asked_is_not_waited_for(torn: 
 
 
 async def test_a_pop_goes_on_behind_a_shard_that_did_not_answer(torn: Pool) -> None:
-    """The other shards are asked all the same, in the time that is left."""
+    """The other shards are still asked, in the time that is left."""
     tear(torn, 2, known=False)
     torn.redis.timeout_s = 0.2
     await torn.add([NewJob(id_in(shard, 0, 4), "t", b"") for shard in (0, 1, 3)])

@@ -1,4 +1,4 @@
-"""jobqueue.policies: what holds for the jobs of a topic that say nothing else."""
+"""jobqueue.policies: the defaults of the jobs of a topic."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.waiting import until
 
 @contextmanager
 def chain(servers: int, *options: str, program: str | None = None) -> Iterator[list[RedisServer]]:
-    """Redis servers, each a replica of the one before. They are not in step yet: see `in_step`."""
+    """Redis servers, each a replica of the previous one. They may not be in step yet: see `in_step`."""
     with ExitStack() as stack:
         chained: list[RedisServer] = []
         before = 0
@@ -32,7 +32,7 @@ def chain(servers: int, *options: str, program: str | None = None) -> Iterator[l
 
 
 async def in_step(redis: Redis, replicas: int = 1) -> None:
-    """Wait until so many replicas take what is written here."""
+    """Wait until this many replicas receive what is written here."""
 
     async def online() -> bool:
         told: bytes = await redis.read("INFO", "replication")
@@ -42,7 +42,7 @@ async def in_step(redis: Redis, replicas: int = 1) -> None:
 
 
 async def cut_off(master: Redis, replica: RedisServer) -> None:
-    """Nothing that the master takes from now on reaches this replica, which is frozen. (What was sent before lies in
-    its socket, and is read when it is thawed.)"""
+    """Freeze this replica, and let nothing that the master writes from now on reach it. (Bytes that were sent before
+    wait in its socket, and are read when it is thawed.)"""
     replica.freeze()
     await master.read("CLIENT", "KILL", "TYPE", "replica")

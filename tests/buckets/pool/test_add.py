@@ -1,4 +1,4 @@
-"""buckets.pool, add.lua: taking jobs in."""
+"""buckets.pool, add.lua: adding jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = ["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 
 
 async def bring(pool: Pool, clock: HeldClock, job_id: str, to: str) -> None:
-    """Make a job and lead it into a state."""
+    """Make a job and bring it into a state."""
     await add(pool, job_id, delay_ms=60_000 if to == "delayed" else 0, tries=1, ttr_ms=1_000)
     if to in ("reserved", "finished", "dead"):
         await pop_one(pool)
@@ -122,7 +122,7 @@ async def test_replace_begins_a_new_life(redis: Redis, pool: Pool, clock: HeldCl
     job = await get(pool, "a")
     assert (job.topic, job.body, job.priority, job.tries, job.created) == ("t2", b"new", 9, 3, now)
     assert (job.attempts, job.deliveries, job.kind.step, job.cause) == (0, 0, 0, 0)
-    assert job.lease == lease  # the next one is higher
+    assert job.lease == lease  # the next lease is higher
     assert job.kind.number >= number
     assert await popped_ids(pool, "t") == []
     clock.advance(5_000)
@@ -178,7 +178,7 @@ async def test_a_large_batch_is_kept_whole_and_in_order(redis: Redis, pool: Pool
 
 
 async def test_jobs_of_one_batch_have_each_its_own_options(pool: Pool, clock: HeldClock) -> None:
-    """What jobs of a batch share travels once; what they do not must not be lost by that."""
+    """Fields that jobs of a batch share travel once; fields that differ must not be lost by that."""
     first = NewJob("first", "t", b"1", delay_ms=1_000)
     options: list[dict[str, Any]] = [
         *({}, {"ttr_ms": 1}, {"priority": 9}, {"tries": 3}, {"backoff_ms": (5,)}, {"ttl_ms": 7}, {"retention_ms": 0}),
@@ -216,7 +216,7 @@ async def test_the_timer_of_a_bucket_hears_of_the_first_job_of_a_batch(redis: Re
 
 
 async def test_calls_go_round_all_buckets(pool: Pool, clock: HeldClock) -> None:
-    """What is added together may fall due together, and is then moved by one script."""
+    """Jobs that are added together may become due together, and are then moved by one script."""
     clock.now_us -= clock.now_us % pool.buckets
     seen = []
     for call in range(pool.buckets * 2):
@@ -230,14 +230,14 @@ async def test_calls_go_round_all_buckets(pool: Pool, clock: HeldClock) -> None:
 async def test_single_jobs_take_the_buckets_strictly_in_turn(pool: Pool, clock: HeldClock) -> None:
     seen = []
     for call in range(2 * pool.buckets):
-        clock.now_us += 7919  # as it is when nobody looks
+        clock.now_us += 7919  # as without a held clock
         await add(pool, str(call), delay_ms=60_000)
         seen.append((await get(pool, str(call))).kind.bucket)
     assert seen == [(seen[0] + call) % pool.buckets for call in range(2 * pool.buckets)]
 
 
 async def test_a_batch_of_large_jobs_is_split_by_its_bytes(redis: Redis, pool: Pool) -> None:
-    """A script that is long holds up everybody."""
+    """A long script blocks everybody."""
     await redis.read("CONFIG", "RESETSTAT")
     await pool.add([NewJob(str(number), "t", b"x" * 400_000) for number in range(6)])
     said = (await redis.read("INFO", "commandstats")).decode()
@@ -262,9 +262,9 @@ async def test_a_job_that_no_record_can_hold_is_refused_and_costs_no_other_its_p
 async def test_who_adds_one_job_and_many_by_turns_fills_no_bucket_more_than_others(
     pool: Pool, clock: HeldClock
 ) -> None:
-    """Strictly in turn, the many would all go into every second bucket."""
+    """With strict round robin, all of the many would go into every second bucket."""
     for call in range(50):
-        clock.now_us += 7919  # as it is when nobody looks: any microsecond
+        clock.now_us += 7919  # as without a held clock: any microsecond
         await pool.add([NewJob(f"{call}-{each}", "t", b"", delay_ms=60_000) for each in range(10)])
         await add(pool, f"{call}", delay_ms=60_000)
     sizes = [await pool.redis.read("ZCARD", pool.keys[0].bucket(each)) for each in range(pool.buckets)]
@@ -275,7 +275,7 @@ async def test_who_adds_one_job_and_many_by_turns_fills_no_bucket_more_than_othe
 async def test_a_repeated_add_repairs_a_job_that_no_bucket_holds(
     redis: Redis, pool: Pool, clock: HeldClock, state: str
 ) -> None:
-    """As after a crash that lost the index. A ready job with a ttl has its place in a bucket as well."""
+    """As after a crash that lost the index. A ready job with a ttl has an entry in a bucket as well."""
     await add(pool, "a", ttl_ms=60_000, ttr_ms=5_000, delay_ms=5_000 if state == "delayed" else 0)
     if state == "reserved":
         await pop_one(pool)

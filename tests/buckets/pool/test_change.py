@@ -1,4 +1,4 @@
-"""buckets.pool, run.lua, update.lua, rewrite.lua: changing a job that nobody has yet."""
+"""buckets.pool, run.lua, update.lua, rewrite.lua: changing a job that no worker has yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""buckets.pool, bury.lua, kick.lua: dead letters, by their workers' will, and back."""
+"""buckets.pool, bury.lua, kick.lua: jobs that a worker buries, and the way back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_DEAD: list[tuple[Bring, type[JobQueueError]]] = [
 
 
 async def bury_all(pool: Pool, clock: HeldClock, ids: list[str], topic: str = "t") -> None:
-    """One after the other, a millisecond apart."""
+    """Bury jobs one after the other, a millisecond apart."""
     await pool.add([NewJob(job_id, topic, b"", priority=4) for job_id in ids])
     for job in await pop(pool, topic, count=len(ids)):
         clock.advance(1)

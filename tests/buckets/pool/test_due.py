@@ -276,7 +276,7 @@ async def test_an_entry_with_a_wrong_time_is_put_right_and_does_not_fire_early(
 
 
 async def test_two_timers_on_one_bucket_move_each_job_once(redis: Redis, clock: HeldClock) -> None:
-    """The locks of the timers save work and guard nothing."""
+    """The timers' locks save work; correctness does not depend on them."""
     one = await Pool.open(redis, "two", buckets=1, clock=clock)
     two = await Pool.open(redis, "two", clock=clock)
     await one.add([NewJob(str(n), "t", b"", delay_ms=1) for n in range(PAGE + 50)])
@@ -298,7 +298,7 @@ async def test_redis_own_clock_is_never_early(live_pool: Pool) -> None:
 async def test_of_a_job_with_long_fields_its_body_is_not_read_to_move_it(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
-    """A page of 150 bodies of 256 KiB, read whole, held Redis for 0.1 s."""
+    """A page of 150 bodies of 256 KiB, read whole, blocked Redis for 0.1 s."""
     headers = b'{"trace":"%s"}' % (b"x" * 200)
     await add(pool, "a", body=b'"%s"' % (b"x" * 10_000), headers=headers, backoff_ms=(1_000,) * 32, delay_ms=1)
     clock.advance(1)

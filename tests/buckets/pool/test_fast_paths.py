@@ -22,7 +22,7 @@ from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
 from buckets.pool import Pool
 from buckets.redis.client import Redis
-from buckets.redis.link import Orphan
+from buckets.redis.link import Orphan, Sent
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.redis_server import RedisServer
@@ -56,11 +56,12 @@ class LongWay(Redis):
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
+        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         script = closed(name) if name in LANES else SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
-        return await self._metered(name, None, command, script.repeatable, script, orphan)
+        return await self._metered(name, None, command, script.repeatable, script, orphan, sent)
 
 
 class Written:

@@ -1,4 +1,4 @@
-"""A Redis that is full: an add is told so, all else goes on, and adds come back by themselves."""
+"""A full Redis: adds are refused, everything else works, and adds succeed again without an operator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOBS = 40
 
 
 class Full:
-    """A pool whose Redis took jobs in until it was full."""
+    """A pool whose Redis accepted jobs until it was full."""
 
     def __init__(self, redis: Redis, pool: Pool, clock: HeldClock) -> None:
         self.redis = redis
@@ -66,7 +66,7 @@ async def test_an_add_is_told_that_there_is_no_room_and_changes_nothing(full: Fu
 
 
 async def test_all_that_drains_goes_on(full: Full) -> None:
-    """Pop, finish, delete, TTR, back-off, dead letters, timers and figures: a full queue must be able to empty."""
+    """Pop, finish, delete, TTR, back-off, dead letters, timers and figures: a full queue must be able to drain."""
     pool, clock = full.pool, full.clock
     first = await pop(pool, count=JOBS, worker="w", ttr_ms=1_000)
     assert len(first) == JOBS
@@ -137,7 +137,7 @@ async def test_a_worker_may_leave(full: Full) -> None:
 
 
 async def test_what_is_done_with_whole_topics_goes_on(full: Full) -> None:
-    """Looking, pausing, purging, bounding and forgetting: they are what an operator of a full queue needs."""
+    """Looking, pausing, purging, bounding and forgetting: an operator of a full queue needs them."""
     pool, clock, topics = full.pool, full.clock, Topics(full.pool)
     for job in await pop(pool, count=4):
         await pool.bury(job.id)

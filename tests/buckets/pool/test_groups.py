@@ -1,4 +1,4 @@
-"""buckets.pool, add.lua: groups of jobs of which all or none are added, and the bound of a topic's pending jobs."""
+"""buckets.pool, add.lua: groups of jobs that are added whole or not at all, and the limit of a topic's pending jobs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_a_batch_of_large_groups_is_split_by_its_jobs(redis: Redis, pool: 
     told = await pool.add_groups([group(f"paid:{number}", *topics) for number in range(100)])
     assert all(isinstance(each, list) and results(each) == ["created"] * 32 for each in told)
     scripts = re.findall(rb"cmdstat_eval(?:sha)?:calls=(\d+)", await redis.read("INFO", "commandstats"))
-    assert sum(map(int, scripts)) in (17, 18)  # of six groups each; the first may have to be told to Redis
+    assert sum(map(int, scripts)) in (17, 18)  # of six groups each; the first may have to be loaded into Redis
     await check_books(redis, pool)
 
 
@@ -140,7 +140,7 @@ async def test_a_topic_takes_as_many_pending_jobs_as_it_may_have(redis: Redis, p
     assert await state(pool, "c") == "unknown"
     await add(pool, "other", "other", most_pending=2)
     job = await pop_one(pool)
-    await add(pool, "c", most_pending=2)  # what is reserved or ended is not pending
+    await add(pool, "c", most_pending=2)  # reserved and ended jobs are not pending
     await finish(pool, job.id)
     await delete(pool, "c")
     await add(pool, "d", most_pending=2)
@@ -170,7 +170,7 @@ async def test_in_a_full_topic_an_add_again_is_kept_and_a_replacement_takes_its_
         await add(pool, "b", "t", if_exists="replace", most_pending=1)
     await delete(pool, "a")
     await add(pool, "c", most_pending=1)
-    with pytest.raises(TopicFull):  # so would one that lives no more
+    with pytest.raises(TopicFull):  # so would one that is no longer alive
         await add(pool, "a", if_exists="replace", most_pending=1)
 
 

@@ -1,4 +1,4 @@
-"""buckets.pool, pop.lua, unpop.lua: handing jobs out, and taking them back."""
+"""buckets.pool, pop.lua, unpop.lua: delivering jobs, and taking them back."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ async def test_a_pop_whose_caller_is_gone_gives_its_jobs_back(pool: Pool) -> Non
     for job_id in "ab":
         await add(pool, job_id)
     popping = asyncio.create_task(pool.pop(["t"], 2))
-    await asyncio.sleep(0)  # it has asked Redis
+    await asyncio.sleep(0)  # now it has asked Redis
     popping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await popping
@@ -280,7 +280,7 @@ async def test_closing_the_pool_waits_for_what_is_given_back(pool: Pool) -> None
 
 
 async def test_a_large_pop_is_several_short_scripts_and_keeps_order_and_room(redis: Redis, pool: Pool) -> None:
-    """A thousand jobs in one script would hold Redis for more than the 5 ms that a script may take."""
+    """A thousand jobs in one script would block Redis for more than the 5 ms that a script may take."""
     names = [f"{each:04d}" for each in range(1000)]
     await pool.add([NewJob(name, "t", b'"%s"' % (b"x" * 98)) for name in names])
     await redis.read("CONFIG", "RESETSTAT")
@@ -300,13 +300,13 @@ async def test_large_bodies_are_popped_some_a_script(redis: Redis, pool: Pool) -
     await redis.read("CONFIG", "RESETSTAT")
     assert await popped_ids(pool, "t", count=10) == ids[:10]
     scripts = re.findall(rb"cmdstat_eval(?:sha)?:calls=(\d+)", await redis.read("INFO", "commandstats"))
-    assert sum(map(int, scripts)) in (4, 5)  # of three jobs each; the first may have to be told to Redis
+    assert sum(map(int, scripts)) in (4, 5)  # of three jobs each; the first may have to be loaded into Redis
     assert (await pool.pop(["t"], 10)).left == 0
     await check_books(redis, pool)
 
 
 async def test_concurrent_pops_are_one_script_and_each_worker_gets_its_own_job(redis: Redis, pool: Pool) -> None:
-    """First come, first served, and each job says who has it; with optional fields and without."""
+    """First come, first served, and each job names its worker; with optional fields and without."""
     fields: list[dict[str, Any]] = [{}, {"ttl_ms": 60_000}, {"headers": b'{"a":"b"}'}]
     for n in range(30):
         await add(pool, f"{n:02}", **fields[n % 3])
@@ -341,7 +341,7 @@ async def test_pops_that_differ_in_what_they_ask_for_each_get_what_they_asked_fo
 
 
 async def test_large_jobs_reach_all_who_pop_at_once(redis: Redis, pool: Pool) -> None:
-    """A script brings some 256 KiB and stops; the others are not told that there is nothing."""
+    """A script stops after some 256 KiB; the other callers are not told that the topic is empty."""
     body = b'"%s"' % (b"x" * 200_000)
     await pool.add([NewJob(str(n), "t", body) for n in range(9)])
     popped = await asyncio.gather(*(pool.pop(["t"], worker=f"w{n}") for n in range(9)))
@@ -368,7 +368,7 @@ async def test_what_comes_for_one_who_left_goes_back_and_the_others_keep_theirs(
         await add(pool, str(n), tries=1)
     popping = [asyncio.create_task(pool.pop(["t"], worker=f"w{n}")) for n in range(4)]
     for _ in range(3):
-        await asyncio.sleep(0)  # it is under way
+        await asyncio.sleep(0)  # it is in progress
     popping[1].cancel()
     popped = await asyncio.gather(*popping[:1], *popping[2:])
     assert [[job.id for job in each.jobs] for each in popped] == [["0"], ["2"], ["3"]]
@@ -380,7 +380,7 @@ async def test_what_comes_for_one_who_left_goes_back_and_the_others_keep_theirs(
 
 
 async def test_jobs_of_one_pop_have_each_their_own(pool: Pool) -> None:
-    """What they share is read once; what they do not must not be taken for shared."""
+    """Fields that the jobs share are read once; fields that differ must not be taken for shared."""
     jobs = [
         NewJob("plain", "t", b"1"),
         NewJob("high", "t", b"2", priority=9),

@@ -51,7 +51,7 @@ async def test_a_job_released_with_a_delay_is_due_after_it_and_not_before(
 ) -> None:
     added = await add(pool, "a")
     await pop_one(pool)
-    clock.now_us += 1  # what is finer than a millisecond is rounded up
+    clock.now_us += 1  # fractions of a millisecond are rounded up
     moved = await pool.release("a", delay_ms=5_000)
     assert moved == Moved("delayed", clock.now_us // 1000 + 5_001)
     await check_books(redis, pool)
@@ -74,7 +74,7 @@ async def test_a_release_with_delay_zero_is_ready_at_once_whatever_the_ladder_sa
 async def test_a_hundred_releases_that_count_no_try_leave_the_tries_as_they_were(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
-    """Payment polling: not paid yet is no failure."""
+    """Payment polling: a payment that is still open is not a failure."""
     await add(pool, "a", tries=1)
     for turn in range(100):
         job = await pop_one(pool)
@@ -222,7 +222,7 @@ async def test_a_release_ends_the_lease(redis: Redis, pool: Pool, clock: HeldClo
     await pool.release("a", first.lease, delay_ms=60_000)
     clock.advance(TTR_MS)
     assert await tick_all(pool) == 0
-    assert await finish(pool, "a", first.lease) == "finished"  # done after all: the newest lease is heard
+    assert await finish(pool, "a", first.lease) == "finished"  # done after all: the newest lease counts
     await check_books(redis, pool)
 
 

@@ -1,4 +1,4 @@
-"""buckets.pool: index entries that the record does not bear out, and shards that are alone with their troubles."""
+"""buckets.pool: index entries that contradict the record, and shards whose trouble does not affect others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_stale_entries_before_a_live_job_are_skipped_in_one_pop(redis: Red
 
 
 async def test_one_script_looks_at_a_bounded_number_of_entries(redis: Redis, pool: Pool) -> None:
-    """200,000 stale entries at once would hold Redis for 0.2 s."""
+    """200,000 stale entries at once would block Redis for 0.2 s."""
     await pool.add([NewJob(f"old{n}", "t", b"") for n in range(1_800)])
     await add(pool, "live")
     await pool.delete([f"old{n}" for n in range(1_800)])
@@ -158,7 +158,7 @@ async def test_jobs_of_several_shards_are_all_popped_and_all_come_back(redis: Re
 
 
 async def test_pops_begin_with_another_shard_each_time(redis: Redis, clock: HeldClock) -> None:
-    """Else the first shard's jobs would go first, always."""
+    """Otherwise the first shard's jobs would always go first."""
     pool = await Pool.open(redis, "many", shards=2, clock=clock)
     await pool.add([NewJob(f"{n}", "t", b"") for n in range(40)])
     ids = [(await pop_one(pool)).id for _ in range(8)]
@@ -173,7 +173,7 @@ async def test_a_shard_that_fails_costs_no_job_of_another(redis: Redis, clock: H
     await redis.read("SET", pool.keys[1].ready(4, "t"), "broken")
     good = [f"{n}" for n in range(10) if await redis.read("EXISTS", pool.keys[0].job(f"{n}"))]
     popped: list[str] = []
-    for _ in range(2):  # one begins with the broken shard, one with the good one
+    for _ in range(2):  # one starts at the broken shard, one at the good one
         try:
             popped += await popped_ids(pool, count=10)
         except JobQueueError as error:
@@ -186,7 +186,7 @@ async def test_a_shard_that_fails_costs_no_job_of_another(redis: Redis, clock: H
 async def test_an_index_key_of_another_program_is_set_aside_and_blocks_no_topic(
     redis: Redis, pool: Pool, clock: HeldClock, family: str
 ) -> None:
-    """It shares its buckets with every topic; a page that stumbles over it would stop all of them."""
+    """It shares its buckets with every topic; a page that failed on it would stop all of them."""
     await add(pool, "a", "bad", delay_ms=1_000, tries=1)
     await add(pool, "b", "good", delay_ms=1_000)
     key = pool.keys[0].tag + family

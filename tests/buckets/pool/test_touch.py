@@ -1,4 +1,4 @@
-"""buckets.pool, touch.lua, and the leases that touch, release and bury ask for."""
+"""buckets.pool, touch.lua, and the leases that touch, release and bury check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import tick_all
 
 Ask = Callable[[Pool, str, int | None], Awaitable[Any]]
 ASKS: list[Ask] = [Pool.touch, Pool.release, Pool.bury]
-# What a job's state answers without a lease, with the newest, with an older one.
+# By the state of the job: the answers without a lease, with the newest, with an older one.
 LEASED: list[tuple[Bring, list[type[Refused] | None]]] = [
     (lives.reserved, [None, None, StaleLease]),
     (lives.delayed_again, [NotReserved, NotReserved, StaleLease]),
@@ -82,7 +82,7 @@ async def test_a_lease_of_an_earlier_life_is_stale(pool: Pool, ask: Ask) -> None
     old = await pop_one(pool)
     await pool.delete(["a"])
     await add(pool, "a", if_exists="replace")
-    with pytest.raises(NotReserved):  # nobody has had the new life
+    with pytest.raises(NotReserved):  # nobody has had the new job
         await ask(pool, "a", old.lease)
     await pop_one(pool)
     with pytest.raises(StaleLease):
@@ -157,7 +157,7 @@ async def test_the_ttr_of_a_touch_holds_for_that_touch_and_that_of_the_pop_for_t
 
 
 async def test_a_lease_may_be_touched_past_the_ttl(redis: Redis, pool: Pool, clock: HeldClock) -> None:
-    """A ttl ends the handing out; a lease that runs may still finish."""
+    """A ttl ends deliveries; a running lease can still finish."""
     await add(pool, "a", ttl_ms=1_500, ttr_ms=1_000)
     lease = (await pop_one(pool)).lease
     for _ in range(4):
