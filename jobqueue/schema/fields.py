@@ -27,9 +27,13 @@ _SPANS = {DAY_S: " (24 h)", MONTH_S: " (30 days)", TEN_YEARS_S: " (10 years)"}
 _WORDS = "words"  # in the `extra` of a Meta: what a value must be
 
 
-def _seconds(least: float, most: int, **more: Any) -> Meta:
+def _seconds(least: float, most: int) -> Meta:
     """A range of seconds."""
-    return Meta(ge=least, le=most, extra={_WORDS: f"a number of seconds from {least:g} to {most}{_span(most)}"}, **more)
+    return Meta(ge=least, le=most, extra={_WORDS: _seconds_words(least, most)})
+
+
+def _seconds_words(least: float, most: int) -> str:
+    return f"a number of seconds from {least:g} to {most}{_SPANS.get(most, '')}"
 
 
 def _integer(least: int, most: int, note: str = "", zero: str = "") -> Meta:
@@ -41,7 +45,7 @@ def _integer(least: int, most: int, note: str = "", zero: str = "") -> Meta:
 def _string(least: int, most: int) -> Meta:
     """A range of lengths."""
     length = f"{least} to {most}" if least else f"at most {most}"
-    return Meta(min_length=least, max_length=most, extra={_WORDS: f"a string of {length} characters"})
+    return Meta(min_length=least or None, max_length=most, extra={_WORDS: f"a string of {length} characters"})
 
 
 def _must_be(words: str, **limits: Any) -> Meta:
@@ -49,12 +53,8 @@ def _must_be(words: str, **limits: Any) -> Meta:
     return Meta(extra={_WORDS: words}, **limits)
 
 
-def _span(seconds: int) -> str:
-    return _SPANS.get(seconds, "")
-
-
 _MARKS = "._-:/@#+="
-_CHARACTERS = r"A-Za-z0-9._\-:/@#+="
+_CHARACTERS = "A-Za-z0-9" + _MARKS.replace("-", r"\-")
 _NAME = rf"^[{_CHARACTERS}]{{1,{LONGEST_NAME}}}\Z"
 _PATTERN = rf"^[{_CHARACTERS}*?]{{1,{LONGEST_NAME}}}\Z"
 _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that nothing is tried again
@@ -72,7 +72,7 @@ _MOST_SHORTS = 16
 _MOST_TOPICS = 100
 _Short = Annotated[str, _string(0, _LONGEST_SHORT)]
 _Delay = Annotated[float, _seconds(0, TEN_YEARS_S)]
-_TTR = f"0 (at most once) or a number of seconds from {SHORTEST_TTR_S:g} to {DAY_S}{_span(DAY_S)}"
+_TTR = f"0 (at most once) or {_seconds_words(SHORTEST_TTR_S, DAY_S)}"
 _TTR_SCHEMA = {"anyOf": [{"maximum": 0}, {"minimum": SHORTEST_TTR_S}]}
 _Ttr = Annotated[float, _must_be(_TTR, ge=0, le=DAY_S, extra_json_schema=_TTR_SCHEMA)]
 _TouchTtr = Annotated[float, _seconds(SHORTEST_TTR_S, DAY_S)]

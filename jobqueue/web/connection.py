@@ -29,7 +29,7 @@ from jobqueue.web.refusals import Refusing, refusal
 MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
 
 _PROBES = (b"GET ", b"HEAD ")  # the requests of monitoring
-_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # macOS has the first for both
+_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # on Linux the second one is the end of what a peer sends
 
 
 class Client(Protocol):
@@ -59,9 +59,9 @@ def has_hung_up(transport: asyncio.BaseTransport | None) -> bool:
     may not have read it yet."""
     if transport is None or transport.is_closing():
         return True
-    socket = select.poll()
-    socket.register(transport.get_extra_info("socket").fileno(), _HUNG_UP)
-    return bool(socket.poll(0))
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), _HUNG_UP)
+    return bool(poll.poll(0))
 
 
 class Connection(Refusing):
