@@ -50,7 +50,7 @@ class Desk:
             await self.let.wait()
             if data == b"bug":
                 raise ValueError("of a customer")
-            await client.send(Reply(200, data * self.times), given_id)
+            await client.send(Reply(200, data * self.times), given_id, has_jobs=False)
         except asyncio.CancelledError:
             self.gone.append(data)
             raise
