@@ -11,8 +11,7 @@ from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import params
-
-LONGEST_ID = 255
+from jobqueue.schema.fields import LONGEST_NAME
 
 AddGroups = Callable[
     [Sequence[params.Add], Sequence[Sequence[NewJob]]], Awaitable[Sequence[list[Added] | JobQueueError]]
@@ -63,7 +62,7 @@ def _group(policies: Policies, command: params.Add, job_id: str) -> list[NewJob]
         return [new_job(policies, command, job_id, command.topic)]
     jobs = [new_job(policies, command, f"{job_id}@{topic}", topic) for topic in targets]
     longest = max(len(job.id) for job in jobs)
-    if longest > LONGEST_ID:
-        message = f"id would have {longest} characters with `@` and its topic; at most {LONGEST_ID} are allowed"
+    if longest > LONGEST_NAME:
+        message = f"id would have {longest} characters with `@` and its topic; at most {LONGEST_NAME} are allowed"
         raise BadField(message, field="id")
     return jobs

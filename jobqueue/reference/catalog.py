@@ -1,7 +1,7 @@
-"""The entries of the reference: what each command and each code is, gathered from where it is defined.
+"""The entries of the reference: the commands and the codes, collected from their definitions.
 
-A command is its docstring in `commands`, its fields in `params`, its answers in `shapes`; a code is the docstring of
-its error.
+A command's text is its docstring in `commands`, its fields are in `schema.params` and its answers in `schema.answers`;
+the text of a code is the docstring of its error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobqueue.schema import answers, params
 from jobqueue.schema.fields import Field
 from jobqueue.settings import Settings
 
-ALIASES = {"ttr": "TTR"}  # fields that may be written in two ways
+ALIASES = {"ttr": "TTR"}  # fields with a second spelling
 
 
 class Entry(NamedTuple):
@@ -32,11 +32,11 @@ class Entry(NamedTuple):
 
     @property
     def fields(self) -> list[Field]:
-        """Its fields; one that may be written in two ways is told once."""
+        """Its fields; one with two spellings is listed once."""
         return [field for field in params.FIELDS[self.name].values() if field.name not in ALIASES.values()]
 
     def default(self, field: str) -> str:
-        """What holds where a field is not given, and the setting that it comes from."""
+        """What holds where a field is not given, with the setting that it comes from."""
         words = params.FIELDS[self.name][field].default
         known = {each.name: each.default for each in structs.fields(Settings)}
         return f"{known[words]:g} (setting `{words}`)" if words in known else words
@@ -45,13 +45,13 @@ class Entry(NamedTuple):
 def entries() -> list[Entry]:
     """The commands in the order of their structs."""
     handlers: dict[type[Any], Any] = {**commands.MANY, **commands.ONE}
-    return [Entry(name, _said(handlers[kind]), kind, answers.ANSWERS[name]) for name, kind in params.BY_NAME.items()]
+    return [Entry(name, _text(handlers[kind]), kind, answers.ANSWERS[name]) for name, kind in params.BY_NAME.items()]
 
 
 def codes() -> dict[str, str]:
-    """Each code and what it says, in the order of the table of statuses."""
-    said = {error.code: _said(error) for error in _errors(JobQueueError) if "code" in vars(error)}
-    return {code: said[code] for code in STATUS}
+    """Each code and its meaning, in the order of the table of statuses."""
+    meanings = {error.code: _text(error) for error in _errors(JobQueueError) if "code" in vars(error)}
+    return {code: meanings[code] for code in STATUS}
 
 
 def _errors(root: type[JobQueueError]) -> Iterator[type[JobQueueError]]:
@@ -60,6 +60,6 @@ def _errors(root: type[JobQueueError]) -> Iterator[type[JobQueueError]]:
         yield from _errors(error)
 
 
-def _said(thing: Any) -> str:
+def _text(thing: Any) -> str:
     """A docstring in one line."""
     return " ".join((inspect.getdoc(thing) or "").split())

@@ -1,10 +1,11 @@
 """The reference of the native protocol, docs/protocol.md. `python -m jobqueue.reference.markdown` prints it.
 
-What is said of commands, fields, answers and codes comes from their definitions; only the prose stands here.
+Only the prose is here. The texts on commands, fields, answers and codes come from their definitions.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -17,89 +18,96 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the docstrings and types in jobqueue/; edit those. -->
 
-`POST /command` with one JSON object, or an array of 1 to 1,000 of them, as UTF-8, at most 16 MiB (`max_request_bytes`);
-`Content-Type` does not matter. `GET /openapi.json` describes the same for machines.
+A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 of them, in UTF-8 and of at most 16 MiB
+(`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
 ```json
 {"command": "add", "topic": "order-close", "id": "order-close:1001", "delay": 1800, "ttr": 60, "body": {"order": 1001}}
 ```
 
-- Times are seconds, integers or decimals; what is finer than a millisecond is rounded up. Redis's clock counts.
-- Defaults are those of the settings; the policy of a topic may have others for it.
-- `null` for an optional field is as if it were absent.
-- An unknown field or command is refused and the nearest known one named: a misspelt `dealy` does not become "no delay".
+- Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
+  counts.
+- Defaults come from the settings; a topic's policy may override them.
+- `null` for an optional field means the same as leaving it out.
+- An unknown field or command is refused, and the error names the nearest known one: a misspelt `dealy` does not become
+  "no delay".
 
-An answer has `success`, and mostly `id` and `state`: delayed, ready, reserved, dead, finished or deleted. A refusal has
-`error`, a sentence for people; `code`, a word for programs; `field` where one is to blame; `state` where the job is not
-in one for it. A refused command has changed nothing.
+Every answer has `success`, and most have `id` and `state`: delayed, ready, reserved, dead, finished or deleted. A
+refusal has `error`, a sentence for people; `code`, a word for programs; `field`, if one field is at fault; and `state`,
+if the job is in the wrong one. A refused command has changed nothing.
 
 ```json
 {"success": true, "id": "order-close:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
 {"success": false, "id": "order-close:1001", "error": "no such job", "code": "NOT_FOUND"}
 ```
 
-A single command's HTTP status follows its code. An array is answered with 200 by an array of the same length and order.
-Each member stands for itself: a bad one spoils nothing, and the effect is as if they ran one after the other. `wait` is
-allowed in the last one only: `finish` and the next `pop` in one request. What is no JSON at all spoils the whole array.
-The answers to one request hold 8 MiB of jobs; a pop, get or peek beyond that is TOO_LARGE.
+For a single command, the HTTP status follows from the code. An array is answered with 200 and an array of the same
+length and order. Its members are independent: a bad one does not affect the others, and the effect is as if they ran
+one after the other. Only the last one may have `wait`: so `finish` and the next `pop` fit into one request. If the
+array is not valid JSON, the whole request is refused. The answers to one request hold at most 8 MiB of jobs; a pop, get
+or peek beyond that is TOO_LARGE.
 
-`X-Request-Id` comes back, the client's own or a made one; it stands in the log too.
+`X-Request-Id` is returned with the answer: the client's own, or a generated one. It is also in the log.
 
-A connection that says nothing for `client_timeout_s` (30 s) is closed; one whose request is not complete by then gets
-408 with the code BAD_HTTP, and one that does not take its answer is dropped; jobs that did not leave are given back. An
-idle one that has had an answer may stay.
+A connection on which nothing is sent for `client_timeout_s` (30 s) is closed. If a request is incomplete by then, the
+client gets 408 with the code BAD_HTTP. A client that does not take its answer within that time is disconnected, and
+jobs that were not sent go back to the queue. A connection that has had an answer may stay idle.
 """
 
 _SEMANTICS = """\
-## What one may rely on
+## Guarantees
 
-- **Order** within a topic and a priority is that of becoming ready, whether a job was added so, fell due or was given
-  back. (Across the shards of a Redis Cluster: in each shard.)
-- **A pop is empty only when there is nothing**: entries that deleted jobs left behind are skipped. (Of the shards of a
-  Redis Cluster it asks those of which the process has heard that they have jobs: without `wait` it may miss, for some
-  milliseconds, what another process was told, and for a second where a message was lost.)
-- **Delete, then add with the same id**: nothing of the old life makes the new job early, or stands at its place.
-- **A repeated add** after a time-out or a crash finds the job, and says `existing` with its `state`. Who cancelled it
-  and adds it again within the retention reads `deleted` there, and uses `"if_exists": "replace"`.
-- **A lease** is an integer below 2^53 that grows with each delivery, over delete and add again too. Who shows it cannot
-  end another worker's delivery.
-- **A step of the back-off** is taken at each TTR that ends and each release without `delay`, whether or not that
-  counted as a try. The payment ladder: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`.
-- **ttl** counts from the due time, and is over even when nobody pops.
-- **Dead letters** keep body and reason until they are kicked or deleted, or as long as the topic's policy says (30 days
-  by default, `default_dead_age_s`).
-- **Durability**: `replicated` is in the memory of so many replicas (the setting `replicas`), `fsynced` on the disk of
-  the Redis that took it. What was not reached, or not known, within `durability_timeout_s` is done all the same and
-  says `local`; the same command again tells anew. Those of one kind that stand together in an array wait together.
-- **A body** is any JSON that a reader can decode: a lone surrogate or `1e999` is refused.
-- **A job whose record cannot be read** (another program wrote there) is set aside, told in the log, and blocks nobody.
+- **Order** within a topic and a priority is the order in which jobs became ready, whether they were added ready, fell
+  due or were released. (On a Redis Cluster this holds within each shard.)
+- **A pop is empty only if nothing is ready**: entries left behind by deleted jobs are skipped. (On a Redis Cluster a
+  pop asks the shards that its process knows to have jobs. Without `wait` it may therefore miss, for some milliseconds,
+  jobs that another process added, and for up to a second if a notification was lost.)
+- **Delete, then add with the same id**: nothing of the old job makes the new one early or takes its place.
+- **A repeated add** after a timeout or a crash finds the job, and answers `existing` with its `state`. If a job was
+  deleted and is added again within its retention, that state is `deleted`; use `"if_exists": "replace"` to add it.
+- **A lease** is an integer below 2^53 that grows with every delivery, even across delete and add. A worker that shows
+  its lease cannot end another worker's delivery.
+- **The back-off advances by one step** with every lease that expires and every release without `delay`, whether or not
+  the delivery counted as a try. A typical ladder for payments: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`.
+- **ttl** counts from the due time, and expires even if nobody pops.
+- **Dead letters** keep their body and reason until they are kicked or deleted, or for as long as the topic's policy
+  says (30 days by default, `default_dead_age_s`).
+- **Durability**: `replicated` means in the memory of that many replicas (the setting `replicas`); `fsynced` means on
+  the disk of the Redis that accepted the change. If the level was not reached within `durability_timeout_s`, or is not
+  known, the change is still made, and the answer says `local`; repeat the command to find out again. Commands of one
+  kind that follow one another in an array wait together.
+- **A body** is any JSON that every reader can decode: a lone surrogate or `1e999` is refused.
+- **A job whose record cannot be read**, because another program wrote to its key, is set aside and logged. It does not
+  hold up any other job.
 
 ### `finish`, exactly
 
 | the job is | without `lease` | with the newest `lease` | with an older one |
 |---|---|---|---|
 | reserved | finished | finished | STALE_LEASE |
-| delayed, ready or dead, popped at some time before | finished (a late worker) | finished | STALE_LEASE |
-| delayed, ready or dead, never popped | NOT_RESERVED (`delete` cancels) | | NOT_RESERVED |
-| finished, and remembered | success again | success again | success again |
-| deleted, or not known | NOT_FOUND | NOT_FOUND | NOT_FOUND |
+| delayed, ready or dead, and was popped before | finished (a late worker) | finished | STALE_LEASE |
+| delayed, ready or dead, and was never popped | NOT_RESERVED (`delete` cancels it) | | NOT_RESERVED |
+| finished, and still remembered | success again | success again | success again |
+| deleted, or unknown | NOT_FOUND | NOT_FOUND | NOT_FOUND |
 
-`touch`, `release` and `bury` need a reserved job: else NOT_RESERVED (of a deleted one NOT_FOUND), and with an older
-lease STALE_LEASE.
+`touch`, `release` and `bury` need a reserved job. Otherwise they fail with NOT_RESERVED (NOT_FOUND if the job was
+deleted), or with STALE_LEASE if the lease is an older one.
 """
 
 
 _CODES = """\
 ## Codes
 
-The list only grows. With a 409 comes the `state` that the job is in; with a 429 or 503 `Retry-After`, and `retry_after`
-in the answer: nothing was done (after UNAVAILABLE, perhaps it was: ask `get`), and the same request may succeed then.
+Codes may be added, but none is ever removed. A 409 comes with the `state` that the job is in. A 429 or 503 comes with
+`Retry-After`, and `retry_after` in the answer: nothing was done, and the same request may succeed later. After
+UNAVAILABLE the change may have been made: check with `get`.
 
 """
-_COMMANDS = """\
+_NAME = re.sub("of (A-Z.*)", r"of `\1`", NAME)
+_COMMANDS = f"""\
 ## The commands
 
-A **name**, of a job or a topic, is a string of 1 to 255 characters of `A-Z a-z 0-9 . _ - : / @ # + =`.
+A **name**, of a job or a topic, is {_NAME}.
 
 """
 _WIDTH = 120
@@ -123,7 +131,7 @@ def _codes() -> str:
 
 
 def _small(sentence: str) -> str:
-    """A sentence as it stands in a table."""
+    """A sentence as a cell of a table has it."""
     words = sentence.rstrip(".")
     return words if words.startswith("Redis") else words[:1].lower() + words[1:]
 
@@ -148,7 +156,7 @@ def _title(field: Field) -> str:
 
 
 def _range(field: Field) -> str:
-    """What is allowed, in short."""
+    """What is allowed, in few words."""
     return field.expected.replace(NAME, "a name").replace("with *", "with `*`")
 
 
@@ -157,11 +165,11 @@ def _default(entry: Entry, field: Field) -> str:
 
 
 def _answers(entry: Entry) -> str:
-    """What the answers have beside `success`; a field that several have is told as the first has it."""
-    told: dict[str, str] = {}
+    """What the answers have beside `success`; of a field that several have, the first description counts."""
+    meanings: dict[str, str] = {}
     for field in (field for shape in entry.answers for field in fields_of(shape) if field.name != "success"):
-        told.setdefault(field.name, field.meaning)
-    return "Answers:\n\n" + "".join(f"- `{name}`: {meaning}\n" for name, meaning in told.items())
+        meanings.setdefault(field.name, field.meaning)
+    return "Answers:\n\n" + "".join(f"- `{name}`: {meaning}\n" for name, meaning in meanings.items())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the service, for `GET /openapi.json`: made once, from the same source as the reference."""
+"""The OpenAPI description of the service, for `GET /openapi.json`. It has the same source as the reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Schema = dict[str, Any]
 
 _REF = "#/components/schemas/{name}"
 _ABOUT = (
-    "A delay-queue service: jobs are handed in with a delay, and handed out when they are due, until one is finished."
+    "A delay-queue service: a job is added with a delay, becomes ready when it is due, and is delivered to workers "
+    "until one of them finishes it."
 )
 
 
@@ -31,10 +32,10 @@ def description() -> Schema:
         "servers": [{"url": "/"}],
         "paths": {
             load(NATIVE).path: {"post": _command()},
-            "/healthz": {"get": _read("alive", "Whether the process lives", _json(_object(status={"const": "up"})))},
+            "/healthz": {"get": _read("alive", "Whether the process is alive", _json(_object(status={"const": "up"})))},
             "/readyz": {"get": _ready()},
             "/metrics": {
-                "get": _read("metrics", "Figures for Prometheus", {"text/plain": {"schema": {"type": "string"}}})
+                "get": _read("metrics", "Metrics for Prometheus", {"text/plain": {"schema": {"type": "string"}}})
             },
             "/openapi.json": {"get": _read("describe", "This description", _json({"type": "object"}))},
         },
@@ -63,19 +64,19 @@ def _requests() -> Schema:
 
 
 def _carried_out() -> Schema:
-    """One answer, or many, in which a refused member stands beside the others."""
+    """One answer, or an array of them, in which a refusal is one member among others."""
     shapes = [_ref(shape) for shape in _answers()]
     many = {"type": "array", "items": {"anyOf": [*shapes, _ref(answers.Refusal)]}, "minItems": 1}
     return {"description": "Carried out", "content": _json({"anyOf": [*shapes, many]})}
 
 
 def _answers() -> list[type[msgspec.Struct]]:
-    """The shapes of answers, each once."""
+    """The structs of answers, each once."""
     return list(dict.fromkeys(shape for entry in entries() for shape in entry.answers))
 
 
 def _refusals() -> dict[int, list[str]]:
-    """The codes by their status."""
+    """The codes by status."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for code, status in STATUS.items():
         found[status].append(code)
@@ -83,12 +84,12 @@ def _refusals() -> dict[int, list[str]]:
 
 
 def _refused(status: int) -> Schema:
-    said = codes()
-    words = "\n".join(f"- {code}: {said[code]}" for code in _refusals()[status])
-    told: Schema = {"description": words, "content": _json(_ref(answers.Refusal))}
+    meanings = codes()
+    words = "\n".join(f"- {code}: {meanings[code]}" for code in _refusals()[status])
+    refused: Schema = {"description": words, "content": _json(_ref(answers.Refusal))}
     if status in (429, 503):
-        told["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}}
-    return told
+        refused["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}}
+    return refused
 
 
 def _read(name: str, summary: str, content: Schema) -> Schema:
@@ -98,9 +99,9 @@ def _read(name: str, summary: str, content: Schema) -> Schema:
 def _ready() -> Schema:
     checks = {"type": "object", "additionalProperties": {"type": "boolean"}}
     content = _json(_object(ready={"type": "boolean"}, checks=checks))
-    told = _read("ready", "Whether this instance takes requests, and what it depends on", content)
-    told["responses"]["503"] = {"description": "not ready", "content": content}
-    return told
+    read = _read("ready", "Whether this instance takes requests, and the state of what it depends on", content)
+    read["responses"]["503"] = {"description": "not ready", "content": content}
+    return read
 
 
 def _json(schema: Schema) -> Schema:
@@ -116,7 +117,7 @@ def _ref(kind: type[msgspec.Struct]) -> Schema:
 
 
 def _schemas() -> Schema:
-    """The schemas of commands and answers; a command's docstring and answers stand in its schema too."""
+    """The schemas of commands and answers; that of a command has its text and its answers too."""
     _, schemas = msgspec.json.schema_components(
         [*(entry.kind for entry in entries()), *_answers(), answers.Refusal], ref_template=_REF
     )
@@ -130,11 +131,11 @@ def _schemas() -> Schema:
 
 def _complete(schema: Schema, entry: Entry) -> None:
     schema["description"] = entry.does
-    schema["x-answers"] = [_ref(shape) for shape in entry.answers]  # which the protocol's one path cannot tell
+    schema["x-answers"] = [_ref(shape) for shape in entry.answers]  # which one path for all commands cannot express
 
 
 def _parts(schema: Any) -> Iterator[Schema]:
-    """A schema and all that it consists of."""
+    """A schema and all of its parts."""
     if isinstance(schema, dict):
         yield schema
     for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():

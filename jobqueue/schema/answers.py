@@ -1,7 +1,7 @@
-"""The shapes of answers: what each command's answer has, and what that means.
+"""The answers to commands: one struct for each form, with the meaning of its fields.
 
-Nothing here runs when a command is answered. The reference and the OpenAPI description are made from it, and tests
-hold real answers against it.
+None of it runs when a command is answered. The reference and the OpenAPI description are made from it, and tests
+compare real answers with it.
 """
 
 from __future__ import annotations
@@ -15,52 +15,60 @@ from jobqueue.errors import STATUS
 _Yes = Annotated[bool, Meta(description="true", extra_json_schema={"const": True})]
 _No = Annotated[bool, Meta(description="false", extra_json_schema={"const": False})]
 _Id = Annotated[str, Meta(description="the job's id")]
-_PoppedId = Annotated[str, Meta(description="the job's id; null where there is none")]
+_PoppedId = Annotated[str, Meta(description="the job's id; null if there is none")]
 _Topic = Annotated[str, Meta(description="the topic")]
 _State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
-_NewState = Annotated[_State, Meta(description="the state that it is in now")]
+_NewState = Annotated[_State, Meta(description="its state now")]
 _Due = Annotated[float, Meta(description="when it is due, in unix seconds")]
 _Durability = Annotated[
     Literal["local", "replicated", "fsynced"],
-    Meta(description="where it was asked for, or the setting is not local: how safe the change is"),
+    Meta(description="if the command asked for one, or the setting is not local: the level that was reached"),
 ]
-_Headers = Annotated[dict[str, str] | None, Meta(description="as the add gave them")]
-_Cursor = Annotated[str | None, Meta(description="for the next call; null: that was all")]
+_Headers = Annotated[dict[str, str] | None, Meta(description="as in add")]
+_Cursor = Annotated[str | None, Meta(description="pass it to the next call; null: there is no more")]
 _Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed, ready, reserved and dead")]
-_Lease = Annotated[int, Meta(description="the number of its newest delivery")]
+_Lease = Annotated[int, Meta(description="the lease of its newest delivery")]
 
 
 class Refusal(Struct, forbid_unknown_fields=True):
-    """A command that was not carried out; nothing has changed."""
+    """The answer to a command that was refused and has changed nothing."""
 
     success: _No
-    error: Annotated[str, Meta(description="what is wrong, a sentence for people")]
-    code: Annotated[str, Meta(description="what is wrong, a word for programs", extra_json_schema={"enum": [*STATUS]})]
+    error: Annotated[str, Meta(description="what is wrong, as a sentence for people")]
+    code: Annotated[
+        str, Meta(description="what is wrong, as a word for programs", extra_json_schema={"enum": [*STATUS]})
+    ]
     id: Annotated[str | None, Meta(description="the id that the command named")] | UnsetType = UNSET
-    field: Annotated[str, Meta(description="the field that is to blame")] | UnsetType = UNSET
-    state: Annotated[_State, Meta(description="the state that the job is in")] | UnsetType = UNSET
-    retry_after: Annotated[int, Meta(description="seconds after which to ask again")] | UnsetType = UNSET
+    field: Annotated[str, Meta(description="the field at fault")] | UnsetType = UNSET
+    state: Annotated[_State, Meta(description="the state of the job")] | UnsetType = UNSET
+    retry_after: Annotated[int, Meta(description="seconds after which to try again")] | UnsetType = UNSET
 
 
 class Added(Struct, forbid_unknown_fields=True):
     """The answer to add."""
 
     success: _Yes
-    id: Annotated[str, Meta(description="the job's id: the given or the made one")]
+    id: Annotated[str, Meta(description="the job's id, given or generated")]
     state: _NewState
     due: _Due
-    result: Annotated[Literal["created", "existing", "replaced"], Meta(description="what became of the job")]
+    result: Annotated[
+        Literal["created", "existing", "replaced"],
+        Meta(description="whether the job was created, existed already, or replaced one"),
+    ]
     durability: _Durability | UnsetType = UNSET
 
 
 class Copy(Struct, forbid_unknown_fields=True):
-    """A job that an add to a virtual topic made."""
+    """One of the jobs made by an add to a virtual topic."""
 
     topic: _Topic
     id: _Id
     state: _NewState
     due: _Due
-    result: Annotated[Literal["created", "existing", "replaced"], Meta(description="what became of the job")]
+    result: Annotated[
+        Literal["created", "existing", "replaced"],
+        Meta(description="whether the job was created, existed already, or replaced one"),
+    ]
 
 
 class AddedCopies(Struct, forbid_unknown_fields=True):
@@ -68,25 +76,25 @@ class AddedCopies(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     id: Annotated[str | None, Meta(description="the id that the command named")]
-    topic: Annotated[str, Meta(description="of a virtual topic: its name")]
+    topic: Annotated[str, Meta(description="for a virtual topic: its name")]
     jobs: Annotated[
-        list[Copy], Meta(description="of a virtual topic: `topic`, `id`, `state`, `due`, `result` of each job")
+        list[Copy], Meta(description="for a virtual topic: `topic`, `id`, `state`, `due` and `result` of each job")
     ]
     durability: _Durability | UnsetType = UNSET
 
 
 class HandedOut(Struct, forbid_unknown_fields=True):
-    """A job as a worker gets it."""
+    """A job as a worker receives it."""
 
     id: _PoppedId
-    value: Annotated[Any, Meta(description="the body, as it travelled")]
-    state: Annotated[Literal["reserved", "finished"], Meta(description="reserved; finished where its ttr is 0")]
+    value: Annotated[Any, Meta(description="the body, byte for byte as it was sent")]
+    state: Annotated[Literal["reserved", "finished"], Meta(description="reserved, or finished if its ttr is 0")]
     topic: _Topic
-    lease: Annotated[int, Meta(description="the number of this delivery; finish, touch, release and bury may show it")]
-    attempt: Annotated[int, Meta(description="the deliveries that count, with this one")]
-    tries: Annotated[int, Meta(description="how many of them there may be; 0: no limit")]
+    lease: Annotated[int, Meta(description="the number of this delivery, for finish, touch, release and bury")]
+    attempt: Annotated[int, Meta(description="the deliveries that count, including this one")]
+    tries: Annotated[int, Meta(description="the maximum number of deliveries that count; 0: no limit")]
     due: Annotated[float, Meta(description="when it was due, in unix seconds")]
-    ttr: Annotated[float, Meta(description="seconds until it is handed out again")]
+    ttr: Annotated[float, Meta(description="seconds until it is delivered again")]
     headers: _Headers
 
 
@@ -100,7 +108,7 @@ class NothingPopped(Struct, forbid_unknown_fields=True):
     """The answer to a pop that found no job."""
 
     success: _Yes
-    id: Annotated[None, Meta(description="null: there is no job")]
+    id: Annotated[None, Meta(description="null: no job is ready")]
     value: None
 
 
@@ -108,7 +116,9 @@ class PoppedJobs(Struct, forbid_unknown_fields=True):
     """The answer to a pop with `count`."""
 
     success: _Yes
-    jobs: Annotated[list[HandedOut], Meta(description="with `count`: the jobs, each as above; there may be none")]
+    jobs: Annotated[
+        list[HandedOut], Meta(description="with `count`: the jobs, each with the fields above; may be empty")
+    ]
 
 
 class Finished(Struct, forbid_unknown_fields=True):
@@ -125,7 +135,7 @@ class Deleted(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     id: _Id
-    state: Annotated[_State, Meta(description="what it was before")]
+    state: Annotated[_State, Meta(description="its state before")]
     durability: _Durability | UnsetType = UNSET
 
 
@@ -165,7 +175,7 @@ class Left(Struct, forbid_unknown_fields=True):
     """The answer to leave."""
 
     success: _Yes
-    worker: Annotated[str, Meta(description="whose pops were told")]
+    worker: Annotated[str, Meta(description="the worker whose pops end")]
 
 
 class KickedJob(Struct, forbid_unknown_fields=True):
@@ -174,7 +184,7 @@ class KickedJob(Struct, forbid_unknown_fields=True):
     success: _Yes
     id: _Id
     state: Annotated[Literal["ready"], Meta(description="ready")]
-    count: Annotated[int, Meta(description="how many jobs are ready again")]
+    count: Annotated[int, Meta(description="how many jobs were made ready")]
 
 
 class KickedTopic(Struct, forbid_unknown_fields=True):
@@ -182,16 +192,16 @@ class KickedTopic(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     topic: _Topic
-    count: Annotated[int, Meta(description="how many jobs are ready again")]
+    count: Annotated[int, Meta(description="how many jobs were made ready")]
 
 
 class Described(Struct, forbid_unknown_fields=True, kw_only=True):
-    """All of a job; the fields as add has them, times in unix seconds."""
+    """All of a job, in the fields of add; points in time are in unix seconds."""
 
     id: _Id
-    state: Annotated[_State, Meta(description="the state that it is in")]
+    state: Annotated[_State, Meta(description="its state")]
     topic: _Topic
-    value: Annotated[Any, Meta(description="the body, as it travelled; null for a job that ended")]
+    value: Annotated[Any, Meta(description="the body, byte for byte as it was sent; null once the job has ended")]
     created: Annotated[float, Meta(description="when it was added, in unix seconds")]
     due: _Due
     priority: Annotated[int, Meta(description="as in add")]
@@ -203,17 +213,18 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     deliveries: Annotated[int, Meta(description="all deliveries so far")]
     backoff: Annotated[list[float], Meta(description="as in add")]
     headers: _Headers
-    tags: Annotated[list[str] | None, Meta(description="as the add gave them")]
+    tags: Annotated[list[str] | None, Meta(description="as in add")]
     lease: _Lease | UnsetType = UNSET
-    worker: Annotated[str | None, Meta(description="who had it last")] | UnsetType = UNSET
-    reason: Annotated[str | None, Meta(description="that the last release or bury gave")] | UnsetType = UNSET
+    worker: Annotated[str | None, Meta(description="the worker that had it last")] | UnsetType = UNSET
+    reason: Annotated[str | None, Meta(description="the reason given by the last release or bury")] | UnsetType = UNSET
     cause: Annotated[Literal["tries", "ttl", "buried"], Meta(description="why it died")] | UnsetType = UNSET
-    until: Annotated[float, Meta(description="delayed: due next then; ended: remembered until then")] | UnsetType = (
-        UNSET
-    )
-    ready_since: Annotated[float, Meta(description="since when it is ready")] | UnsetType = UNSET
+    until: (
+        Annotated[float, Meta(description="delayed: when it is due next; ended: until when it is remembered")]
+        | UnsetType
+    ) = UNSET
+    ready_since: Annotated[float, Meta(description="since when it has been ready")] | UnsetType = UNSET
     reserved_until: Annotated[float, Meta(description="when its lease ends")] | UnsetType = UNSET
-    dead_since: Annotated[float, Meta(description="since when it is dead")] | UnsetType = UNSET
+    dead_since: Annotated[float, Meta(description="since when it has been dead")] | UnsetType = UNSET
 
 
 class Known(Described, forbid_unknown_fields=True, kw_only=True):
@@ -226,15 +237,17 @@ class Figures(Struct, forbid_unknown_fields=True):
     """The answer to stats."""
 
     success: _Yes
-    topic: Annotated[str | None, Meta(description="the topic; null for all together")]
+    topic: Annotated[str | None, Meta(description="the topic; null for all topics together")]
     counts: _Counts
-    totals: Annotated[dict[str, int], Meta(description="how many there were ever: created, delivered, finished, …")]
-    oldest_ready: Annotated[float | None, Meta(description="for how many seconds the oldest ready job is ready")]
+    totals: Annotated[
+        dict[str, int], Meta(description="how many there have ever been: created, delivered, finished, …")
+    ]
+    oldest_ready: Annotated[float | None, Meta(description="for how many seconds the oldest ready job has been ready")]
     due: Annotated[
         dict[str, int],
-        Meta(description="pending jobs by range of due time, to the minute (to the hour when added over a day ahead)"),
+        Meta(description="pending jobs by how soon they are due, to the minute (or hour, if added over a day ahead)"),
     ]
-    shards: Annotated[int, Meta(description="how many shards the jobs are spread over")]
+    shards: Annotated[int, Meta(description="the number of shards that hold the jobs")]
 
 
 class Page(Struct, forbid_unknown_fields=True):
@@ -242,7 +255,7 @@ class Page(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     topic: _Topic
-    jobs: Annotated[list[Described], Meta(description="each as `get` tells it")]
+    jobs: Annotated[list[Described], Meta(description="each as `get` shows it")]
     cursor: _Cursor
 
 
@@ -253,7 +266,7 @@ class Listed(Struct, forbid_unknown_fields=True):
     counts: _Counts
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
     paused_until: (
-        Annotated[float | None, Meta(description="of a paused one: until when; null: until it is resumed")] | UnsetType
+        Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
     ) = UNSET
 
 
@@ -262,7 +275,8 @@ class Listing(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     topics: Annotated[
-        list[Listed], Meta(description="each `topic`, its `counts` by state, `paused`, and `paused_until` if so")
+        list[Listed],
+        Meta(description="each with `topic`, its `counts` by state, `paused`, and `paused_until` if it is"),
     ]
     cursor: _Cursor
 
@@ -280,7 +294,7 @@ class Resumed(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     topic: _Topic
-    was_paused: Annotated[bool, Meta(description="whether it was paused until now")]
+    was_paused: Annotated[bool, Meta(description="whether it was paused")]
 
 
 class Purged(Struct, forbid_unknown_fields=True):
@@ -292,7 +306,7 @@ class Purged(Struct, forbid_unknown_fields=True):
     cursor: _Cursor
 
 
-ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: one of these, where it is carried out
+ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is one of these if it is carried out
     "add": (Added, AddedCopies),
     "pop": (Popped, NothingPopped, PoppedJobs),
     "finish": (Finished,),

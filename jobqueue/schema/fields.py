@@ -27,9 +27,13 @@ _SPANS = {DAY_S: " (24 h)", MONTH_S: " (30 days)", TEN_YEARS_S: " (10 years)"}
 _WORDS = "words"  # in the `extra` of a Meta: what a value must be
 
 
-def _seconds(least: float, most: int, **more: Any) -> Meta:
+def _seconds(least: float, most: int) -> Meta:
     """A range of seconds."""
-    return Meta(ge=least, le=most, extra={_WORDS: f"a number of seconds from {least:g} to {most}{_span(most)}"}, **more)
+    return Meta(ge=least, le=most, extra={_WORDS: _seconds_words(least, most)})
+
+
+def _seconds_words(least: float, most: int) -> str:
+    return f"a number of seconds from {least:g} to {most}{_SPANS.get(most, '')}"
 
 
 def _integer(least: int, most: int, note: str = "", zero: str = "") -> Meta:
@@ -41,7 +45,7 @@ def _integer(least: int, most: int, note: str = "", zero: str = "") -> Meta:
 def _string(least: int, most: int) -> Meta:
     """A range of lengths."""
     length = f"{least} to {most}" if least else f"at most {most}"
-    return Meta(min_length=least, max_length=most, extra={_WORDS: f"a string of {length} characters"})
+    return Meta(min_length=least or None, max_length=most, extra={_WORDS: f"a string of {length} characters"})
 
 
 def _must_be(words: str, **limits: Any) -> Meta:
@@ -49,12 +53,8 @@ def _must_be(words: str, **limits: Any) -> Meta:
     return Meta(extra={_WORDS: words}, **limits)
 
 
-def _span(seconds: int) -> str:
-    return _SPANS.get(seconds, "")
-
-
 _MARKS = "._-:/@#+="
-_CHARACTERS = r"A-Za-z0-9._\-:/@#+="
+_CHARACTERS = "A-Za-z0-9" + _MARKS.replace("-", r"\-")
 _NAME = rf"^[{_CHARACTERS}]{{1,{LONGEST_NAME}}}\Z"
 _PATTERN = rf"^[{_CHARACTERS}*?]{{1,{LONGEST_NAME}}}\Z"
 _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that nothing is tried again
@@ -72,7 +72,7 @@ _MOST_SHORTS = 16
 _MOST_TOPICS = 100
 _Short = Annotated[str, _string(0, _LONGEST_SHORT)]
 _Delay = Annotated[float, _seconds(0, TEN_YEARS_S)]
-_TTR = f"0 (at most once) or a number of seconds from {SHORTEST_TTR_S:g} to {DAY_S}{_span(DAY_S)}"
+_TTR = f"0 (at most once) or {_seconds_words(SHORTEST_TTR_S, DAY_S)}"
 _TTR_SCHEMA = {"anyOf": [{"maximum": 0}, {"minimum": SHORTEST_TTR_S}]}
 _Ttr = Annotated[float, _must_be(_TTR, ge=0, le=DAY_S, extra_json_schema=_TTR_SCHEMA)]
 _TouchTtr = Annotated[float, _seconds(SHORTEST_TTR_S, DAY_S)]
@@ -88,7 +88,7 @@ NewTopic = Annotated[_Name, Meta(description="the topic that workers pop the job
 PoppedTopic = Annotated[_Name, Meta(description="the topic to pop from; give either this or `topics`")]
 PoppedTopics = Annotated[
     list[Name],
-    _must_be(f"a list of 1 to {_MOST_TOPICS} topics; each {NAME}", min_length=1, max_length=_MOST_TOPICS),
+    _must_be(f"a list of 1 to {_MOST_TOPICS} topics, each {NAME}", min_length=1, max_length=_MOST_TOPICS),
     Meta(description="the topics to pop from, tried in this order"),
 ]
 KickedId = Annotated[_Name, Meta(description="the dead job; give either this or `topic`")]
@@ -135,7 +135,7 @@ Priority = Annotated[
 Tries = Annotated[
     int,
     _integer(0, 65_535, zero="no limit"),
-    Meta(description="the most deliveries that count; then the job is dead, cause `tries`"),
+    Meta(description="the maximum number of deliveries that count; then the job is dead, cause `tries`"),
 ]
 Backoff = Annotated[
     list[_Delay],
@@ -181,7 +181,7 @@ Durability = Annotated[
     Literal["local", "replicated", "fsynced"],
     Meta(description="how durable the change is to be; the answer has the level that was reached"),
 ]
-Count = Annotated[_Count, Meta(description="up to this many jobs, in `jobs`; and at most 8 MiB of them")]
+Count = Annotated[_Count, Meta(description="up to this many jobs, and at most 8 MiB of them, in `jobs`")]
 KickCount = Annotated[_Count, Meta(description="up to this many of the topic")]
 PeekCount = Annotated[_Count, Meta(description="at most this many per page")]
 Wait = Annotated[float, _seconds(0, 60), Meta(description="how many seconds to wait for a job")]
@@ -204,7 +204,7 @@ State = Annotated[_LiveState, Meta(description="only jobs in this state")]
 Cursor = Annotated[
     str,
     _must_be("one that an earlier answer to this command gave", min_length=1, max_length=1000),
-    Meta(description="the `cursor` of the answer before, to continue there"),
+    Meta(description="the `cursor` of the previous answer, to continue there"),
 ]
 Shard = Annotated[
     int,
@@ -215,7 +215,7 @@ Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds
 
 
 def is_ttr(seconds: float) -> bool:
-    """Whether a number within the range of a ttr is one: between 0 and the shortest there is none."""
+    """Whether a number within the range of a ttr is valid: those between 0 and the shortest are not."""
     return seconds == 0 or seconds >= SHORTEST_TTR_S
 
 

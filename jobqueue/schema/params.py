@@ -35,7 +35,7 @@ class Add(_Kind, tag="add"):
     TTR: fields.UpperTtr | None = None
     priority: Annotated[fields.Priority | None, Default("default_priority")] = None
     tries: Annotated[fields.Tries | None, Default("default_tries")] = None
-    backoff: Annotated[fields.Backoff | None, Default("none: again at once")] = None
+    backoff: Annotated[fields.Backoff | None, Default("none: ready again at once")] = None
     ttl: Annotated[fields.Ttl | None, Default("none")] = None
     retention: Annotated[fields.Retention | None, Default("default_retention_s")] = None
     if_exists: Annotated[fields.IfExists | None, Default("keep")] = None
@@ -49,7 +49,7 @@ class Pop(_Kind, tag="pop"):
 
     topic: fields.PoppedTopic | None = None
     topics: fields.PoppedTopics | None = None
-    count: Annotated[fields.Count | None, Default("one job, not in a list")] = None
+    count: Annotated[fields.Count | None, Default("one job, without a list")] = None
     wait: Annotated[fields.Wait | None, Default("0")] = None
     ttr: Annotated[fields.PopTtr | None, Default("the job's")] = None
     TTR: fields.UpperTtr | None = None
@@ -146,10 +146,10 @@ class Peek(_Kind, tag="peek"):
     """Look at jobs without reserving them."""
 
     topic: fields.Topic
-    state: Annotated[fields.State | None, Default("all of them")] = None
+    state: Annotated[fields.State | None, Default("all")] = None
     cursor: fields.Cursor | None = None
     count: Annotated[fields.PeekCount | None, Default("100")] = None
-    shard: Annotated[fields.Shard | None, Default("all of them")] = None
+    shard: Annotated[fields.Shard | None, Default("all")] = None
 
 
 class Topics(_Kind, tag="topics"):
@@ -176,7 +176,7 @@ class Purge(_Kind, tag="purge"):
     """Delete the jobs of a topic."""
 
     topic: fields.Topic
-    state: Annotated[fields.State | None, Default("all of them")] = None
+    state: Annotated[fields.State | None, Default("all")] = None
     cursor: fields.Cursor | None = None
 
 

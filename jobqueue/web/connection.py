@@ -29,17 +29,15 @@ from jobqueue.web.refusals import Refusing, refusal
 MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
 
 _PROBES = (b"GET ", b"HEAD ")  # the requests of monitoring
-_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # macOS has the first for both
+_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # on Linux the second one is the end of what a peer sends
 
 
 class Client(Protocol):
     """Where the answer to a request goes."""
 
-    def has_hung_up(self) -> bool:
-        """Whether the client has closed its end, noticed by the event loop or not."""
-
-    async def send(self, reply: Reply, request_id: str) -> None:
-        """Write the answer to the request, and its id. Raises ConnectionError when the client is gone."""
+    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
+        """Write the answer to the request, and its id. Raises ConnectionError when the client is gone. `has_jobs`: the
+        answer hands out jobs, so make sure that the client has not hung up unnoticed."""
 
 
 class Answerer(Protocol):
@@ -54,14 +52,16 @@ class Answerer(Protocol):
         """Answer a request by its body and the id that its client gave. Cancelled when the client is gone."""
 
 
-def has_hung_up(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether the client at the other end of a connection has closed its end. Asks the socket, because the event loop
-    may not have read it yet."""
-    if transport is None or transport.is_closing():
-        return True
-    socket = select.poll()
-    socket.register(transport.get_extra_info("socket").fileno(), _HUNG_UP)
-    return bool(socket.poll(0))
+def close_if_hung_up(transport: asyncio.BaseTransport | None) -> None:
+    """Close a connection whose client has closed its end, as the event loop does once it reads that. Until then a write
+    would succeed, so this asks the socket. Raises ConnectionResetError if the connection is closed."""
+    if transport is not None and not transport.is_closing():
+        poll = select.poll()
+        poll.register(transport.get_extra_info("socket").fileno(), _HUNG_UP)
+        if not poll.poll(0):
+            return
+        transport.close()
+    raise ConnectionResetError("the client is gone")
 
 
 class Connection(Refusing):
@@ -232,12 +232,10 @@ class Connection(Refusing):
         if self._pending:
             self._continue()
 
-    def has_hung_up(self) -> bool:
-        """Whether the client has closed its end."""
-        return has_hung_up(self.transport)
-
-    async def send(self, reply: Reply, request_id: str) -> None:
-        """Write the answer to the request in flight. Raises ConnectionError when the client is gone."""
+    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
+        """Write the answer to the request in flight: see `Client`."""
+        if has_jobs:
+            close_if_hung_up(self.transport)
         if self._answerer.closing:
             self.close()
         self._write(reply, request_id)

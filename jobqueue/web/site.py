@@ -24,7 +24,7 @@ from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, has_hung_up
+from jobqueue.web.connection import Client, close_if_hung_up
 
 log = structlog.get_logger()
 
@@ -84,10 +84,7 @@ class Web:
             reply = await protocol.handle(data, reserved) if isinstance(data, bytes) else protocol.refuse(data)
             if reply.status >= 500:
                 log.warning("request.failed", status=reply.status)
-            if reserved and client.has_hung_up():  # while its pop was in flight; a write to its socket would succeed
-                self._engine.give_back(reserved)
-                return
-            await client.send(reply, request_id)
+            await client.send(reply, request_id, has_jobs=bool(reserved))
         except ConnectionError:
             self._engine.give_back(reserved)
         except asyncio.CancelledError:
@@ -143,12 +140,10 @@ class _AiohttpClient:
         self._request = request
         self.response = web.Response()
 
-    def has_hung_up(self) -> bool:
-        """Whether the client has closed its end."""
-        return has_hung_up(self._request.transport)
-
-    async def send(self, reply: Reply, request_id: str) -> None:
-        """Write the answer. Raises ConnectionError when the client is gone."""
+    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
+        """Write the answer: see `Client`."""
+        if has_jobs:
+            close_if_hung_up(self._request.transport)
         response = self.response
         response.set_status(reply.status)
         response.body = reply.body

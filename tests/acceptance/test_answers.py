@@ -1,4 +1,4 @@
-"""Real answers against their declared shapes: what an answer has is declared, and what is declared some answer has."""
+"""Real answers against their structs: every field of an answer is declared, and every declared field occurs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.redis_server import RedisServer
 
 
 class Seen:
-    """Asks, holds each answer against the shapes of its command, and remembers the keys that were there."""
+    """Asks, compares each answer with the structs of its command, and remembers the keys that occurred."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -54,7 +54,7 @@ def _fits(answer: Any, shape: type[Struct]) -> bool:
 
 
 async def live(seen: Seen) -> None:
-    """The lives that show each part of an answer."""
+    """Jobs whose lives show each part of an answer."""
     options = {"headers": {"a": "b"}, "tags": ["x"], "ttl": 5000, "backoff": [9], "durability": "local"}
     await seen.ask("add", topic="t", id="a", body={"x": 1}, **options)
     await seen.ask("pop", topic="t", worker="w")
@@ -105,7 +105,7 @@ async def pages(seen: Seen) -> None:
     await seen.ask("add", topic="both", id="v", body=1, durability="local")
 
 
-async def test_what_answers_have_is_declared_and_what_is_declared_they_have(tmp_path: Path) -> None:
+async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) -> None:
     config = tmp_path / "jobqueue.toml"
     config.write_text('[virtual_topics]\nboth = ["t", "u"]\n')
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:

@@ -69,18 +69,18 @@ async def test_an_array_is_answered_in_order_and_one_bad_member_spoils_nothing(c
     assert answers[5]["code"] == "NOT_FOUND"
 
 
-async def test_get_tells_all_of_a_job_that_it_was_given(client: Client) -> None:
+async def test_get_shows_all_that_a_job_was_given(client: Client) -> None:
     given: dict[str, Any] = {
         "topic": "t", "id": "g", "delay": 100, "ttr": 5, "priority": 7, "tries": 3, "backoff": [15, 15, 30, 180],
         "ttl": 1000, "retention": 5, "headers": {"trace": "ü"}, "tags": ["a", "b"],
     }  # fmt: skip
     added = await client.ask("add", body={"x": 1}, **given)
-    told = await client.ask("get", id="g")
+    job = await client.ask("get", id="g")
     for name, value in given.items():
         if name != "delay":
-            assert told[name] == value, name
-    assert (told["value"], told["state"], told["attempt"], told["deliveries"]) == ({"x": 1}, "delayed", 0, 0)
-    assert told["due"] == added["due"] == told["until"]
+            assert job[name] == value, name
+    assert (job["value"], job["state"], job["attempt"], job["deliveries"]) == ({"x": 1}, "delayed", 0, 0)
+    assert job["due"] == added["due"] == job["until"]
 
 
 async def test_stats_count_what_was_done(client: Client) -> None:
@@ -98,7 +98,7 @@ async def test_stats_count_what_was_done(client: Client) -> None:
 
 
 async def reserved(client: Client, job_id: str = "a", **fields: Any) -> Any:
-    """A job with a worker; the answer to its pop."""
+    """A reserved job; returns the answer to its pop."""
     await client.ask("add", **{"topic": "t", "id": job_id, "body": {"of": job_id}, "if_exists": "replace", **fields})
     return await client.ask("pop", topic=fields.get("topic", "t"))
 
@@ -115,7 +115,7 @@ async def check_refusal(client: Client, status: int, code: str, state: str | Non
     assert answer["error"] and "value" not in answer
 
 
-async def test_touch_lets_the_lease_run_anew(client: Client) -> None:
+async def test_touch_restarts_the_lease(client: Client) -> None:
     popped = await reserved(client, ttr=5)
     status, answer = await client.post(b'{"command":"touch","id":"a","TTR":100.0001,"lease":%d}' % popped["lease"])
     assert status == 200
@@ -143,14 +143,14 @@ async def test_release_gives_a_job_back_at_once_or_later_or_by_its_ladder(client
     await check_refusal(client, 409, "STALE_LEASE", "reserved", "release", id="a", lease=popped["lease"])
     answer = await client.ask("release", id="a", reason="not paid")
     assert answer["state"] == "delayed" and answer["due"] >= second["lease"] / 1e6 + 15
-    told = await client.ask("get", id="a")
-    assert (told["until"], told["reason"], told["attempt"], told["deliveries"]) == (answer["due"], "not paid", 1, 2)
+    job = await client.ask("get", id="a")
+    assert (job["until"], job["reason"], job["attempt"], job["deliveries"]) == (answer["due"], "not paid", 1, 2)
     await check_refusal(client, 409, "NOT_RESERVED", "delayed", "release", id="a")
     await client.ask("run", id="a")
     assert (await client.ask("pop", topic="t"))["attempt"] == 2
     assert (await client.ask("release", id="a", delay=1))["state"] == "dead"
-    told = await client.ask("get", id="a")
-    assert (told["cause"], told["value"]) == ("tries", {"of": "a"})
+    job = await client.ask("get", id="a")
+    assert (job["cause"], job["value"]) == ("tries", {"of": "a"})
     await check_refusal(client, 404, "NOT_FOUND", None, "release", id="nobody")
 
 
@@ -159,19 +159,19 @@ async def test_bury_makes_a_dead_letter_and_kick_makes_it_ready_again(client: Cl
     await check_refusal(client, 409, "STALE_LEASE", "reserved", "bury", id="a", lease=1)
     answer = await client.ask("bury", id="a", lease=popped["lease"], reason="poison")
     assert answer == {"success": True, "id": "a", "state": "dead"}
-    told = await client.ask("get", id="a")
-    assert (told["state"], told["cause"], told["reason"], told["value"]) == ("dead", "buried", "poison", {"of": "a"})
+    job = await client.ask("get", id="a")
+    assert (job["state"], job["cause"], job["reason"], job["value"]) == ("dead", "buried", "poison", {"of": "a"})
     await check_refusal(client, 409, "NOT_RESERVED", "dead", "bury", id="a")
     assert await client.ask("kick", id="a") == {"success": True, "id": "a", "state": "ready", "count": 1}
     await check_refusal(client, 409, "WRONG_STATE", "ready", "kick", id="a")
     await check_refusal(client, 404, "NOT_FOUND", None, "kick", id="nobody")
     await check_refusal(client, 404, "NOT_FOUND", None, "bury", id="nobody")
-    told = await client.ask("get", id="a")
-    assert told["attempt"] == 0 and "cause" not in told and told["due"] == told["ready_since"]
+    job = await client.ask("get", id="a")
+    assert job["attempt"] == 0 and "cause" not in job and job["due"] == job["ready_since"]
     assert (await client.ask("pop", topic="t"))["attempt"] == 1
 
 
-async def test_kick_of_a_topic_takes_one_or_up_to_so_many_and_the_oldest_first(client: Client) -> None:
+async def test_kick_of_a_topic_takes_one_or_up_to_count_and_the_oldest_first(client: Client) -> None:
     for job_id in "cab":
         await reserved(client, job_id)
         await client.ask("bury", id=job_id)
@@ -219,8 +219,8 @@ async def test_update_changes_what_it_is_given(client: Client) -> None:
     due = answer.pop("due")
     assert (status, answer) == (200, {"success": True, "id": "a", "state": "delayed", "durability": "local"})
     assert 3590 < due - added["due"] < 3610
-    told = await client.ask("get", id="a")
-    assert (told["due"], told["priority"], told["ttl"], told["value"], told["tags"]) == (due, 9, 60, {"n": 2.5}, ["x"])
+    job = await client.ask("get", id="a")
+    assert (job["due"], job["priority"], job["ttl"], job["value"], job["tags"]) == (due, 9, 60, {"n": 2.5}, ["x"])
     at = "2030-01-01T00:00:00.0001+01:00"
     assert (await client.ask("update", id="a", at=at))["due"] == 1893452400.001
     assert await client.ask("update", id="a") == {
@@ -274,8 +274,8 @@ async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client
             {"command": "pop", "topic": "t"},
         ]
     )
-    told = [(answer.get("code"), answer.get("state")) for answer in answers]
-    assert told == [
+    outcomes = [(answer.get("code"), answer.get("state")) for answer in answers]
+    assert outcomes == [
         (None, "ready"),
         (None, "reserved"),
         (None, "reserved"),
@@ -389,7 +389,7 @@ REFUSED = {
     "a touch with ttr and TTR": (b'{"command":"touch","id":"a","ttr":1,"TTR":1}', 400, "BAD_FIELD", "ttr"),
     "a touch with a delay": (b'{"command":"touch","id":"a","delay":1}', 400, "UNKNOWN_FIELD", "delay"),
     "a lease that is text": (b'{"command":"touch","id":"a","lease":"7"}', 400, "BAD_FIELD", "lease"),
-    "a lease that is no integer": (b'{"command":"release","id":"a","lease":7.5}', 400, "BAD_FIELD", "lease"),
+    "a lease that is not an integer": (b'{"command":"release","id":"a","lease":7.5}', 400, "BAD_FIELD", "lease"),
     "a release in the past": (b'{"command":"release","id":"a","delay":-1}', 400, "BAD_FIELD", "delay"),
     "a release at a time": (b'{"command":"release","id":"a","at":1}', 400, "UNKNOWN_FIELD", "at"),
     "an attempt that is a number": (b'{"command":"release","id":"a","attempt":0}', 400, "BAD_FIELD", "attempt"),
@@ -445,7 +445,7 @@ REFUSED = {
 }
 
 
-async def test_bad_input_is_told_by_code_and_field_and_changes_nothing(client: Client, redis: Any) -> None:
+async def test_bad_input_is_reported_by_code_and_field_and_changes_nothing(client: Client, redis: Any) -> None:
     before = await redis.read("DBSIZE")
     for what, (data, status, code, field) in REFUSED.items():
         got, answer = await client.post(data)
@@ -470,10 +470,10 @@ async def test_a_damaged_body_is_refused(client: Client) -> None:
 
 async def test_a_misspelt_field_names_the_nearest_known_one(client: Client) -> None:
     answer = await client.ask("add", topic="t", dealy=30, body=1)
-    assert "did you mean delay?" in answer["error"]
+    assert "did you mean 'delay'?" in answer["error"]
 
 
-async def test_wait_stands_in_the_last_command_of_an_array_only(client: Client) -> None:
+async def test_only_the_last_command_of_an_array_may_wait(client: Client) -> None:
     await client.ask("add", topic="t", id="a", body=1)
     answers = await client.batch(
         [{"command": "pop", "topic": "u", "wait": 5}, {"command": "pop", "topic": "t", "wait": 5}]
@@ -481,18 +481,18 @@ async def test_wait_stands_in_the_last_command_of_an_array_only(client: Client) 
     assert (answers[0]["code"], answers[0]["field"], answers[1]["id"]) == ("BAD_FIELD", "wait", "a")
 
 
-async def test_null_is_as_if_the_field_were_absent(client: Client) -> None:
+async def test_null_means_the_same_as_no_field(client: Client) -> None:
     answer = await client.ask("add", topic="t", id=None, delay=None, at=None, ttr=None, backoff=None, body=None)
     assert answer["success"] and len(answer["id"]) == 32
     assert (await client.ask("pop", topic="t", topics=None, count=None))["value"] is None
 
 
-async def test_a_path_that_there_is_not_is_told_in_json(client: Client) -> None:
+async def test_an_unknown_path_is_refused_in_json(client: Client) -> None:
     session = client._session
     assert session
     for method, path, status, code in (
         ("GET", "/command", 405, "METHOD_NOT_ALLOWED"),
-        ("POST", "/nowhere", 404, "NO_SUCH_PATH"),  # not NOT_FOUND: with a wrong URL no job would seem to exist
+        ("POST", "/nowhere", 404, "NO_SUCH_PATH"),  # not NOT_FOUND, or with a wrong URL no job would seem to exist
     ):
         async with session.request(method, client.url + path) as response:
             answer = await response.json()
@@ -507,7 +507,7 @@ async def test_a_path_that_there_is_not_is_told_in_json(client: Client) -> None:
         b"\x16\x03\x01\x02\x00\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_is_told_in_json(client: Client, junk: bytes) -> None:
+async def test_bytes_that_are_not_http_are_refused_in_json(client: Client, junk: bytes) -> None:
     host, port = client.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(junk)
@@ -517,7 +517,7 @@ async def test_what_is_no_http_is_told_in_json(client: Client, junk: bytes) -> N
     assert json.loads(body)["code"] == "BAD_HTTP"
 
 
-async def test_an_expectation_that_nobody_knows_is_told_in_json(client: Client) -> None:
+async def test_an_unknown_expectation_is_refused_in_json(client: Client) -> None:
     session = client._session
     assert session
     for expectation, status, code in (("100-continue", 200, None), ("a miracle", 400, "BAD_HTTP")):
@@ -537,7 +537,7 @@ async def test_the_request_id_comes_back(client: Client) -> None:
 
 
 async def test_a_command_that_fails_takes_nothing_from_the_one_before_it(redis_server: RedisServer, redis: Any) -> None:
-    """A pop and a listing that meets an error: the job of the first is with its worker all the same."""
+    """A pop, then a listing that fails: the popped job stays with its worker."""
     async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
         await client.ask("add", topic="t", id="a", body=1)
         await redis.read("SET", "{jq:0}:t", "no sorted set")

@@ -1,4 +1,4 @@
-"""The judge: sends a request to a real service and fails unless all is right with what comes back and with Redis."""
+"""The judge: sends a request to a real service, and fails unless the answer and the state of Redis are right."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jobqueue.errors import STATUS
 from tests.fuzz.requests import Lease, Request, damaged, framed, written
 from tests.fuzz.wire import PATIENCE_S, Response, Wire
 
-# Every key but the locks, the roll and the fence, which end by themselves, with a digest of its value and its end. The
-# tests' Redis keeps small collections packed and does not compress, so that equal values have equal dumps.
+# Every key with a digest of its value and its expiry, but for the locks, the roll and the fence, which expire by
+# themselves. The tests' Redis keeps small collections packed and does not compress: equal values have equal dumps.
 _STATE = """#!lua flags=no-writes
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -34,7 +34,7 @@ _READS = ("get", "stats", "peek", "topics", "leave")
 
 
 class Judge:
-    """Knows the description, the service and its Redis."""
+    """Holds the description, the service and its Redis."""
 
     def __init__(self, document: dict[str, Any], port: int, socket: str, *, quiet: bool) -> None:
         self._document = document
@@ -53,7 +53,7 @@ class Judge:
         return state
 
     def send(self, request: Request) -> None:
-        """Send one request and judge what comes of it."""
+        """Send one request and judge the outcome."""
         content = self._with_leases(request.content)
         data = framed(request, damaged(written(content), request.damage))
         begun = time.monotonic()
@@ -77,26 +77,26 @@ class Judge:
         return content
 
     def _is_judged(self, request: Request, response: Response, content: Any) -> bool:
-        """Fails for a wrong answer; whether nothing may have changed."""
+        """Fail for a wrong answer; returns whether nothing may have changed."""
         assert response.status < 500 or response.status == 503, (response.status, response.body)
         if request.method == "HEAD":
             return True
         assert response.headers["content-type"].startswith("application/json"), response
-        told = response.json
+        answered = response.json
         path = "/command" if response.status != 200 else request.path.partition("?")[0]
         if path in ("/healthz", "/readyz", "/openapi.json"):
-            self._check(path, "get", response.status, told)
+            self._check(path, "get", response.status, answered)
             return True
-        self._check("/command", "post", response.status, told)
-        answers = told if isinstance(told, list) else [told]
+        self._check("/command", "post", response.status, answered)
+        answers = answered if isinstance(answered, list) else [answered]
         for answer in answers:
             self._note(answer)
-        if isinstance(told, dict) and not told["success"]:
-            assert response.status == STATUS[told["code"]], told
+        if isinstance(answered, dict) and not answered["success"]:
+            assert response.status == STATUS[answered["code"]], answered
             assert (response.status in (429, 503)) == ("retry-after" in response.headers)
-        plain = request.damage[0] in ("none", "spaces") and isinstance(content, dict)
-        if plain and isinstance(told, dict) and told["success"]:
-            self._check_answer(content["command"], told)
+        is_intact = request.damage[0] in ("none", "spaces") and isinstance(content, dict)
+        if is_intact and isinstance(answered, dict) and answered["success"]:
+            self._check_answer(content["command"], answered)
             return content["command"] in _READS
         return not any(answer["success"] for answer in answers)
 
@@ -106,23 +106,23 @@ class Judge:
             if isinstance(job, dict) and "lease" in job and "id" in job:
                 self._leases[job["id"]] = job["lease"]
 
-    def _check(self, path: str, method: str, status: int, told: Any) -> None:
-        """An answer must have a declared status and fit what is declared for it."""
+    def _check(self, path: str, method: str, status: int, answered: Any) -> None:
+        """Check that an answer has a declared status and fits its schema."""
         key = (path, method, status)
         if key not in self._validators:
             response = self._document["paths"][path][method]["responses"][str(status)]
             self._validators[key] = self._validator(response["content"]["application/json"]["schema"])
-        error = next(self._validators[key].iter_errors(told), None)
-        assert error is None, (told, str(error)[:500])
+        error = next(self._validators[key].iter_errors(answered), None)
+        assert error is None, (answered, str(error)[:500])
 
-    def _check_answer(self, command: str, told: Any) -> None:
+    def _check_answer(self, command: str, answered: Any) -> None:
         self.seen[command] += 1
         key = ("", command, 200)
         if key not in self._validators:
             kinds = self._document["components"]["schemas"].values()
             kind = next(k for k in kinds if k["properties"].get("command", {}).get("enum") == [command])
             self._validators[key] = self._validator({"anyOf": kind["x-answers"]})
-        assert self._validators[key].is_valid(told), (command, told)
+        assert self._validators[key].is_valid(answered), (command, answered)
 
     def _validator(self, schema: dict[str, Any]) -> Any:
         return jsonschema_rs.Draft202012Validator({**schema, "components": self._document["components"]})

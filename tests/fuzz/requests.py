@@ -1,6 +1,6 @@
 """Requests of all kinds, made from the OpenAPI description: good ones, nearly good ones, and junk.
 
-Made with a plain random generator: hypothesis, which shrinks what fails, took 15 ms a request to make them.
+They come from a plain random generator: hypothesis, which shrinks failures, took 15 ms to make a request.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 IDS = ["a", "b", "c", "d", "e", "order:1", "e@1", "e@2"]
-TOPICS = ["t", "both", "u", "v:1"]  # `both` is a virtual one, `u` has room for three jobs
-MAX_REQUEST, MAX_BODY = 65_536, 16_384  # bytes; the fuzzed service has small limits, so that they are met often
+TOPICS = ["t", "both", "u", "v:1"]  # `both` is virtual, `u` has room for three jobs
+MAX_REQUEST, MAX_BODY = 65_536, 16_384  # bytes; small limits are hit often
 HOUR = 3600
 
 
 class Lease(enum.Enum):
-    """Leases that are known only when the request is sent."""
+    """Leases that are not known before the request is sent."""
 
     NEWEST = 0
     OLDER = -1
@@ -31,7 +31,7 @@ class Lease(enum.Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """A request before it is written: JSON, what is done to its bytes, and the HTTP around it."""
+    """A request before it is written: JSON, the damage to its bytes, and the HTTP around it."""
 
     content: Any
     damage: tuple[str, int] = ("none", 0)
@@ -46,11 +46,11 @@ FRAMES = ["plain", "chunked", "gzip", "bad gzip", "bad chunk", "short", "old", "
 
 
 def damaged(data: bytes, damage: tuple[str, int]) -> bytes:
-    """What is done to the bytes of a request."""
+    """The bytes of a request after some damage."""
     kind, number = damage
     place = number % (len(data) + 1)
     byte = bytes([number % 256])
-    if byte in b"0123456789.eE":  # could make a long time a short one, and a timer's work would look like the request's
+    if byte in b"0123456789.eE":  # could shorten a time; a timer's work would then look like the request's
         byte = b"!"
     ways: dict[str, Callable[[], bytes]] = {
         "none": lambda: data,
@@ -71,7 +71,7 @@ def damaged(data: bytes, damage: tuple[str, int]) -> bytes:
 
 
 def written(content: Any) -> bytes:
-    """JSON as bytes; every second content with its characters as they are."""
+    """JSON as bytes; every other content with unescaped characters."""
     try:
         return json.dumps(content, ensure_ascii=len(repr(content)) % 2 == 0).encode()
     except UnicodeEncodeError:  # a lone surrogate has no bytes of its own
@@ -115,12 +115,12 @@ ODD: list[Any] = [
 ]
 _TIMES = ("delay", "at", "ttr", "TTR", "ttl", "retention", "backoff", "seconds")
 _EITHER = {"add": ("delay", "at"), "update": ("delay", "at"), "pop": ("topic", "topics"), "kick": ("id", "topic")}
-# Without jobs, and workers who have some, most commands would meet nothing.
+# Without jobs, some of them reserved, most commands would find nothing.
 _OFTEN = {"add": 12, "pop": 8, "finish": 2, "release": 3, "touch": 2, "bury": 2, "kick": 2}
 
 
 class Maker:
-    """Makes requests. Quiet ones have no spans that end while the fuzzer runs: no timer moves a job meanwhile."""
+    """Makes requests. In quiet ones no span ends while the fuzzer runs, so that no timer moves a job."""
 
     def __init__(self, document: dict[str, Any], number: int, *, quiet: bool) -> None:
         self.random = random.Random(number)
@@ -131,7 +131,7 @@ class Maker:
         self._fields = sorted({name for kind in self._kinds.values() for name in kind["properties"]})
 
     def request(self) -> Request:
-        """One of any kind."""
+        """A request of any kind."""
         kind = self.random.choices(["good", "bad", "array", "junk", "damaged", "framed"], [10, 5, 3, 1, 3, 3])[0]
         if kind == "damaged":
             return Request(self.content(), (self.random.choice(DAMAGES), self.random.randrange(3000)))
@@ -142,7 +142,7 @@ class Maker:
         return Request({"good": self.good, "bad": self.bad, "array": self.array}[kind]())
 
     def framed(self) -> Request:
-        """A command in odd HTTP, or to an odd place."""
+        """A command in odd HTTP, or to an odd path."""
         choice = self.random.choice
         method, path = (choice(METHODS), choice(PATHS)) if self.random.random() < 0.5 else ("POST", "/command")
         headers = tuple(choice(HEADERS) for _ in range(choice([0, 0, 1, 2])))
@@ -152,13 +152,13 @@ class Maker:
         return self.random.choice([self.good, self.good, self.bad, self.array])()
 
     def array(self) -> Any:
-        """Good and bad members; seldom too many."""
+        """Good and bad members; rarely too many."""
         if self.random.random() < 0.01:
             return [{"command": "stats"}] * 1001
         return [self.random.choice([self.good, self.good, self.bad])() for _ in range(self.random.randrange(6))]
 
     def good(self) -> dict[str, Any]:
-        """A command that is right as far as its schema tells."""
+        """A command that is correct as far as its schema says."""
         name = self.random.choices([*self._kinds], self._weights)[0]
         schema = self._kinds[name]
         few = self.random.random() < 0.5
@@ -170,9 +170,9 @@ class Maker:
         return self._sensible(command)
 
     def _sensible(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Without the one of two fields that exclude each other, and so that jobs live on."""
+        """Without one of two fields that exclude each other, and so that jobs stay alive."""
         if command["command"] == "add" and self.random.random() < 0.7:
-            command["if_exists"] = "replace"  # else what ended once would be remembered to the end of the run
+            command["if_exists"] = "replace"  # else an ended job would be remembered until the end of the run
         if "ttr" in command:
             command.pop("TTR", None)
         first, second = _EITHER.get(command["command"], ("", ""))
@@ -198,7 +198,7 @@ class Maker:
         return command
 
     def _at_rest(self, field: str, value: Any) -> Any:
-        """A value for a field; in a quiet run no time that is soon, or was long ago."""
+        """A value for a field; in a quiet run no time in the near future or the past."""
         if not self._quiet or field not in _TIMES:
             return value
         if isinstance(value, list):
@@ -206,7 +206,7 @@ class Maker:
         return -abs(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
     def junk(self, depth: int = 3) -> Any:
-        """Any JSON, and what Python's writer takes for JSON."""
+        """Any JSON, and what Python writes as JSON."""
         kind = self.random.randrange(6 if depth else 3)
         if kind == 0:
             return self.random.uniform(-1e3, 1e3)
@@ -218,15 +218,15 @@ class Maker:
         return inner if kind == 4 else {self.text(8): each for each in inner}
 
     def text(self, most: int) -> str:
-        """Characters of all planes."""
+        """Characters of all planes, at most that many."""
         tops = [0x7F, 0x7F, 0x7FF, 0xD7FF, 0x10FFFF]
         points = (self.random.randrange(self.random.choice(tops)) for _ in range(self.random.randrange(most + 1)))
         return "".join(chr(point) for point in points if not 0xD800 <= point < 0xE000)
 
     def value(self, field: str, schema: dict[str, Any]) -> Any:
-        """A value that a schema allows; where it says too little or too much for a run without timers, one of ours."""
+        """A value that a schema allows; where it says too little, or too much for a quiet run, one made here."""
         spans = {"delay": (0, 3e8), "ttl": (0.001, 3e8), "retention": (0, 2_592_000), "seconds": (0.001, 3e8)}
-        ours: dict[str, Callable[[], Any]] = {
+        made: dict[str, Callable[[], Any]] = {
             "id": lambda: self.random.choice([*IDS * 4, "nobody", self.text(5)]),
             "topic": lambda: self.random.choice(TOPICS),
             "topics": lambda: self.random.choices(TOPICS, k=self.random.randint(1, 4)),
@@ -241,10 +241,10 @@ class Maker:
             "cursor": lambda: self.random.choice(["W10", "e30", "WzAsMF0", "WzAsMSwwXQ", "bm9uc2Vuc2U", "====", "MQ"]),
             **{name: lambda name=name: self._span(*spans[name]) for name in spans},  # type: ignore[misc]
         }
-        return ours[field]() if field in ours else self.of_schema(schema)
+        return made[field]() if field in made else self.of_schema(schema)
 
     def of_schema(self, schema: dict[str, Any]) -> Any:
-        """A value that a schema allows, its bounds among them."""
+        """A value that a schema allows, often one of its limits."""
         if "anyOf" in schema:
             return self.of_schema(schema["anyOf"][0])
         if "enum" in schema:
@@ -261,7 +261,7 @@ class Maker:
         return ways[schema["type"]]()
 
     def _span(self, low: float, high: float) -> float:
-        """Seconds; quiet ones end long after the fuzzer, or are no span at all."""
+        """Seconds; quiet ones end long after the run, or are 0."""
         least = HOUR if self._quiet else max(low, 0.05)
         some = [0, least, high, self.random.uniform(least, high), int(self.random.uniform(least + 1, high))]
         return self.random.choice(some if low in (0, 0.1) else some[1:])

@@ -1,8 +1,8 @@
 """The fuzzer: requests of all kinds against a real service.
 
-No answer may be a 500, or other than the OpenAPI description says; what is refused must change nothing in Redis. At the
-end the process lives, its log tells of no bug, and the books balance. JOBQUEUE_FUZZ sets how many requests there are,
-JOBQUEUE_FUZZ_SEED makes others than the same ones in every run.
+No answer may be a 500 or differ from the OpenAPI description, and a refused request must change nothing in Redis. At
+the end the process is alive, its log shows no bug, and the books balance. JOBQUEUE_FUZZ sets the number of requests;
+JOBQUEUE_FUZZ_SEED makes them differ from the fixed ones of other runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.redis_server import RedisServer
 REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "10000"))
 SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
 
-# Jobs of the fuzzer say nothing of these mostly; with long spans no timer has anything to do meanwhile.
+# Most of the fuzzer's jobs leave these to the settings; with long spans no timer has anything to do during the run.
 SETTINGS = f"""
 default_ttr_s = 86400.0
 default_retention_s = 2592000.0
@@ -46,7 +46,7 @@ both = ["t", "u"]
 
 @contextmanager
 def fuzzed(log: Path, *, quiet: bool) -> Iterator[tuple[Judge, dict[str, Any]]]:
-    """A judge of a service, and the service's description; afterwards the service is looked at."""
+    """A judge of a service, and the service's description; afterwards the service is checked."""
     config = log.with_suffix(".toml")
     config.write_text(SETTINGS)
     with (
@@ -80,7 +80,7 @@ def described(port: int) -> dict[str, Any]:
 
 
 async def balanced(url: str) -> None:
-    """The books of a namespace whose service has stopped."""
+    """Check the books of a namespace whose service has stopped."""
     async with AsyncExitStack() as stack:
         redis = Redis(url)
         stack.push_async_callback(redis.close)
@@ -92,7 +92,7 @@ async def balanced(url: str) -> None:
 
 
 def fuzz(judge: Judge, maker: Maker, number: int) -> None:
-    """Send so many requests; a failure is told with the request and what makes it again."""
+    """Send that many requests; a failure is reported with the request and the seed that repeats it."""
     for turn in range(number):
         request = maker.request()
         try:
@@ -106,7 +106,7 @@ def fuzz(judge: Judge, maker: Maker, number: int) -> None:
 def test_no_request_breaks_the_service_and_a_refused_one_changes_nothing(tmp_path: Path) -> None:
     with fuzzed(tmp_path / "service.log", quiet=True) as (judge, document):
         fuzz(judge, Maker(document, SEED, quiet=True), REQUESTS)
-        # That all this is not about refusals of one kind only.
+        # So that the run does not consist of one kind of refusal only.
         missing = {
             *BY_NAME,
             "BAD_JSON",

@@ -1,4 +1,4 @@
-"""HTTP by hand: any bytes can be sent, and every byte of the answer is looked at."""
+"""HTTP by hand: any bytes can be sent, and every byte of the answer is checked."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Response:
 
     @property
     def json(self) -> Any:
-        """The body; ValueError when it is no JSON as the standard has it."""
+        """The body. Raises ValueError if it is not standard JSON."""
         return json.loads(self.body.decode(), parse_constant=_no_json)
 
 
 def _no_json(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 class Wire:
@@ -38,8 +38,8 @@ class Wire:
         self._data = b""
 
     def exchange(self, data: bytes, *, head: bool = False, half: bool = False) -> Response | None:
-        """Send bytes; the answer, or None where the service closes without one. `half`: nothing follows, and the
-        service is told so. A connection that was kept open may be closed just now: then a new one is taken."""
+        """Send bytes; returns the answer, or None if the service closes without one. `half`: close the sending side
+        after them. A kept connection may have been closed in the meantime; then a new one is used."""
         kept = self._socket is not None
         try:
             response = self._once(data, head, half)

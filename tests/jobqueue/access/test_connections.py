@@ -1,4 +1,4 @@
-"""jobqueue.access.connections and the connection: clients that keep us waiting, and too many of them."""
+"""The limits of connections: clients that keep us waiting, and too many of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from jobqueue.access import connections
 from jobqueue.access.connections import most_connections
 from tests.jobqueue.web.test_connection import GET, LOOPS, Desk, Loop, Place, bodies, chunked, post, run, served
-from tests.jobqueue.web.two_ways import Line
+from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
 
 SHORT_S = 0.2
 HEAD_ONLY = b"POST /command HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\n\r\n"
-ODD = b"X-Odd:1\r\n"  # not plain, and so for aiohttp
+ODD = b"X-Odd:1\r\n"  # not simple, and so for aiohttp
 
-# What a client says, and what it gets for it.
+# What a client sends, and the statuses that it gets.
 UNFINISHED = {
     "nothing": (b"", b""),
     "a half head": (b"POST /command HTTP/1.1\r\nHos", b"408"),
@@ -61,8 +61,8 @@ def test_a_client_that_keeps_us_waiting_for_its_request_is_dropped(loop: Loop, k
             await ended(line)
             assert statuses(line.received) == gets
             if b"408" in gets:
-                told = orjson.loads(bodies(line.received)[-1])
-                assert (told["success"], told["code"]) == (False, "BAD_HTTP")
+                answer = orjson.loads(bodies(line.received)[-1])
+                assert (answer["success"], answer["code"]) == (False, "BAD_HTTP")
                 assert b"Connection: close" in line.received
             await until(lambda: not place.connections)
 
@@ -88,7 +88,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_dropped_too(loop: Loop, said
 
 
 @LOOPS
-def test_who_waits_for_us_is_not_dropped(loop: Loop) -> None:
+def test_a_client_that_waits_for_us_is_not_dropped(loop: Loop) -> None:
     """A pop that waits, a kept-alive connection without a request, and one that is busy all the time."""
 
     async def test() -> None:

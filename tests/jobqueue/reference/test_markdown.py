@@ -1,4 +1,4 @@
-"""The reference: it is what its makers make, and tells all that there is."""
+"""The reference: the document is up to date, and covers every command, field, answer and code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_code_has_its_line_and_status() -> None:
         assert re.search(rf"^\| `{code}` \| {status} \| \w.+ \|$", text, re.M), code
 
 
-def test_a_default_that_is_a_setting_is_told_with_its_value() -> None:
+def test_a_default_that_is_a_setting_has_its_value() -> None:
     add = entries()[0]
     assert add.default("tries") == f"{Settings().default_tries} (setting `default_tries`)"
     assert add.default("if_exists") == "keep"

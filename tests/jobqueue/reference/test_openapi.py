@@ -1,4 +1,4 @@
-"""The OpenAPI description: valid, and of the same mind as the reader of commands."""
+"""The OpenAPI description: valid, and in agreement with the reader of commands."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def add(**fields: Any) -> dict[str, Any]:
         (7, False),
     ],
 )
-def test_it_takes_what_the_service_takes(request_: Any, good: bool) -> None:
+def test_it_accepts_what_the_service_accepts(request_: Any, good: bool) -> None:
     assert requests_schema().is_valid(request_) is good
     assert is_read(request_) is good
 

@@ -44,9 +44,9 @@ def test_no_cursor_is_no_place_and_the_end_is_no_cursor() -> None:
 
 @given(st.text(max_size=60) | st.text("ABCDEFabcdef0123456789-_=", max_size=60))
 def test_text_of_any_kind_is_refused(text: str) -> None:
-    with pytest.raises(BadField) as told:
+    with pytest.raises(BadField) as refused:
         cursors.read(text, Position)
-    assert told.value.field == "cursor"
+    assert refused.value.field == "cursor"
 
 
 def test_a_place_of_another_kind_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Commands as they come in: what is taken, and how times are rounded."""
+"""Commands: what is accepted, what is refused and in which words, and how times are rounded."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def add(**fields: Any) -> Any:
         (315_360_000, 315_360_000_000),
     ],
 )
-def test_seconds_become_milliseconds_and_what_is_finer_is_rounded_up(seconds: float, ms: int) -> None:
+def test_seconds_become_milliseconds_rounded_up(seconds: float, ms: int) -> None:
     assert params.ms(seconds) == ms
 
 
 @given(st.integers(0, 315_360_000_000))
-def test_whole_milliseconds_stay_what_they_are(ms: int) -> None:
+def test_whole_milliseconds_do_not_change(ms: int) -> None:
     assert params.ms(ms / 1000) == ms
 
 
@@ -55,7 +55,7 @@ def test_an_absolute_time_may_be_unix_seconds_or_rfc_3339() -> None:
     assert params.at_ms(add(at=soon.timestamp()).at) == expected
 
 
-def test_ttr_is_taken_in_upper_case_too() -> None:
+def test_ttr_is_accepted_in_upper_case_too() -> None:
     assert add(TTR=5).ttr == 5
     assert add(ttr=5).ttr == 5
 
@@ -73,7 +73,7 @@ def test_only_optional_fields_have_defaults() -> None:
 
 
 @pytest.mark.parametrize("field", ["ttr", "TTR"])
-def test_a_touch_of_nothing_is_not_told_that_zero_is_allowed(field: str) -> None:
+def test_the_refusal_of_a_touch_for_no_time_does_not_say_that_zero_is_allowed(field: str) -> None:
     with pytest.raises(BadRequest, match=f"^{field} must be a number of seconds from 0.1 "):
         reading.parse(json.dumps({"command": "touch", "id": "a", field: 0}).encode(), 1000)
     with pytest.raises(BadRequest, match=r"^ttr must be 0 \(at most once\) or"):
@@ -81,9 +81,9 @@ def test_a_touch_of_nothing_is_not_told_that_zero_is_allowed(field: str) -> None
 
 
 def test_a_refused_command_keeps_its_id_for_the_answer() -> None:
-    with pytest.raises(BadRequest) as told:
+    with pytest.raises(BadRequest) as refused:
         add(id="mine", delay=-1)
-    assert told.value.job_id == "mine"
+    assert refused.value.job_id == "mine"
 
 
 @given(st.binary(max_size=200))
@@ -109,16 +109,16 @@ def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, 
 
 
 def refusal(**fields: Any) -> BadRequest:
-    with pytest.raises(BadRequest) as told:
+    with pytest.raises(BadRequest) as refused:
         reading.parse(json.dumps(fields).encode(), 1000)
-    return told.value
+    return refused.value
 
 
 @pytest.mark.parametrize("command", ["peek", "pause", "resume", "purge"])
 def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
     for topic in ({}, {"topic": None}, {"topic": ""}, {"topic": "t t"}, {"topic": "t*"}, {"topic": "t" * 256}):
-        told = refusal(command=command, **topic)
-        assert (told.code, told.field) == ("BAD_FIELD", "topic")
+        refused = refusal(command=command, **topic)
+        assert (refused.code, refused.field) == ("BAD_FIELD", "topic")
     assert reading.parse(json.dumps({"command": command, "topic": "t" * 255}).encode(), 1000)
 
 
@@ -138,9 +138,9 @@ def test_what_is_done_with_a_topic_needs_one(command: str) -> None:
 def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(command: str, field: str, values: list[Any]) -> None:
     topic = {} if command == "topics" else {"topic": "t"}
     for value in values:
-        told = refusal(command=command, **topic, **{field: value})
-        assert (told.code, told.field) == ("BAD_FIELD", field), value
-        assert told.message == f"{field} {params.must_be(field, command)}"
+        refused = refusal(command=command, **topic, **{field: value})
+        assert (refused.code, refused.field) == ("BAD_FIELD", field), value
+        assert refused.message == f"{field} {params.must_be(field, command)}"
 
 
 @pytest.mark.parametrize(
@@ -166,20 +166,20 @@ def test_the_fields_of_topics_commands_reach_from_end_to_end() -> None:
 
 
 def in_levels(levels: int, inside: str = "1") -> str:
-    """An array and an object in turn, so deep, with something in the middle."""
+    """Arrays and objects in turn, that many levels, with something in the middle."""
     opening = ["[" if level % 2 else '{"a":' for level in range(levels)]
     return "".join(opening) + inside + "".join("]" if each == "[" else "}" for each in reversed(opening))
 
 
 def test_a_body_is_refused_where_workers_could_not_read_it_for_its_levels() -> None:
-    brackets = json.dumps('["{' * 1000)  # in a text they are none
+    brackets = json.dumps('["{' * 1000)  # within a string they do not count
     for body in (in_levels(500, brackets), "[" + ",".join(['{"a":[]}'] * 1000) + "]"):
         reading.parse(f'{{"command":"add","topic":"t","body":{body}}}'.encode(), 10**6)
     for command in ('{"command":"add","topic":"t","body":', '{"command":"update","id":"a","body":'):
-        with pytest.raises(BadRequest) as told:
+        with pytest.raises(BadRequest) as refused:
             reading.parse(f"{command}{in_levels(501, brackets)}}}".encode(), 10**6)
-        assert (told.value.code, told.value.field) == ("BAD_FIELD", "body")
-        assert told.value.message == "body is nested too deeply; at most 500 levels are allowed"
+        assert (refused.value.code, refused.value.field) == ("BAD_FIELD", "body")
+        assert refused.value.message == "body is nested too deeply; at most 500 levels are allowed"
 
 
 _NAMES = st.one_of(
@@ -201,14 +201,14 @@ def _needed(kind: Any) -> dict[str, Any]:
     return {each.name: 1 if each.name == "body" else "x" for each in fields.fields_of(kind) if each.required}
 
 
-def test_every_name_of_a_job_or_a_topic_is_looked_at() -> None:
+def test_every_name_of_a_job_or_a_topic_is_checked() -> None:
     _, schemas = msgspec.json.schema_components([*params.BY_NAME.values()])
     for command, kind in params.BY_NAME.items():
         for field, schema in schemas[kind.__name__]["properties"].items():
             if fields._NAME in json.dumps(schema).replace("\\\\", "\\"):
                 value = ["a b"] if field == "topics" else "a b"
-                told = refusal(**{"command": command, **_needed(kind), field: value})
-                assert (told.field, told.message) == (field, f"{field} {params.must_be(field)}")
+                refused = refusal(**{"command": command, **_needed(kind), field: value})
+                assert (refused.field, refused.message) == (field, f"{field} {params.must_be(field)}")
 
 
 _TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(
@@ -234,13 +234,13 @@ _BODIES = st.sampled_from(
 
 @st.composite
 def _written(draw: st.DrawFn) -> str:
-    """A member of an array, often sound."""
+    """A member of an array, often a correct one."""
     if draw(st.booleans()):
         kind = draw(st.sampled_from(["finish", "finish", "delete", "get", "pop", "x"]))
         return json.dumps({"command": kind, "id": draw(_NAMES)})
     named = {"topic": draw(_NAMES), "id": draw(_NAMES)} if draw(st.booleans()) else {"topic": "t"}
-    told = json.dumps({"command": "add", **named, **draw(_TIMES), **draw(_MORE_TIMES)})
-    return f'{told[:-1]},"body":{draw(_BODIES)}}}'
+    text = json.dumps({"command": "add", **named, **draw(_TIMES), **draw(_MORE_TIMES)})
+    return f'{text[:-1]},"body":{draw(_BODIES)}}}'
 
 
 def read_by_itself(data: str, max_body_bytes: int = 1000) -> Any:
@@ -319,26 +319,26 @@ def test_bodies_may_say_command_as_often_as_they_like() -> None:
         ('"topic":"","id":"a","x":1,"body":1e9999', "topic"),
         ('"id":"a b","body":1', "id"),  # and no topic
         ('"id":5,"topic":"t t","body":1', "id"),
-        ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a combination of fields is no fault of one
+        ('"delay":1,"at":1,"id":"a b","topic":"t","body":1', "id"),  # a fault of one field goes before one of two
     ],
 )
-def test_of_two_faults_the_first_is_told_by_itself_and_in_an_array(members: str, field: str) -> None:
+def test_of_two_faults_the_first_is_reported_by_itself_and_in_an_array(members: str, field: str) -> None:
     command = f'{{"command":"add",{members}}}'
-    told = read_by_itself(command)
-    assert isinstance(told, BadRequest) and told.field == field
+    refused = read_by_itself(command)
+    assert isinstance(refused, BadRequest) and refused.field == field
     for number in (1, 9):
         array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
-        assert [seen(each) for each in array] == [seen(told)] * number
+        assert [seen(each) for each in array] == [seen(refused)] * number
 
 
 @pytest.mark.parametrize("members", ['"body":1e999', '"body":1,"delay":1,"at":1', '"body":1e999,"x":2'])
-def test_a_refusal_tells_the_id_that_the_command_named(members: str) -> None:
+def test_a_refusal_has_the_id_that_the_command_named(members: str) -> None:
     command = f'{{"command":"add","topic":"t","id":"mine",{members}}}'
-    told = read_by_itself(command)
-    assert isinstance(told, BadRequest) and told.job_id == "mine"
+    refused = read_by_itself(command)
+    assert isinstance(refused, BadRequest) and refused.job_id == "mine"
     for number in (1, 9):
         array = reading.parse_many(f"[{','.join([command] * number)}]".encode(), 1000)
-        assert [seen(each) for each in array] == [seen(told)] * number
+        assert [seen(each) for each in array] == [seen(refused)] * number
         assert [getattr(each, "job_id", None) for each in array] == ["mine"] * number
 
 
@@ -347,7 +347,7 @@ def test_of_two_equal_names_the_last_counts() -> None:
     assert reading.parse(b'{"command":"finish","id":"a b","id":"ok"}', 1000) == params.Finish(id="ok")
 
 
-def test_a_bound_of_bodies_below_that_of_a_quick_look_holds_for_many_too() -> None:
+def test_a_bound_below_the_size_that_is_checked_together_holds_for_many_too() -> None:
     command = f'{{"command":"add","topic":"t","body":"{"x" * 60}"}}'
     array = reading.parse_many(f"[{','.join([command] * 9)}]".encode(), 61)
     assert [type(each) for each in array] == [TooLarge] * 9

@@ -1,4 +1,4 @@
-"""The connection with the quick way: order, bounds, hang-ups, idle time, and the stop."""
+"""A connection and its fast path: order, bounds, hang-ups, idle time, and shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobqueue.access.connections import ConnectionLimits
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Client, Connection
 from jobqueue.web.runner import Runner
-from tests.jobqueue.web.two_ways import Line
+from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
@@ -25,21 +25,21 @@ LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_even
 
 
 class Desk:
-    """Answers a request with its own body, when it is let."""
+    """Answers a request with its own body, once it is let."""
 
     def __init__(self) -> None:
         self.closing = False
         self.most_bytes = 4 << 20
         self.begun: list[bytes] = []
         self.given: list[str] = []
-        self.others: list[bytes] = []  # that aiohttp's handlers had
+        self.others: list[bytes] = []  # handled by aiohttp
         self.gone: list[bytes] = []
         self.unsent: list[bytes] = []
         self.let = asyncio.Event()
-        self.door = asyncio.Event()  # behind which aiohttp's handlers wait
+        self.door = asyncio.Event()  # closed: aiohttp's handlers wait
         self.door.set()
-        self.times = 1  # that the body stands in its answer
-        self.enough: Callable[[], bool] = lambda: False  # when it lets no more
+        self.times = 1  # how often an answer repeats the body
+        self.enough: Callable[[], bool] = lambda: False  # whether to let no more
 
     async def answer(self, data: bytes, given_id: str, client: Client) -> None:
         self.begun.append(data)
@@ -50,7 +50,7 @@ class Desk:
             await self.let.wait()
             if data == b"bug":
                 raise ValueError("of a customer")
-            await client.send(Reply(200, data * self.times), given_id)
+            await client.send(Reply(200, data * self.times), given_id, has_jobs=False)
         except asyncio.CancelledError:
             self.gone.append(data)
             raise
@@ -58,7 +58,7 @@ class Desk:
             self.unsent.append(data)
 
     async def by_aiohttp(self, request: web.Request) -> web.Response:
-        """What is not plain."""
+        """Answers what is not simple."""
         await self.door.wait()
         body = await request.read()
         self.others.append(body)
@@ -66,7 +66,7 @@ class Desk:
 
 
 class Place:
-    """A server whose plain requests a desk answers, and the lines to it."""
+    """A server whose simple requests a desk answers, and the lines to it."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
@@ -121,7 +121,7 @@ def chunked(body: bytes) -> bytes:
 
 
 def bodies(received: bytes) -> list[bytes]:
-    """Those of answers that all have a head."""
+    """The bodies of answers with a `Content-Length`."""
     found = []
     while received:
         head, _, rest = received.partition(b"\r\n\r\n")
@@ -152,7 +152,7 @@ def test_one_request_is_in_flight_and_those_behind_it_keep_their_order(loop: Loo
 
 
 @LOOPS
-def test_what_is_not_plain_waits_for_its_turn_and_keeps_the_connection(loop: Loop) -> None:
+def test_a_request_that_is_not_simple_waits_for_its_turn_and_keeps_the_connection(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         async with served(desk) as place:
@@ -168,7 +168,7 @@ def test_what_is_not_plain_waits_for_its_turn_and_keeps_the_connection(loop: Loo
 
 
 @LOOPS
-def test_behind_the_answer_to_a_get_the_quick_way_is_open_again(loop: Loop) -> None:
+def test_after_the_answer_to_a_get_the_fast_path_is_open_again(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -184,7 +184,7 @@ def test_behind_the_answer_to_a_get_the_quick_way_is_open_again(loop: Loop) -> N
 
 
 @LOOPS
-def test_a_request_within_another_is_none(loop: Loop) -> None:
+def test_a_request_within_the_body_of_another_is_not_served(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -250,7 +250,7 @@ def test_a_client_that_sends_ahead_is_not_read_without_bound(loop: Loop) -> None
             await until(lambda: desk.begun != [])
             (connection,) = place.connections
             await until(lambda: connection._is_held)
-            assert len(connection._pending) <= MOST_AHEAD + (256 << 10)  # of one reading
+            assert len(connection._pending) <= MOST_AHEAD + (256 << 10)  # from one read
             assert not sending.done()
             desk.let.set()
             assert [len(body) for body in bodies(await line.comes(5 + 10 * (3 << 20)))] == [5] + [3 << 20] * 10
@@ -260,7 +260,7 @@ def test_a_client_that_sends_ahead_is_not_read_without_bound(loop: Loop) -> None
 
 
 @LOOPS
-def test_who_does_not_read_the_answers_gets_no_more_requests_taken(loop: Loop) -> None:
+def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -296,7 +296,7 @@ def test_a_hang_up_cancels_the_request_and_begins_none_behind_it(loop: Loop, res
 
 @LOOPS
 def test_a_hang_up_while_the_answer_is_not_read_cancels_too(loop: Loop) -> None:
-    """Jobs in an answer that nobody read go back."""
+    """Jobs in an unread answer go back."""
 
     async def test() -> None:
         desk = Desk()
@@ -315,8 +315,8 @@ def test_a_hang_up_while_the_answer_is_not_read_cancels_too(loop: Loop) -> None:
 
 
 @LOOPS
-def test_an_answer_to_a_closed_connection_is_told_as_not_sent(loop: Loop) -> None:
-    """In the turn of the loop in which the socket is closed, but nobody has been told."""
+def test_an_answer_to_a_closed_connection_is_reported_as_not_sent(loop: Loop) -> None:
+    """In the turn of the loop in which the transport is closed, but the connection is not yet reported as lost."""
 
     async def test() -> None:
         desk = Desk()
@@ -334,7 +334,7 @@ def test_an_answer_to_a_closed_connection_is_told_as_not_sent(loop: Loop) -> Non
 
 
 @LOOPS
-def test_who_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(loop: Loop) -> None:
+def test_a_client_that_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -354,8 +354,8 @@ def test_who_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(loop: Loo
 
 
 @LOOPS
-def test_who_ends_without_reading_gets_nothing_more_begun(loop: Loop) -> None:
-    """Its connection is not lost before what was written is read; but nothing can be written any more."""
+def test_a_client_that_ends_without_reading_gets_no_more_requests_begun(loop: Loop) -> None:
+    """Its connection is not lost before it has read what was written, but nothing more can be written."""
 
     async def test() -> None:
         desk = Desk()
@@ -440,7 +440,7 @@ def test_only_an_idle_connection_is_closed_when_its_time_is_over(loop: Loop) -> 
 
 
 @LOOPS
-def test_each_answer_begins_the_idle_time_anew(loop: Loop) -> None:
+def test_each_answer_restarts_the_idle_time(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -495,7 +495,7 @@ def test_a_stop_cancels_what_is_still_in_flight_after_the_grace_time(loop: Loop)
 
 
 @LOOPS
-def test_a_stop_does_not_wait_for_who_does_not_read(loop: Loop) -> None:
+def test_a_stop_does_not_wait_for_a_client_that_does_not_read(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
@@ -512,7 +512,7 @@ def test_a_stop_does_not_wait_for_who_does_not_read(loop: Loop) -> None:
 
 @LOOPS
 def test_while_it_closes_aiohttp_answers(loop: Loop) -> None:
-    """The application knows what it says then; nothing is begun here."""
+    """The application then decides the answer; the fast path begins nothing."""
 
     async def test() -> None:
         desk = Desk()
@@ -545,7 +545,7 @@ def test_an_answer_that_comes_while_it_closes_is_the_last(loop: Loop) -> None:
 
 
 @LOOPS
-def test_a_bug_is_logged_and_told_as_internal(loop: Loop) -> None:
+def test_a_bug_is_logged_and_reported_as_internal(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()

@@ -1,4 +1,4 @@
-"""What is a plain request, and that aiohttp's parser reads each of them as we do."""
+"""Which requests are simple, and that aiohttp's parser reads each of them as the fast path does."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jobqueue.web import fast_path
 from jobqueue.web.fast_path import Head, begun, read
 
 FIRST = b"POST /command HTTP/1.1\r\n"
-PLAIN = FIRST + b"Host: t\r\nContent-Length: 7\r\n\r\n"
+SIMPLE = FIRST + b"Host: t\r\nContent-Length: 7\r\n\r\n"
 
 
-def test_a_plain_head_tells_its_length_and_its_id() -> None:
-    assert read(PLAIN) == Head(7, "")
-    assert read(PLAIN.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b")
-    assert read(PLAIN.replace(b"7", b"0")) == Head(0, "")
+def test_a_simple_head_has_a_length_and_an_id() -> None:
+    assert read(SIMPLE) == Head(7, "")
+    assert read(SIMPLE.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b")
+    assert read(SIMPLE.replace(b"7", b"0")) == Head(0, "")
     assert read(b"GET /readyz HTTP/1.1\r\nHost: t\r\n\r\n") == Head(None, "")
 
 
@@ -45,36 +45,36 @@ def test_a_plain_head_tells_its_length_and_its_id() -> None:
         "\r\n".join(f"X-{number}: a" for number in range(63)),
     ],
 )
-def test_a_field_that_is_not_plain(field: str) -> None:
+def test_a_field_that_is_not_simple(field: str) -> None:
     line = field.encode() + b"\r\n"
-    for head in (FIRST + line + PLAIN[len(FIRST) :], PLAIN[:-2] + line + b"\r\n"):
+    for head in (FIRST + line + SIMPLE[len(FIRST) :], SIMPLE[:-2] + line + b"\r\n"):
         assert len(head) > fast_path.LONGEST_HEAD or read(head) is None
 
 
 @pytest.mark.parametrize("length", ["+7", "-7", "07", "0x7", "7,7", "7_0", "seven", "7 7", "1" * 16, "\u0667"])
-def test_a_length_that_is_not_plain(length: str) -> None:
-    assert read(PLAIN.replace(b"7", length.encode())) is None
+def test_a_length_that_is_not_simple(length: str) -> None:
+    assert read(SIMPLE.replace(b"7", length.encode())) is None
 
 
-def test_host_and_length_have_to_be_there_and_a_get_has_no_length() -> None:
-    assert read(PLAIN.replace(b"Host", b"Hose")) is None
-    assert read(PLAIN.replace(b"Content-Length", b"Content-Size")) is None
-    assert read(PLAIN.replace(b"POST /command", b"GET /readyz")) is None
+def test_host_and_length_are_required_and_a_get_has_no_length() -> None:
+    assert read(SIMPLE.replace(b"Host", b"Hose")) is None
+    assert read(SIMPLE.replace(b"Content-Length", b"Content-Size")) is None
+    assert read(SIMPLE.replace(b"POST /command", b"GET /readyz")) is None
 
 
-def test_any_part_of_a_plain_head_may_become_one() -> None:
-    head = PLAIN.replace(b"Host", b"X-A: b, c d\r\nHost")
+def test_any_part_of_a_simple_head_may_become_one() -> None:
+    head = SIMPLE.replace(b"Host", b"X-A: b, c d\r\nHost")
     assert all(begun(head[:end]) for end in range(len(head)))
 
 
 @pytest.mark.parametrize(
-    "part", [b"P ", b"GET", b"POST /command HTTP/1.0", b"\r", FIRST + b"\0", FIRST + b"X-A: \r", FIRST + b" X", PLAIN]
+    "part", [b"P ", b"GET", b"POST /command HTTP/1.0", b"\r", FIRST + b"\0", FIRST + b"X-A: \r", FIRST + b" X", SIMPLE]
 )
-def test_what_can_become_no_plain_head_is_not_waited_for(part: bytes) -> None:
+def test_what_cannot_become_a_simple_head_is_not_waited_for(part: bytes) -> None:
     assert not begun(part)
 
 
-def test_a_head_is_not_waited_for_without_end() -> None:
+def test_a_head_is_not_waited_for_without_limit() -> None:
     part = FIRST + b"X: " + b"a" * fast_path.LONGEST_HEAD
     assert begun(part[: fast_path.LONGEST_HEAD - 1]) and not begun(part)
 
@@ -114,8 +114,8 @@ VALUES = [
 ENDS = ["\r\n"] * 30 + ["\n", "\r", "\r\n ", " \r\n"]
 
 
-def head_by_chance(chance: random.Random) -> bytes:
-    """Often plain, often nearly so."""
+def random_head(chance: random.Random) -> bytes:
+    """Often simple, often nearly so."""
     fields = [("Host", "t"), ("Content-Length", "5")]
     fields += [(chance.choice(NAMES), chance.choice(VALUES)) for _ in range(chance.randrange(4))]
     chance.shuffle(fields)
@@ -128,23 +128,23 @@ def head_by_chance(chance: random.Random) -> bytes:
     return bytes(head)
 
 
-async def test_aiohttp_reads_what_is_plain_as_we_do() -> None:
-    """No bytes are the end of a request to one and the middle of it to the other."""
+async def test_aiohttp_reads_simple_requests_as_the_fast_path_does() -> None:
+    """Bytes that end a request for one never stand in its middle for the other."""
     chance = random.Random(3)
     accepted = 0
     loop = asyncio.get_running_loop()
     for _ in range(20_000):
-        head = head_by_chance(chance)
+        head = random_head(chance)
         end = head.find(b"\r\n\r\n") + 4
-        told = read(head) if end == len(head) else None
-        if told is None:
+        simple = read(head) if end == len(head) else None
+        if simple is None:
             continue
         accepted += 1
         parser = HttpRequestParser(BaseProtocol(loop), loop, 1 << 16)
-        body = b"x" * (told.length or 0)
-        messages, upgraded, _ = parser.feed_data(head + body + PLAIN)
+        body = b"x" * (simple.length or 0)
+        messages, upgraded, _ = parser.feed_data(head + body + SIMPLE)
         (message, payload), (behind, _) = messages
-        assert (message.method, message.path) == (("GET", "/x") if told.length is None else ("POST", "/command"))
+        assert (message.method, message.path) == (("GET", "/x") if simple.length is None else ("POST", "/command"))
         assert (message.version, message.should_close, message.upgrade, upgraded) == (
             HttpVersion11,
             False,
@@ -153,6 +153,6 @@ async def test_aiohttp_reads_what_is_plain_as_we_do() -> None:
         )
         assert (message.chunked, message.compression) == (False, None)
         assert await payload.read() == body
-        assert message.headers.get("X-Request-Id", "") == told.request_id
+        assert message.headers.get("X-Request-Id", "") == simple.request_id
         assert behind.path == "/command"
     assert accepted > 1000

@@ -1,4 +1,4 @@
-"""What is no request of ours, and what fails outside of the commands."""
+"""Refusals of what is not a valid request, and of what fails outside of the commands."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jobqueue.web.connection import Client
 from jobqueue.web.runner import Runner
 
 
-class Nobody:
-    """Answers no plain request: none comes here."""
+class NoAnswerer:
+    """Answers no simple request: it gets none."""
 
     closing = True
     most_bytes = 0
@@ -23,13 +23,13 @@ class Nobody:
 
 
 @pytest.mark.parametrize("error", [ValueError("of a customer"), TimeoutError()])
-async def test_an_exception_in_a_handler_is_logged_and_told_as_internal(error: Exception) -> None:
+async def test_an_exception_in_a_handler_is_logged_and_reported_as_internal(error: Exception) -> None:
     async def fail(request: web.Request) -> web.Response:
         raise error
 
     application = web.Application()
     application.router.add_get("/", fail)
-    runner = Runner(application, Nobody(), ConnectionLimits(60, 1000))
+    runner = Runner(application, NoAnswerer(), ConnectionLimits(60, 1000))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -23,6 +23,7 @@ from jobqueue.web.site import Web
 from tests.waiting import until
 
 POP = b'{"command":"pop","topic":"t"}'
+ADD = b'{"command":"add","topic":"t","id":"behind","body":1}'
 
 
 @pytest.fixture
@@ -50,10 +51,7 @@ class Sink:
     def __init__(self, send: Callable[[Reply], Awaitable[None]]) -> None:
         self._send = send
 
-    def has_hung_up(self) -> bool:
-        return False
-
-    async def send(self, reply: Reply, request_id: str) -> None:
+    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
         await self._send(reply)
 
 
@@ -90,12 +88,19 @@ async def test_a_job_whose_client_hangs_up_goes_back(web: Web, live_pool: Pool, 
     await until(lambda: ready_again(live_pool))
 
 
+def posted(body: bytes, path: str) -> bytes:
+    """A request on the fast or the complete path."""
+    more = b"" if path == "fast" else b"X-Odd:1\r\n"
+    return b"POST /command HTTP/1.1\r\nHost: t\r\n%bContent-Length: %d\r\n\r\n%b" % (more, len(body), body)
+
+
 @pytest.mark.parametrize("path", ["fast", "complete"])
 @pytest.mark.parametrize("ends", [socket.socket.close, lambda end: end.shutdown(socket.SHUT_WR)])
 async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
     web: Web, live_pool: Pool, monkeypatch: pytest.MonkeyPatch, path: str, ends: Callable[[socket.socket], None]
 ) -> None:
-    """The loop does not turn between the hang-up and the answer, which the socket would take."""
+    """The loop does not turn between the hang-up and the answer, which the socket would take. No request behind it is
+    begun."""
     loop = asyncio.get_running_loop()
     runner = Runner(web.application(), web, ConnectionLimits(60, 10), handler_cancellation=True)
     await runner.setup()
@@ -112,9 +117,11 @@ async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
             return popped
 
         monkeypatch.setattr(Engine, "pop", pop_and_hang_up)
-        more = b"" if path == "fast" else b"Expect: 100-continue\r\n"
-        head = b"POST /command HTTP/1.1\r\nHost: t\r\n%bContent-Length: %d\r\n\r\n" % (more, len(POP))
-        await loop.sock_sendall(client, head + POP)
+        await loop.sock_sendall(client, posted(POP, path) + posted(ADD, path))
         await hung_up.wait()
         await until(lambda: ready_again(live_pool))
+        server = runner.server
+        assert server
+        await until(lambda: not server.connections)
+        assert await live_pool.get("behind") is None
     await runner.cleanup()

@@ -1,4 +1,4 @@
-"""The quick way and aiohttp's answer alike: the same bytes come back, and the connection has the same fate."""
+"""The fast path and the complete path answer alike: the same bytes come back, and the connection ends alike."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import uvloop
 
 from jobqueue.web import fast_path
-from tests.jobqueue.web.two_ways import MOST_BYTES, both, fate
+from tests.jobqueue.web.two_services import MOST_BYTES, both, fate
 from tests.redis_server import RedisServer
 
-BODY = b'{"command":"nope"}'  # asks no Redis, so that the answer is there when the loop has turned a few times
+BODY = b'{"command":"nope"}'  # needs no Redis, so that the answer comes within a few turns of the loop
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
 
@@ -27,7 +27,7 @@ def request(
     fields: bytes = b"",
     length: bytes | None = None,
 ) -> bytes:
-    """A request, plain where nothing is said."""
+    """A request, by default a simple one."""
     length = b"Content-Length: %d\r\n" % len(body) if length is None else length
     return first + b"\r\n" + host + fields + length + b"\r\n" + body
 
@@ -37,27 +37,27 @@ def chunked(body: bytes = BODY) -> bytes:
     return request(body, length=b"Transfer-Encoding: chunked\r\n")
 
 
-PLAIN = request()
+SIMPLE = request()
 GET = b"GET /healthz HTTP/1.1\r\nHost: t\r\n\r\n"
 GZIP = gzip.compress(BODY, 1)
 
-PLAIN_ONES = {
-    "as it should be": PLAIN,
+SIMPLE_ONES = {
+    "as it should be": SIMPLE,
     "an id of the client's": request(fields=b"X-Request-Id: mine-7\r\n"),
-    "an id that is none": request(fields=b"X-Request-Id: not one\r\n"),
+    "an id that is not valid": request(fields=b"X-Request-Id: not one\r\n"),
     "an id that is too long": request(fields=b"X-Request-Id: " + b"x" * 65 + b"\r\n"),
-    "names in small letters": PLAIN.replace(b"Host", b"host").replace(b"Content-Length", b"content-length"),
+    "names in small letters": SIMPLE.replace(b"Host", b"host").replace(b"Content-Length", b"content-length"),
     "a connection to be kept": request(fields=b"Connection: keep-alive\r\n"),
     "a connection to be kept, in capitals": request(fields=b"CONNECTION: Keep-Alive\r\n"),
     "an empty body": request(b""),
     "a body of spaces": request(b" \r\n"),
-    "a body that is no UTF-8": request(b'"\xff"'),
-    "a body that looks like a head": request(PLAIN),
+    "a body that is not UTF-8": request(b'"\xff"'),
+    "a body that looks like a head": request(SIMPLE),
     "an array": request(b"[" + BODY + b"," + BODY + b"]"),
     "an empty array": request(b"[]"),
     "a long body": request(b" " * 200_000 + BODY),
     "the longest body": request(b" " * (MOST_BYTES - len(BODY)) + BODY),
-    "a type of another world": request(fields=b"Content-Type: text/html; charset=utf-16\r\n"),
+    "a type that does not fit": request(fields=b"Content-Type: text/html; charset=utf-16\r\n"),
     "as aiohttp's client sends it": request(
         fields=b"Accept: */*\r\nAccept-Encoding: gzip, deflate\r\nUser-Agent: Python/3.11 aiohttp/3.14.5\r\n"
         b"Content-Type: application/octet-stream\r\n"
@@ -65,12 +65,12 @@ PLAIN_ONES = {
     "as node sends it": request(
         host=b"host: t\r\n", fields=b"connection: keep-alive\r\naccept: */*\r\nsec-fetch-mode: cors\r\n"
     ),
-    "two": PLAIN * 2,
-    "many": PLAIN * 40,
-    "two with different bodies": PLAIN + request(b"[" + BODY + b"]"),
-    "a long and a short one": request(b" " * 100_000 + BODY) + PLAIN,
+    "two": SIMPLE * 2,
+    "many": SIMPLE * 40,
+    "two with different bodies": SIMPLE + request(b"[" + BODY + b"]"),
+    "a long and a short one": request(b" " * 100_000 + BODY) + SIMPLE,
     "a GET": GET,
-    "a GET of nothing": GET.replace(b"/healthz", b"/nowhere"),
+    "a GET of an unknown path": GET.replace(b"/healthz", b"/nowhere"),
     "a GET of the command": GET.replace(b"/healthz", b"/command"),
 }
 OTHERS = {
@@ -79,17 +79,17 @@ OTHERS = {
     "chunked with a length": request(b"0\r\n\r\n", fields=b"Transfer-Encoding: chunked\r\n"),
     "chunked by another name": request(fields=b"Transfer-Encoding: xchunked\r\n"),
     "two chunked": chunked() * 2,
-    "plain, then chunked": PLAIN + chunked(),
-    "chunked, then plain": chunked() + PLAIN,
-    "plain, chunked, plain": PLAIN + chunked() + PLAIN,
-    "plain, then rubbish": PLAIN + b"rubbish\r\n\r\n",
-    "plain, then one with an empty line before it": PLAIN + b"\r\n" + PLAIN,
-    "plain, then one too large": PLAIN + request(b" " * (MOST_BYTES + 1)),
-    "a GET, then plain": GET + PLAIN,
-    "plain, then a GET": PLAIN + GET,
-    "plain, a GET, plain": PLAIN + GET + PLAIN,
+    "simple, then chunked": SIMPLE + chunked(),
+    "chunked, then simple": chunked() + SIMPLE,
+    "simple, chunked, simple": SIMPLE + chunked() + SIMPLE,
+    "simple, then rubbish": SIMPLE + b"rubbish\r\n\r\n",
+    "simple, then one with an empty line before it": SIMPLE + b"\r\n" + SIMPLE,
+    "simple, then one too large": SIMPLE + request(b" " * (MOST_BYTES + 1)),
+    "a GET, then simple": GET + SIMPLE,
+    "simple, then a GET": SIMPLE + GET,
+    "simple, a GET, simple": SIMPLE + GET + SIMPLE,
     "a GET with a body": request(first=b"GET /healthz HTTP/1.1"),
-    "a GET with the longest length there is": request(
+    "a GET with the longest possible length": request(
         b"", first=b"GET /healthz HTTP/1.1", length=b"Content-Length: 18446744073709551615\r\n"
     ),
     "a GET that is chunked": chunked().replace(b"POST /command", b"GET /healthz"),
@@ -106,9 +106,9 @@ OTHERS = {
     "a method in small letters": request(first=b"post /command HTTP/1.1"),
     "two spaces": request(first=b"POST  /command HTTP/1.1"),
     "a space behind the version": request(first=b"POST /command HTTP/1.1 "),
-    "an empty line before it": b"\r\n" + PLAIN,
-    "lines without CR": PLAIN.replace(b"\r\n", b"\n"),
-    "one line without CR": PLAIN.replace(b"Host: t\r\n", b"Host: t\n"),
+    "an empty line before it": b"\r\n" + SIMPLE,
+    "lines without CR": SIMPLE.replace(b"\r\n", b"\n"),
+    "one line without CR": SIMPLE.replace(b"Host: t\r\n", b"Host: t\n"),
     "a CR within a value": request(fields=b"X-A: a\rb\r\n"),
     "no host": request(host=b""),
     "two hosts": request(fields=b"Host: u\r\n"),
@@ -134,18 +134,18 @@ OTHERS = {
     "a length beyond 64 bits": request(length=b"Content-Length: 18446744073709551634\r\n"),
     "too large": request(b" " * (MOST_BYTES + 1)),
     "the last": request(fields=b"Connection: close\r\n"),
-    "the last, then another": request(fields=b"Connection: close\r\n") + PLAIN,
-    "the last, for a proxy": request(fields=b"Proxy-Connection: close\r\n") + PLAIN,
+    "the last, then another": request(fields=b"Connection: close\r\n") + SIMPLE,
+    "the last, for a proxy": request(fields=b"Proxy-Connection: close\r\n") + SIMPLE,
     "kept and the last": request(fields=b"Connection: keep-alive, close\r\n"),
     "Expect: 100-continue": request(fields=b"Expect: 100-continue\r\n"),
     "Expect: a miracle": request(fields=b"Expect: a miracle\r\n"),
     "gzip": request(GZIP, fields=b"Content-Encoding: gzip\r\n"),
     "deflate": request(zlib.compress(BODY), fields=b"Content-Encoding: deflate\r\n"),
-    "gzip that is none": request(fields=b"Content-Encoding: gzip\r\n"),
-    "a coding that nobody knows": request(fields=b"Content-Encoding: rot13\r\n"),
+    "gzip that is not gzip": request(fields=b"Content-Encoding: gzip\r\n"),
+    "an unknown coding": request(fields=b"Content-Encoding: rot13\r\n"),
     "upgrade": request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
-    "upgrade, then plain": request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n") + PLAIN,
-    "upgrade without saying so": request(fields=b"Upgrade: h2c\r\n"),
+    "upgrade, then simple": request(fields=b"Connection: Upgrade\r\nUpgrade: websocket\r\n") + SIMPLE,
+    "upgrade without Connection: Upgrade": request(fields=b"Upgrade: h2c\r\n"),
     "an old WebSocket": request(fields=b"Sec-WebSocket-Key1: x\r\n"),
     "a value with NUL": request(fields=b"X-A: a\0b\r\n"),
     "a value beyond ASCII": request(fields="X-A: ä\r\n".encode()),
@@ -167,14 +167,14 @@ OTHERS = {
     "an empty line": b"\r\n",
     "half a first line": b"POST /com",
     "half a first line of another": b"POST /con",
-    "half a head": PLAIN[:40],
-    "half a head that is bad": PLAIN[:30] + b"\0",
-    "half a body": PLAIN[:-1],
+    "half a head": SIMPLE[:40],
+    "half a head that is bad": SIMPLE[:30] + b"\0",
+    "half a body": SIMPLE[:-1],
     "a head without its body": request(length=b"Content-Length: 18\r\n", body=b""),
-    "one and a half": PLAIN + PLAIN[:-1],
+    "one and a half": SIMPLE + SIMPLE[:-1],
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
 }
-ALL = PLAIN_ONES | OTHERS
+ALL = SIMPLE_ONES | OTHERS
 
 
 def whole(data: bytes) -> list[bytes]:
@@ -182,7 +182,7 @@ def whole(data: bytes) -> list[bytes]:
 
 
 def bytewise(data: bytes) -> list[bytes]:
-    """A byte at a time; of a long one the body in large pieces."""
+    """A byte at a time; a long body in large pieces."""
     head = min(len(data), 600)
     return [data[place : place + 1] for place in range(head)] + [
         data[place : place + 50_000] for place in range(head, len(data), 50_000)
@@ -190,14 +190,14 @@ def bytewise(data: bytes) -> list[bytes]:
 
 
 def apart(pieces: list[bytes]) -> list[bytes]:
-    """The same bytes with a new piece behind each plain command in front, for aiohttp: when something that comes in one
-    reading is bad, it forgets the good ones before it. The quick way answers those."""
+    """The same bytes with a new piece after each simple command at the front, for aiohttp: when a part of what it reads
+    at once is bad, it forgets the good requests before it. The fast path answers those."""
     data = b"".join(pieces)
     cuts = {0, *itertools.accumulate(map(len, pieces))}
     begin = 0
     while (end := data.find(b"\r\n\r\n", begin) + 4) > 3:
         head = fast_path.read(data[begin:end])
-        if head is None or (head.length is None and end not in cuts):  # a GET is aiohttp's, with all that came with it
+        if head is None or (head.length is None and end not in cuts):  # aiohttp gets a GET with all that came with it
             break
         begin = end + (head.length or 0)
         cuts.add(begin)
@@ -207,12 +207,12 @@ def apart(pieces: list[bytes]) -> list[bytes]:
 def compare(
     server: RedisServer, loop: Callable[[], asyncio.AbstractEventLoop], cases: Iterable[tuple[str, list[bytes]]]
 ) -> None:
-    """Send each case to both services and hold their answers against each other."""
+    """Send each case to both services and compare their answers."""
 
     async def run() -> None:
-        async with both(server.url) as (quick, slow):
+        async with both(server.url) as (fast, complete):
             for name, pieces in cases:
-                assert await fate(quick, pieces) == await fate(slow, apart(pieces)), (name, pieces)
+                assert await fate(fast, pieces) == await fate(complete, apart(pieces)), (name, pieces)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run())
@@ -230,7 +230,7 @@ def test_requests_that_come_in_bytes_are_answered_alike(redis_server: RedisServe
 
 
 @pytest.mark.parametrize(
-    "name", ["an id of the client's", "two", "plain, then chunked", "plain, a GET, plain", "two lengths that differ"]
+    "name", ["an id of the client's", "two", "simple, then chunked", "simple, a GET, simple", "two lengths that differ"]
 )
 def test_a_request_may_be_split_anywhere(redis_server: RedisServer, name: str) -> None:
     data = ALL[name]
@@ -239,20 +239,20 @@ def test_a_request_may_be_split_anywhere(redis_server: RedisServer, name: str) -
 
 
 def test_requests_of_all_kinds_follow_each_other_on_a_connection(redis_server: RedisServer) -> None:
-    """One after the other, each behind the answer to the one before, until the service hangs up."""
+    """One after the other, each after the answer to the previous one, until the service hangs up."""
     chance = random.Random(1)
     short = [data for data in ALL.values() if len(data) < 2000]
-    mild = [PLAIN, GET, *(data for data in PLAIN_ONES.values() if len(data) < 2000)]
+    mild = [SIMPLE, GET, *(data for data in SIMPLE_ONES.values() if len(data) < 2000)]
     rows = [[*chance.choices(mild, k=chance.randrange(1, 5)), *chance.choices(short, k=3)] for _ in range(200)]
     compare(redis_server, uvloop.new_event_loop, [(str(number), row) for number, row in enumerate(rows)])
 
 
 def test_damaged_requests_are_answered_alike(redis_server: RedisServer) -> None:
-    """Bytes changed, left out or put in by chance, in one piece or two."""
+    """Bytes changed, left out or put in at random, in one piece or two."""
     chance = random.Random(2)
     rows = []
     for number in range(600):
-        data = bytearray(chance.choice([PLAIN, PLAIN * 2, PLAIN + chunked(), ALL["as node sends it"], GET + PLAIN]))
+        data = bytearray(chance.choice([SIMPLE, SIMPLE * 2, SIMPLE + chunked(), ALL["as node sends it"], GET + SIMPLE]))
         for _ in range(chance.randrange(1, 3)):
             place = chance.randrange(len(data))
             odd = chance.choice([b"", b"\0", b"\n", b"\r", b"\r\n", b" ", b"\t", b":", b",", b"0", b"9", b"\xff", b"x"])
@@ -262,10 +262,10 @@ def test_damaged_requests_are_answered_alike(redis_server: RedisServer) -> None:
     compare(redis_server, uvloop.new_event_loop, rows)
 
 
-def test_the_list_holds_plain_requests_and_others() -> None:
-    """That what is compared goes by both ways."""
+def test_the_list_holds_simple_requests_and_others() -> None:
+    """So that what is compared takes both paths."""
     heads = {name: fast_path.read(data[: data.find(b"\r\n\r\n") + 4]) for name, data in ALL.items()}
-    begin_plain = ("plain, ", "a GET, then", "too large", "one and", "half a body", "a head without")
+    begin_simple = ("simple, ", "a GET, then", "too large", "one and", "half a body", "a head without")
     for name in OTHERS:
-        assert (heads[name] is not None) == name.startswith(begin_plain) or "long head" in name or "too long" in name
-    assert None not in [heads[name] for name in PLAIN_ONES]
+        assert (heads[name] is not None) == name.startswith(begin_simple) or "long head" in name or "too long" in name
+    assert None not in [heads[name] for name in SIMPLE_ONES]

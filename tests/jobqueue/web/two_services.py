@@ -1,4 +1,4 @@
-"""Two services that differ in one thing: one has the quick way for plain requests, the other gives all to aiohttp."""
+"""Two services that differ in one thing: one has the fast path, the other passes all requests to aiohttp."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from jobqueue.web import runner
 from jobqueue.web.refusals import Refusing
 
 MOST_BYTES = 300_000
-_TURNS = 30  # of the loop; an answer that asks no Redis needs about ten
+_TURNS = 30  # of the loop; an answer that needs no Redis takes about ten
 
 
-class _Slow(runner._Server):
-    """Its connections have no quick way."""
+class _CompleteOnly(runner._Server):
+    """Its connections have no fast path."""
 
-    def __call__(self) -> Refusing:  # type: ignore[override]  # aiohttp's part of a connection is all there is
+    def __call__(self) -> Refusing:  # type: ignore[override]  # the connection without its fast path
         return Refusing(self, loop=self._loop, **self._kwargs)
 
 
 @asynccontextmanager
 async def both(url: str) -> AsyncIterator[tuple[int, int]]:
-    """The ports of the two, the quick one first."""
-    async with started(url, "quick") as quick:
+    """The ports of the two, that with the fast path first."""
+    async with started(url, "fast") as fast:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runner, "_Server", _Slow)
-            slow = started(url, "slow")
-            port = await slow.__aenter__()
+            patch.setattr(runner, "_Server", _CompleteOnly)
+            other = started(url, "complete")
+            port = await other.__aenter__()
         try:
-            yield quick, port
+            yield fast, port
         finally:
-            await slow.__aexit__(None, None, None)
+            await other.__aexit__(None, None, None)
 
 
 @asynccontextmanager
@@ -50,7 +50,7 @@ async def started(url: str, namespace: str) -> AsyncIterator[int]:
 
 
 class Line:
-    """A client's end of a connection: a plain socket, so that each piece is one packet and one reading."""
+    """A client's end of a connection: a bare socket, so that each piece is one packet and one read."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -60,18 +60,18 @@ class Line:
         self.closed = False
 
     async def send(self, pieces: Iterable[bytes]) -> None:
-        """Send piece after piece, each behind all that the service does with the one before, until it hangs up."""
+        """Send piece after piece, each after the service is done with the one before, until it hangs up."""
         for piece in pieces:
             if not self.closed:
                 await self.write(piece)
                 await self.quiet()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes and look at nothing."""
+        """Send bytes without reading."""
         await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     async def quiet(self) -> None:
-        """Turn the loop, which is the service's too, until nothing more comes."""
+        """Turn the loop, which the service shares, until nothing more comes."""
         known = -1
         while known < len(self.received) and not self.closed:
             known = len(self.received)
@@ -80,7 +80,7 @@ class Line:
             self.look()
 
     def look(self) -> None:
-        """Take what has come."""
+        """Read what has come."""
         try:
             while not self.closed:
                 some = self._socket.recv(1 << 20)
@@ -92,7 +92,7 @@ class Line:
             self.closed = True
 
     async def answers(self, number: int) -> bytes:
-        """What has come, as soon as it holds so many answers to commands."""
+        """What has come, as soon as it holds that many answers."""
         async with asyncio.timeout(10):
             while self.received.count(b"HTTP/1.1 ") < number and not self.closed:
                 await asyncio.sleep(0.001)
@@ -100,7 +100,7 @@ class Line:
         return self.received
 
     async def comes(self, size: int) -> bytes:
-        """What has come, as soon as it is so many bytes."""
+        """What has come, as soon as it is that many bytes."""
         async with asyncio.timeout(20):
             while len(self.received) < size:
                 await asyncio.sleep(0)
@@ -108,24 +108,24 @@ class Line:
         return self.received
 
     def end(self) -> None:
-        """Nothing follows, and the service is told so."""
+        """Close the sending side: nothing follows."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self, *, reset: bool = False) -> None:
-        """Hang up; `reset`: not in order."""
+        """Hang up; `reset`: with an RST."""
         if reset:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
 
 def without_chance(received: bytes) -> bytes:
-    """What a service said, but for the time and the ids that it made."""
+    """What a service sent, without the time and the ids that it made."""
     received = re.sub(rb"(?m)^Date: .{29}\r$", b"Date: now\r", received)
     return re.sub(rb"(?m)^X-Request-Id: [0-9a-f]{8}-[0-9a-f]+\r$", b"X-Request-Id: made\r", received)
 
 
 async def fate(port: int, pieces: Iterable[bytes]) -> tuple[bytes, bool, bytes]:
-    """What comes back for some bytes; whether the service then hung up; and what came after the client's end."""
+    """What comes back for some bytes; whether the service then hung up; and what came after the client had ended."""
     line = Line(port)
     try:
         await line.send(pieces)
