@@ -256,7 +256,7 @@ def test_the_program_of_the_settings_is_taken_or_refused_but_not_replaced(tmp_pa
         find_server(old_redis(tmp_path / "old"))
     with pytest.raises(Unfit, match="is not a Redis server"):
         find_server(script(tmp_path / "other", "echo hello"))
-    with pytest.raises(Unfit, match="there is no nowhere"):
+    with pytest.raises(Unfit, match="nowhere was not found"):
         find_server("nowhere")
 
 
