@@ -99,7 +99,7 @@ _HOW: dict[type[inspect.Type], dict[str, Any]] = {
 
 
 def _is_alias(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
-    """Whether another parameter covers a field: `TTR` is another spelling of `ttr`, and `topics` has a pop's `topic`."""
+    """Whether another parameter covers a field: `TTR` is another spelling of `ttr`, and `topics` covers `topic`."""
     return (field.name != field.name.lower() and field.name.lower() in fields) or (
         field.name == "topic" and "topics" in fields
     )

@@ -157,8 +157,8 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "302": "redirected with 302: a POST is not followed",
         "loop": "redirected more than 3 times",
         "nowhere": "redirected with 308 to nowhere",
-        "to-file": "redirected with 308 to what is no http or https URL",
-        "no-callback": "there is no field 'uri'; did you mean url?",
+        "to-file": "redirected with 308 to something that is not an http or https URL",
+        "no-callback": "unknown field 'uri'; did you mean url?",
     }
     delayed = {job: told["reason"] for job, told in jobs.items() if told["state"] == "delayed"}
     assert delayed == {
@@ -173,7 +173,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "late-in-all": "timed out after 3 s",
         "hang-up": "the connection broke before the answer",
         "break-off": "the connection broke before the answer",
-        "head": "the answer is no HTTP",
+        "head": "the answer is not HTTP",
         "hints": "timed out after 3 s",
     }
     delays = {"told-when": 120, "told-too-long": 86_400, "not-yet": 60}
@@ -315,7 +315,7 @@ async def test_a_redirect_leads_to_no_address_that_is_not_allowed_and_takes_no_c
         assert inner.connections == 0
         for name in ("in", "chain"):
             assert (jobs[name]["state"], jobs[name]["reason"]) == ("dead", "the address of the host is not allowed")
-        assert jobs["user"]["reason"] == "redirected with 307 to what is no http or https URL"
+        assert jobs["user"]["reason"] == "redirected with 307 to something that is not an http or https URL"
         (request,) = other.of("out")
         assert not {"authorization", "cookie", "x-api-key"} & request.headers.keys()
         assert request.headers["content-type"] == "text/x"
