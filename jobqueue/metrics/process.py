@@ -47,7 +47,7 @@ class Metrics(Meter):
         self._commands = Count(
             self.registry,
             "jobqueue_commands_total",
-            "Commands answered, by code (OK: carried out). Unreadable ones count as the command `unreadable`.",
+            "Commands answered, by code (OK: done). Unreadable ones count as the command `unreadable`.",
             ["command", "code"],
         )
         self._command_seconds = Spread(
@@ -157,7 +157,7 @@ class Metrics(Meter):
     def answered(
         self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False
     ) -> None:
-        """Count commands of one kind that were answered together; `seconds`: how long that took, if anything was done."""
+        """Count commands of one kind that were answered together. `seconds`: how long it took, if anything was done."""
         number = done = len(answers)
         for answer in answers:
             if "code" in answer:
