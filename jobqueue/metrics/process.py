@@ -53,8 +53,8 @@ class Metrics(Meter):
         self._command_seconds = Spread(
             self.registry,
             "jobqueue_command_duration_seconds",
-            "Time from reading a command to its answer. A pop that may wait is `pop_waiting`. Commands of an array that "
-            "are carried out together count with their common time.",
+            "Time from reading a command to its answer. A pop that may wait is `pop_waiting`. Commands of an array "
+            "that are carried out together count with their common time.",
             _DURATION_S,
             ["command"],
         )
