@@ -205,11 +205,11 @@ def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
         try:
             msgspec.convert({key: value}, kind)
         except msgspec.ValidationError as error:
-            words, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
-            unknown = re.search("unknown field `(.*)`", words)
+            fault, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
+            unknown = re.search("unknown field `(.*)`", fault)
             if unknown:
-                words = f"unknown setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
-            elif "matching regex" in words:  # topic names are the only text in these tables
-                words = "the name of a topic has 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
-            return f"{name}.{key}{place}", words
+                fault = f"unknown setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
+            elif "matching regex" in fault:  # topic names are the only text in these tables
+                fault = "the name of a topic has 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
+            return f"{name}.{key}{place}", fault
     return name, "must be a table"

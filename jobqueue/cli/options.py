@@ -116,24 +116,24 @@ def _argument(field: inspect.Field) -> click.Argument:
 def _option(command: str, field: inspect.Field) -> click.Option:
     kind, description = _bare(field.type)
     spelled = _SPELLED.get(field.name, "--" + field.name.replace("_", "-"))
-    words = _OWN_HELP.get(f"{command} {field.name}") or description
+    help_text = _OWN_HELP.get(f"{command} {field.name}") or description
     if isinstance(kind, inspect.BoolType):
-        return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=words)
+        return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=help_text)
     how = _how(kind)
     metavar = None if isinstance(kind, inspect.LiteralType) else _METAVARS.get(field.name, how.pop("metavar", "TEXT"))
-    return click.Option([spelled, field.name], metavar=metavar, help=words, **how)
+    return click.Option([spelled, field.name], metavar=metavar, help=help_text, **how)
 
 
 def _bare(kind: inspect.Type) -> tuple[inspect.Type, str]:
     """A field's type without `None` and metadata, and its description if it has one."""
     if isinstance(kind, inspect.Metadata):
-        inner, words = _bare(kind.type)
-        return inner, (kind.extra_json_schema or {}).get("description", "") or words
+        inner, description = _bare(kind.type)
+        return inner, (kind.extra_json_schema or {}).get("description", "") or description
     if isinstance(kind, inspect.UnionType):
         some = [_bare(each) for each in kind.types if not isinstance(each, inspect.NoneType)]
-        words = next((words for _, words in some if words), "")
+        description = next((each for _, each in some if each), "")
         times = [each for each in some if isinstance(each[0], inspect.DateTimeType)]
-        return (times or some)[0][0], words
+        return (times or some)[0][0], description
     return kind, ""
 
 

@@ -48,12 +48,12 @@ async def serving(service: ServiceProcess, log: Path) -> ServiceProcess:
 
 
 async def started(log: Path, number: int) -> None:
-    """Wait until so many processes have been started in all."""
+    """Wait until this many processes have been started in all."""
     await until(lambda: len(lines(log, "worker.started")) >= number)
 
 
 async def on_connections(url: str, number: int, command: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Send a command on so many new connections; the prefix of each request's id, which is its worker's, and the
+    """Send a command on a number of new connections; the prefix of each request's id, which is its worker's, and the
     answer."""
     answers = []
     connector = aiohttp.TCPConnector(force_close=True)

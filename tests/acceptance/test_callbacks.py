@@ -55,11 +55,11 @@ class Callbacks:
 
     @property
     def text(self) -> str:
-        """All that it said."""
+        """Everything that it logged."""
         return self._log.read_text()
 
     def of(self, job: str) -> list[dict[str, Any]]:
-        """What was told of the calls of a job."""
+        """What was logged about the calls of a job."""
         return [event for event in self.events if event.get("id") == job]
 
 
@@ -85,7 +85,7 @@ async def add(
 
 
 async def ended(client: Client, *jobs: str) -> dict[str, dict[str, Any]]:
-    """What became of jobs after a call."""
+    """The jobs after a call."""
     found: dict[str, dict[str, Any]] = {}
 
     async def all_called() -> bool:
@@ -323,7 +323,7 @@ async def test_a_redirect_leads_to_no_address_that_is_not_allowed_and_takes_no_c
 
 
 async def test_a_host_that_hangs_keeps_no_other_from_being_called(client: Client, shop: Receiver, log: Path) -> None:
-    """The jobs of the slow host come first, and there are more of them than the worker has places."""
+    """The jobs of the slow host come first, and there are more of them than the worker can run at a time."""
     async with Receiver("127.0.0.2") as slow:
         slow.at("/", receiver.hang)
         shop.at("/", status(200))

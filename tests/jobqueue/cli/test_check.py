@@ -1,4 +1,4 @@
-"""The check: what it finds, on real Redis servers, and that it changes nothing."""
+"""`jobqueue check`: what it finds on real Redis servers, and that it changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jobqueue.workers.cores: how many workers there are where nobody says."""
+"""How many workers run by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer means, and who waits when a host is full."""
+"""What an answer means for the job, and which jobs wait when a host has no free slot."""
 
 from __future__ import annotations
 
