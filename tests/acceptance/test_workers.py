@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.crew import all_ended, count, lines, on_connections, pids, serving, started
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.acceptance.test_metrics import told
+from tests.acceptance.worker_processes import all_ended, count, lines, on_connections, pids, serving, started
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

@@ -1,4 +1,4 @@
-"""A service of several workers, seen from outside: its log, its processes, its metrics."""
+"""The worker processes of a service, seen from outside: their logs, processes and metrics."""
 
 from __future__ import annotations
 
