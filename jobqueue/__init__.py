@@ -1,3 +1,3 @@
-"""The service: the machine of `buckets`, reached by JSON over HTTP."""
+"""The service: the engine of `buckets`, reached by JSON over HTTP."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
-"""The logs: an event (`noun.past_tense`) and its fields a line; readable on a terminal, JSON elsewhere.
+"""The logs: one line per event (`noun.past_tense`) with its fields; readable on a terminal, JSON elsewhere.
 
-The machine logs with the standard library, the service with structlog; both come out alike. Job bodies are never
-logged, and traces carry no local variables.
+The engine logs with the standard library, the service with structlog; both come out alike. Job bodies are never logged,
+and traces carry no local variables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 import structlog
 
 REQUEST: ContextVar[str] = ContextVar("request", default="")
-"""The id of the request that is being answered. (structlog's own context variables cost a request 3 us.)"""
+"""The id of the request that is being answered. (structlog's own context variables cost 3 µs a request.)"""
 
 
 def _with_request(_logger: Any, _method: str, event: Any) -> Any:
@@ -28,7 +28,8 @@ def _json(event: Any, **_: Any) -> str:
 
 
 def set_up(level: str, form: str, worker: int | None = None) -> None:
-    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `worker`: whose they are."""
+    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `worker`: a number that
+    each line gets."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         _with_request,
@@ -54,7 +55,7 @@ def set_up(level: str, form: str, worker: int | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What aiohttp says of a request that is no HTTP holds parts of it: header values, bytes of bodies.
+    # What aiohttp logs about a request that is not HTTP holds parts of it: header values, bytes of bodies.
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[

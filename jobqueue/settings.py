@@ -1,6 +1,6 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads files and the environment. Every setting stands in conf/jobqueue.toml with its default.
+Only this module reads files and the environment. conf/jobqueue.toml lists every setting with its default.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an operator may set of a topic; what is not set is as the settings say for all."""
+    """The settings of one topic; what is unset is as the settings say for all topics."""
 
     ttr_s: fields.Ttr | None = None
     tries: fields.Tries | None = None
@@ -41,7 +41,7 @@ class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an operator may set. Units stand in the names."""
+    """What an operator may set. Units are in the names."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
@@ -76,13 +76,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
-        """The shards of a namespace that is founded now, and the buckets of each: on a Cluster every shard has timers,
-        so two are enough there."""
+        """The shards of a namespace that is founded now, and the buckets of each: two are enough on a Cluster, where
+        every shard has timers."""
         shards, buckets = (16, 2) if is_cluster else (1, 8)
         return self.shards or shards, self.buckets or buckets
 
     def unlike(self, others: Settings) -> list[str]:
-        """The names of the settings in which these differ from others."""
+        """The names of the settings that differ from others."""
         return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(others, name)]
 
 
@@ -91,14 +91,14 @@ RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fie
 
 PREFIX = "JOBQUEUE_"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
-# JOBQUEUE_URL tells the command line where a service listens; the secret is that of `jobqueue callbacks`.
-_NO_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
+# JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
+_NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
 
 
 def load(
     flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings that hold. Raises SettingsError with a sentence that names the setting and its source."""
+    """The settings from all sources. Raises SettingsError with a sentence that names the setting and its source."""
     environment = os.environ if environment is None else environment
     path = file_of(file, environment)
     values: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def load(
 
 
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
-    """The file that the settings are read from, where there is one."""
+    """The file that the settings are read from, if any."""
     return file or (os.environ if environment is None else environment).get(PREFIX + _CONFIG)
 
 
@@ -130,7 +130,7 @@ def _check_virtual(settings: Settings) -> None:
     virtual = settings.virtual_topics
     for name, targets in virtual.items():
         if name in settings.topics:
-            raise SettingsError(f"the topic {name} is virtual, and so has no settings of its own")
+            raise SettingsError(f"the topic {name} is virtual, and so cannot have settings of its own")
         if len(set(targets)) < len(targets):
             raise SettingsError(f"virtual_topics.{name} names a topic twice")
         nested = next((target for target in targets if target in virtual), None)
@@ -139,7 +139,7 @@ def _check_virtual(settings: Settings) -> None:
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
-    """Where processes share their metrics, if they do."""
+    """The folder in which processes share their metrics, if they do."""
     path = (os.environ if environment is None else environment).get(SHARED_METRICS)
     return Path(path) if path else None
 
@@ -159,30 +159,30 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in environment.items()
-        if name.startswith(PREFIX) and name not in _NO_SETTINGS and not _is_service_link(name, value)
+        if name.startswith(PREFIX) and name not in _NOT_SETTINGS and not _is_service_link(name, value)
     }
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Kubernetes and Docker set such variables for a service that is called jobqueue itself."""
+    """Whether Kubernetes or Docker set a variable for a service that is itself called jobqueue."""
     return value.startswith(("tcp://", "udp://")) or re.match(rf"{PREFIX}(SERVICE|PORT)_", name) is not None
 
 
 def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The values of one source, each of its setting's type."""
+    """The values of one source, each converted to the type of its setting."""
     known = Settings.__struct_fields__
     types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     checked = {}
     for name, value in values.items():
         if name not in types:
-            raise SettingsError(f"{source} has a setting {name} that there is not{_hint(name, known)}")
+            raise SettingsError(f"unknown setting {name} in {source}{_hint(name, known)}")
         if source == "the environment" and name in ("topics", "virtual_topics"):
-            raise SettingsError(f"{name} can be set in a file only")
+            raise SettingsError(f"{name} can only be set in a file")
         try:
             checked[name] = msgspec.convert(value, types[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
-            place, words = _entry(name, value, types[name]) if isinstance(value, dict) else (name, str(error))
-            raise SettingsError(f"{place} in {source}: {words}") from None
+            place, fault = _entry(name, value, types[name]) if isinstance(value, dict) else (name, str(error))
+            raise SettingsError(f"{place} in {source}: {fault}") from None
     return checked
 
 
@@ -197,11 +197,11 @@ def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
         try:
             msgspec.convert({key: value}, kind)
         except msgspec.ValidationError as error:
-            words, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
-            unknown = re.search("unknown field `(.*)`", words)
+            fault, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
+            unknown = re.search("unknown field `(.*)`", fault)
             if unknown:
-                words = f"there is no setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
-            elif "matching regex" in words:  # no policy has another text than these
-                words = f"the name of a topic must be {fields.NAME}"
-            return f"{name}.{key}{place}", words
-    return name, "it is no table"
+                fault = f"unknown setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
+            elif "matching regex" in fault:  # topic names are the only text in these tables
+                fault = f"the name of a topic must be {fields.NAME}"
+            return f"{name}.{key}{place}", fault
+    return name, "must be a table"

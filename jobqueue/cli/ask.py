@@ -1,7 +1,7 @@
-"""What a command of the command line asks a service, and what it shows of the answers.
+"""What each command of the command line asks a service, and what it shows of the answers.
 
-Most ask once and show the answer. `peek` and `topics` follow cursors here; what works on many jobs is in `bulk`, and
-what looks again and again in `watch`.
+Most commands ask once and show the answer. `peek` and `topics` follow cursors here; commands on many jobs are in
+`bulk`, and repeated looks in `watch`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ DONE, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
 """Exit codes. NOTHING: a pop found no job."""
 
 _PAGE = 1000  # jobs, at most
-_ROWS = 200  # of a table: one of all jobs of a topic would show none before it has the last
+_ROWS = 200  # of a table: a single one for a whole topic would show nothing before it has the last job
 
 
-class Wishes(NamedTuple):
-    """What was given beside the fields of the command."""
+class Extras(NamedTuple):
+    """Options that are not fields of the command."""
 
     all: bool = False
     yes: bool = False
@@ -29,14 +29,14 @@ class Wishes(NamedTuple):
 
 
 Fields = dict[str, Any]
-Talk = Callable[[Client, Fields, Wishes, Output], Awaitable[int]]
+Talk = Callable[[Client, Fields, Extras, Output], Awaitable[int]]
 
 
-async def hold(talk: Talk, url: str, fields: Fields, wishes: Wishes, out: Output) -> int:
-    """A conversation from its first question to its exit code."""
+async def hold(talk: Talk, url: str, fields: Fields, extras: Extras, out: Output) -> int:
+    """A conversation with a service, from the first request to the exit code."""
     try:
         async with Client(url) as client:
-            return await talk(client, fields, wishes, out)
+            return await talk(client, fields, extras, out)
     except Refusal as error:
         if out.as_json:
             out.json(error.answer)
@@ -50,15 +50,15 @@ async def hold(talk: Talk, url: str, fields: Fields, wishes: Wishes, out: Output
 def once(name: str) -> Talk:
     """Ask, and show the answer."""
 
-    async def talk(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+    async def talk(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
         out.show(await client.ask(name, **fields))
         return DONE
 
     return talk
 
 
-async def pop(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
-    """Jobs, or the exit code that says that there is none."""
+async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show the jobs, or say that nothing is ready by the exit code."""
     answer = await client.ask("pop", **fields)
     found = answer.fields["jobs"] if "jobs" in answer.fields else answer.fields["id"]
     if found and "jobs" in answer.fields and not out.as_json:
@@ -70,9 +70,9 @@ async def pop(client: Client, fields: Fields, wishes: Wishes, out: Output) -> in
     return DONE if found else NOTHING
 
 
-async def peek(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
-    """Jobs until there are no more, or so many. As JSON an answer a page, a line each."""
-    most = None if wishes.all else fields.pop("count", 20)
+async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show up to `count` jobs, or all. As JSON, one answer per page, each on a line."""
+    most = None if extras.all else fields.pop("count", 20)
     rows: list[Fields] = []
     cursor = None
     async for answer in _peeked(client, fields, most):
@@ -100,8 +100,8 @@ async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIter
         fields = {**fields, "cursor": answer.fields["cursor"]}
 
 
-async def topics(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
-    """All topics. As JSON an answer a page, a line each."""
+async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show all topics. As JSON, one answer per page, each on a line."""
     found: list[Fields] = []
     cursor = fields.get("cursor", "")
     while cursor is not None:

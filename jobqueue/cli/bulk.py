@@ -1,7 +1,7 @@
-"""The commands on many jobs: `purge`, and `kick` of a topic. They ask first, and show how far they are meanwhile.
+"""The commands on many jobs: `purge`, and `kick` of a topic. They ask for confirmation and show their progress.
 
-The service works in bounded steps; here they are asked for until all is done. As JSON there is one answer in the end,
-with the sum of the steps.
+The service works in bounded steps; these commands request step after step until all is done. As JSON they give one
+answer at the end, with the sum of the steps.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ import click
 import msgspec
 
 from jobqueue.cli import humanize, output
-from jobqueue.cli.ask import DONE, Fields, Wishes, once
+from jobqueue.cli.ask import DONE, Extras, Fields, once
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 
 _STEP = 1000  # dead letters kicked at a time
 
-Steps = AsyncGenerator[int, None]  # how many jobs each step was
+Steps = AsyncGenerator[int, None]  # how many jobs each step handled
 
 
-async def kick(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
-    """Dead letters are ready again: one by its id, or many of a topic."""
+async def kick(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Make dead letters ready again: one by its id, or many of a topic."""
     if ("id" in fields) == ("topic" in fields):
         raise click.UsageError("kick takes either ID or --topic")
-    if "id" in fields and ("count" in fields or wishes.all):
+    if "id" in fields and ("count" in fields or extras.all):
         raise click.UsageError("--count and --all go with --topic")
-    most = None if wishes.all else fields.get("count", 1)
+    most = None if extras.all else fields.get("count", 1)
     if "id" in fields or most == 1:
-        return await once("kick")(client, fields, wishes, out)
-    dead = (await _counts(client, fields, wishes))["dead"]
+        return await once("kick")(client, fields, extras, out)
+    dead = (await _counts(client, fields, extras))["dead"]
     total = dead if most is None else min(most, dead)
-    if total and not wishes.yes:
+    if total and not extras.yes:
         output.confirm(f"Kick {humanize.number(total)} of {humanize.number(dead)} dead letters of {fields['topic']}?")
     return await _work_through("Kicking", "kicked", _kicks(client, fields["topic"], total), total, fields, out)
 
 
-async def purge(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+async def purge(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """Delete the jobs of a topic."""
-    counts = await _counts(client, fields, wishes)
+    counts = await _counts(client, fields, extras)
     if "state" in fields:
         counts = {fields["state"]: counts[fields["state"]]}
     total = sum(counts.values())
-    if total and not wishes.yes:
+    if total and not extras.yes:
         which = ", ".join(f"{humanize.number(count)} {state}" for state, count in counts.items() if count)
         output.confirm(f"Delete {humanize.jobs(total)} of {fields['topic']} ({which})?")
     return await _work_through("Deleting", "deleted", _purges(client, fields), total, fields, out)
 
 
-async def _counts(client: Client, fields: Fields, wishes: Wishes) -> dict[str, int]:
-    """How many jobs the topic has by state. Raises UsageError where nobody can be asked about them."""
-    if not wishes.yes:
+async def _counts(client: Client, fields: Fields, extras: Extras) -> dict[str, int]:
+    """How many jobs the topic has by state. Raises UsageError when nobody can confirm."""
+    if not extras.yes:
         output.insist_on_terminal()
     counts: dict[str, int] = (await client.ask("stats", topic=fields["topic"])).fields["counts"]
     return counts
 
 
 async def _kicks(client: Client, topic: str, left: int) -> Steps:
-    """No more than were dead at the beginning: those that die again at once would keep it going for ever."""
+    """Kick no more jobs than were dead at the start: jobs that die again at once would keep it going for ever."""
     while left > 0:
         count = (await client.ask("kick", topic=topic, count=min(left, _STEP))).fields["count"]
         if not count:
@@ -78,7 +78,7 @@ async def _purges(client: Client, fields: Fields) -> Steps:
 
 
 async def _work_through(doing: str, done: str, steps: Steps, total: int, fields: Fields, out: Output) -> int:
-    """Go through the steps; when one fails, tell how many jobs those before it were."""
+    """Go through the steps; when one fails, report how many jobs the earlier ones handled."""
     count = 0
     try:
         with output.progress(f"{doing} jobs of {fields['topic']}", total) as advance:

@@ -1,4 +1,4 @@
-"""The command `jobqueue callbacks`."""
+"""`jobqueue callbacks`: a worker that does the HTTP requests that jobs describe."""
 
 from __future__ import annotations
 
@@ -32,43 +32,61 @@ class _Cidr(click.ParamType[IPv4Network | IPv6Network]):
         try:
             return ip_network(value)
         except ValueError as error:
-            self.fail(f"{value!r} is no network like 10.1.0.0/16: {error}", param, ctx)
+            self.fail(f"{value!r} is not a network such as 10.1.0.0/16: {error}", param, ctx)
 
 
-@click.command("callbacks", short_help="Call what the bodies of jobs describe, over HTTP.")
-@click.option("--topic", "topics", multiple=True, required=True, metavar="NAME", help="whose jobs; may be repeated")
+@click.command("callbacks", short_help="Do the HTTP requests that the bodies of jobs describe.")
 @click.option(
-    "--url", envvar="JOBQUEUE_URL", default=DEFAULT_URL, show_default=True, show_envvar=True, help="of the service"
+    "--topic", "topics", multiple=True, required=True, metavar="NAME", help="take jobs of this topic; may be repeated"
+)
+@click.option(
+    "--url",
+    envvar="JOBQUEUE_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="where the service listens",
 )
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=50, show_default=True, help="jobs at a time")
 @click.option(
     "--per-host", type=click.IntRange(1), default=10, show_default=True, help="requests at a time to one host"
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.1, 3600), default=10, show_default=True, help="s, for a request in all"
+    "--timeout",
+    type=click.FloatRange(0.1, 3600),
+    default=10,
+    show_default=True,
+    help="seconds for a request, redirects included",
 )
 @click.option(
-    "--connect-timeout", type=click.FloatRange(0.1, 3600), default=3, show_default=True, help="s, for a connection"
+    "--connect-timeout", type=click.FloatRange(0.1, 3600), default=3, show_default=True, help="seconds for a connection"
 )
 @click.option(
-    "--allow-network", "networks", type=_Cidr(), multiple=True, metavar="CIDR", help="also call here; may be repeated"
+    "--allow-network",
+    "networks",
+    type=_Cidr(),
+    multiple=True,
+    metavar="CIDR",
+    help="also allow calls into this network; may be repeated",
 )
-@click.option("--secret-file", metavar="FILE", help=f"secrets that sign, newest first, instead of {_SECRET}")
 @click.option(
-    "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="form of the logs [auto]"
+    "--secret-file", metavar="FILE", help=f"file with the signing secrets, newest first, instead of {_SECRET}"
+)
+@click.option(
+    "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="format of the logs [auto]"
 )
 def callbacks_command(secret_file: str | None, log_format: str, **given: Any) -> None:
-    """Take jobs of these topics and do the HTTP requests that their bodies describe, until SIGTERM or Ctrl-C.
+    """Do the HTTP requests that the bodies of these topics' jobs describe, until SIGTERM or Ctrl-C.
 
-    A body is {"url", "method", "headers", "payload"}. Only public addresses are called, and those of --allow-network.
+    A body is {"url", "method", "headers", "payload"}. Only public addresses and those of --allow-network are called.
     """
     keys = _keys(secret_file)
-    # It takes 0.3 s to load: `jobqueue --help` and a wrong option do not wait for it.
+    # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue import logs  # noqa: PLC0415
     from jobqueue.sinks.webhook.worker import Options  # noqa: PLC0415
 
     logs.set_up("info", log_format)
-    # Its events reach us by its hook; what it logs beyond them are defects.
+    # Its events reach us through its hook; anything else that it logs is a defect.
     logging.getLogger("jobqueue_client").setLevel(logging.ERROR)
     options = Options(
         url=given["url"],
@@ -80,10 +98,10 @@ def callbacks_command(secret_file: str | None, log_format: str, **given: Any) ->
         networks=given["networks"],
         keys=keys,
     )
-    sys.exit(0 if _worked(options) else 1)
+    sys.exit(0 if _run(options) else 1)
 
 
-def _worked(options: Options) -> bool:
+def _run(options: Options) -> bool:
     from jobqueue_client import Refused  # noqa: PLC0415 - as above
 
     from jobqueue.sinks.webhook.worker import work  # noqa: PLC0415
@@ -92,12 +110,12 @@ def _worked(options: Options) -> bool:
         return asyncio.run(work(options))
     except Refused as error:
         raise click.ClickException(f"the service refused: {error}") from None
-    except ValueError as error:  # of the client's options only the URL can be wrong
+    except ValueError as error:  # of the client's options, only the URL can be wrong
         raise click.UsageError(str(error)) from None
 
 
 def _keys(file: str | None) -> list[bytes]:
-    """The keys that sign: of the file, else of the environment; none where neither is given. Raises UsageError."""
+    """The signing keys from the file, else from the environment; none if neither is given. Raises UsageError."""
     source = file or _SECRET
     try:
         text = Path(file).read_text() if file else os.environ.get(_SECRET)
@@ -105,6 +123,6 @@ def _keys(file: str | None) -> list[bytes]:
     except OSError as error:
         raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"{source}: it is no text") from None
+        raise click.UsageError(f"{source} is not text") from None
     except ValueError as error:
         raise click.UsageError(f"{source}: {error}") from None

@@ -1,4 +1,4 @@
-"""The check: what an operator should know before, or while, a service runs. It looks, and changes nothing.
+"""`jobqueue check`: what an operator should know before or while a service runs. It changes nothing.
 
 It founds no namespace and starts no server. Each finding is a line that begins with `ok`, `warn` or `bad`.
 """
@@ -31,18 +31,18 @@ from jobqueue.workers.cores import usable, workers_for
 
 _SERVICE, _CLIENT = "jobqueue", "jobqueue-client"  # distributions
 _READY_S = 5.0  # for a service to answer
-_CLOCK_S = 1.0  # between two clocks that are told
+_CLOCK_S = 1.0  # apart, from which on clocks count as different
 
 
 class Finding(NamedTuple):
-    """What was found of a subject, in a sentence."""
+    """One finding about a subject, in a sentence."""
 
     level: Literal["ok", "warn", "bad"]
     subject: str
-    words: str
+    sentence: str
 
     def __str__(self) -> str:
-        return f"{self.level:<5}{self.subject}: {self.words}"
+        return f"{self.level:<5}{self.subject}: {self.sentence}"
 
 
 Findings = AsyncIterator[Finding]
@@ -58,7 +58,9 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
         yield Finding("bad", "settings", str(error))
         return
     own = chosen.unlike(Settings())
-    yield Finding("ok", "settings", f"{', '.join(own)} set, the rest as by default" if own else "all as by default")
+    yield Finding(
+        "ok", "settings", f"{', '.join(own)} set, the others have their defaults" if own else "all have their defaults"
+    )
     yield _workers(chosen)
     url = chosen.redis
     if not url:
@@ -88,44 +90,42 @@ def _packages() -> Iterator[Finding]:
 
 
 def _workers(chosen: Settings) -> Finding:
-    """How many processes would answer, beside how many cores there are for them."""
+    """How many processes would answer, compared with the cores available."""
     cores = usable()
     try:
         number = workers_for(chosen.workers)
     except SettingsError as error:
         return Finding("bad", "workers", str(error))
-    words = f"serve starts {number}; cores to use: {cores}"
+    sentence = f"serve starts {number}; cores available: {cores}"
     if number > cores:
-        return Finding("warn", "workers", f"{words}; more workers than cores are slower, not faster")
-    return Finding("ok", "workers", words)
+        return Finding("warn", "workers", f"{sentence}; more workers than cores make it slower, not faster")
+    return Finding("ok", "workers", sentence)
 
 
 async def _embedded(embedded: EmbeddedRedis, chosen: Settings) -> tuple[bool, Finding]:
-    """Whether our own server runs; and the finding about it, or about what would be started."""
+    """Whether the embedded Redis runs, and the finding about it, or about the one that would be started."""
     if await _listens(embedded):
-        return True, Finding("ok", "redis", f"our own server runs on {embedded.data}")
+        return True, Finding("ok", "redis", f"the embedded Redis runs on {embedded.data}")
     try:
         program = find_server(chosen.redis_server or None)
     except Unfit as error:
         return False, Finding("bad", "redis", error.message)
     if not _may_write(embedded.data):
-        return False, Finding("bad", "redis", f"the data directory {embedded.data} may not be written")
-    words = (
-        f"our own server does not run; it would be {build_of(program)} ({program}), with its data in {embedded.data}"
-    )
-    return False, Finding("ok", "redis", words)
+        return False, Finding("bad", "redis", f"the data directory {embedded.data} is not writable")
+    would = f"it would be {build_of(program)} ({program}), with its data in {embedded.data}"
+    return False, Finding("ok", "redis", f"the embedded Redis is not running; {would}")
 
 
 async def _listens(embedded: EmbeddedRedis) -> bool:
     try:
         async with asyncio.timeout(_READY_S):
             return await embedded.seen()
-    except TimeoutError:  # it does, and answers nothing: what comes next tells that
+    except TimeoutError:  # it does, and does not answer: the next checks report that
         return True
 
 
 def _may_write(folder: Path) -> bool:
-    """Whether we may write to a directory, or make it."""
+    """Whether we may write to a directory, or create it."""
     while not folder.exists():
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
@@ -151,7 +151,7 @@ async def _redis(url: str, chosen: Settings) -> Findings:
 
 
 async def _judged(redis: Redis, chosen: Settings) -> Findings:
-    """Whether it can carry the queue, and what each of its servers does with the data."""
+    """Whether it can carry the queue, and how each of its servers keeps the data."""
     servers = await redis.servers()
     for server in servers:
         subject = "redis" if len(servers) == 1 else f"redis {server.name}"
@@ -166,7 +166,7 @@ async def _judged(redis: Redis, chosen: Settings) -> Findings:
 def _described(info: Mapping[str, str]) -> str:
     vendor = "valkey" if "valkey_version" in info else "redis"
     memory = info.get("maxmemory_human", "?")
-    limit = "no memory limit" if info.get("maxmemory") == "0" else f"at most {memory} of memory"
+    limit = "no memory limit" if info.get("maxmemory") == "0" else f"a memory limit of {memory}"
     append = "an append-only file" if info.get("aof_enabled") == "1" else "no append-only file"
     policy = info.get("maxmemory_policy", "unknown")
     return f"{vendor} {info.get(f'{vendor}_version')}, {limit}, maxmemory-policy {policy}, {append}"
@@ -177,43 +177,43 @@ async def _clock(redis: Redis) -> Finding:
     seconds, us = map(int, await redis.read("TIME"))
     apart = (before + time.time()) / 2 - (seconds + us / 1e6)
     if abs(apart) <= _CLOCK_S:
-        return Finding("ok", "clock", "this host's and Redis's agree to a second")
-    words = f"this host's is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} Redis's"
-    return Finding("warn", "clock", f"{words}; harmless for the queue, which goes by Redis's, but not for reading logs")
+        return Finding("ok", "clock", "the clocks of this host and of Redis agree to the second")
+    sentence = f"this host's clock is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} that of Redis"
+    return Finding("warn", "clock", f"{sentence}; harmless for the queue, which follows Redis, but confusing in logs")
 
 
 async def _namespace(redis: Redis, chosen: Settings) -> Findings:
-    """What is written of the namespace, which is not founded here."""
+    """What Redis holds about the namespace, which is not founded here."""
     subject = f"namespace {chosen.namespace}"
     meta = await read_meta(redis, Keys(chosen.namespace, 0))
     if not meta:
         own_shards, own_buckets = chosen.numbers(redis.is_cluster)
-        words = f"not founded yet; serve will, with shards: {own_shards}, buckets: {own_buckets}"
-        yield Finding("ok", subject, words)
+        sentence = f"not founded yet; serve will found it with shards: {own_shards}, buckets: {own_buckets}"
+        yield Finding("ok", subject, sentence)
         return
     numbers = [meta.get(name, "") for name in ("shards", "buckets")]
     if (meta.get("format"), meta.get("hash")) != (str(FORMAT), HASH) or not all(map(str.isdigit, numbers)):
-        yield Finding("bad", subject, f"written by another version, in a way that this one does not know: {meta}")
+        yield Finding("bad", subject, f"written by another version, in a format that this one does not know: {meta}")
         return
     shards, buckets = map(int, numbers)
     yield Finding("ok", subject, f"format {FORMAT}, shards: {shards}, buckets: {buckets}")
     for name, own, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
         if own not in (0, found):
-            yield Finding("warn", subject, f"the setting {name} = {own} has no effect: it was founded otherwise")
+            yield Finding(
+                "warn", subject, f"the setting {name} = {own} has no effect: the namespace was founded with {found}"
+            )
     aside = [Keys(chosen.namespace, shard).aside for shard in range(shards)]
     count = sum([int(await redis.read("HLEN", key)) for key in aside])
     if count:
-        yield Finding(
-            "warn", subject, f"records that could not be read and were set aside: {count}, in {', '.join(aside)}"
-        )
+        yield Finding("warn", subject, f"unreadable records that were set aside: {count}, in {', '.join(aside)}")
     else:
         yield Finding("ok", subject, "no record was set aside")
 
 
 async def _service(chosen: Settings) -> Finding:
-    """Whether a service answers where the settings let it listen."""
+    """Whether a service answers at the address of the settings."""
     if chosen.port == 0:
-        return Finding("ok", "service", "it will listen on any free port, so nobody was asked")
+        return Finding("ok", "service", "it will listen on any free port, so none was asked")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
     url = f"http://[{host}]:{chosen.port}" if ":" in host else f"http://{host}:{chosen.port}"
     try:
@@ -221,10 +221,12 @@ async def _service(chosen: Settings) -> Finding:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{url}/readyz") as response:
             checks = orjson.loads(await response.read())["checks"]
     except aiohttp.ClientConnectorError:
-        return Finding("warn", "service", f"none listens at {url}; jobqueue serve starts one")
+        return Finding("warn", "service", f"none is listening at {url}; jobqueue serve starts one")
     except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
-        return Finding("bad", "service", f"what listens at {url} does not answer as a service: {error or 'in time'}")
+        return Finding(
+            "bad", "service", f"the program at {url} does not answer like a service: {error or 'no answer in time'}"
+        )
     missing = [name for name, passed in checks.items() if not passed]
     if missing:
-        return Finding("bad", "service", f"the one at {url} is not ready; it fails: {', '.join(missing)}")
+        return Finding("bad", "service", f"the one at {url} is not ready; failed checks: {', '.join(missing)}")
     return Finding("ok", "service", f"ready at {url}")

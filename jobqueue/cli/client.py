@@ -1,4 +1,4 @@
-"""The client of the command line: a command to a service over HTTP, and its answer."""
+"""The client of the command line: sends a command to a service over HTTP and keeps the answer byte for byte."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _ANSWER_S = 70.0  # longer than the longest deadline that a service may have (se
 
 
 class Unreachable(Exception):
-    """No service answers; the message says where and why."""
+    """No service answered; the message says where and why."""
 
 
 class Answer(NamedTuple):
-    """An answer, parsed, and as it travelled."""
+    """An answer, parsed and as it arrived."""
 
     fields: dict[str, Any]
     raw: bytes
 
 
 class Refusal(Exception):
-    """The service answered that it did not do it."""
+    """The service refused the command."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -52,12 +52,12 @@ class Client:
         await self._session.close()
 
     async def ask(self, command: str, **fields: Any) -> Answer:
-        """One command; its answer. Raises Refusal, Unreachable."""
+        """Send one command; its answer. Raises Refusal, Unreachable."""
         request = msgspec.json.encode({"command": command, **fields})
         status, kind, raw = await self._post(request, _ANSWER_S + fields.get("wait", 0))
         answer = Answer(_parsed(raw), raw)
         if not isinstance(answer.fields.get("success"), bool):
-            raise Unreachable(f"what answers at {self.url} is no job queue: status {status}, {kind}")
+            raise Unreachable(f"what answers at {self.url} is not a job queue: status {status}, {kind}")
         if not answer.fields["success"]:
             raise Refusal(answer)
         return answer
@@ -79,20 +79,20 @@ class Client:
 
 
 def _reason(error: Exception) -> str:
-    """Why, without aiohttp's own words around it."""
+    """The reason, without aiohttp's own words around it."""
     if isinstance(error, TimeoutError):
         return f"no connection within {_CONNECT_S:.0f} s"
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        return "that is no URL of a service"
+        return "that is not a valid URL"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, OSError) and inner.errno:
-        # Below 0: a host name that cannot be found, which has words of its own.
+        # Below 0: a host name that was not found; its message is in the error.
         return os.strerror(inner.errno).lower() if inner.errno > 0 else f"{inner.strerror}".lower()
     return str(inner) or type(inner).__name__
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
-    """JSON as an object, whole numbers of any size as they are; empty for what is none."""
+    """A JSON object, with integers of any size; empty for anything else."""
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):

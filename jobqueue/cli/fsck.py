@@ -1,4 +1,4 @@
-"""`jobqueue fsck`: the check of the data, for an operator; it talks to Redis beside the running service."""
+"""`jobqueue fsck`: checks the data for an operator; it talks to Redis directly, while the service runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from jobqueue.settings import Settings
 
 
 class _CannotCheck(click.ClickException):
-    """Nothing is known of the data: neither good (0) nor faulty (1)."""
+    """Nothing is known about the data: neither good (0) nor faulty (1)."""
 
     exit_code = 2
 
 
 def inspect(flags: Mapping[str, Any], config: str | None, *, repair: bool, as_json: bool) -> int:
-    """Check, and print what was found; the exit code: 0 when all is well or was repaired, 1 when faults are left."""
+    """Check, and print the findings. The exit code: 0 when all is well or was repaired, 1 when faults are left."""
     try:
         chosen = settings.load(flags, config)
         logs.set_up("error", "text")
@@ -92,17 +92,19 @@ def _print(console: Console, report: Report, repair: bool) -> None:
     console.print(f"{report.jobs:,} jobs and tombstones in {report.topics:,} topics: {_verdict(report, repair)}")
     if report.foreign.found:
         number, where = report.foreign.found, ", ".join(report.foreign.samples)
-        console.print(f"{number} keys under our tag are not ours, and were left alone: {where}", markup=False)
+        console.print(f"{number} unknown keys under our hash tag were left alone: {where}", markup=False)
     if report.aside:
-        console.print(f"{report.aside} records or keys that were set aside wait in the hashes {{…}}:x", markup=False)
+        console.print(f"{report.aside} records or keys were set aside in the hashes {{…}}:x", markup=False)
     if report.unverified:
         names = ", ".join(report.unverified[:10])
-        console.print(f"The counts of {len(report.unverified)} topics changed all the time: {names}", markup=False)
+        console.print(
+            f"The counts of {len(report.unverified)} topics kept changing and were not verified: {names}", markup=False
+        )
 
 
 def _verdict(report: Report, repair: bool) -> str:
     if not report.findings:
         return "all is well"
     if not report.faults:
-        return "all was repaired"
-    return f"{report.faults} faults are left" + ("" if repair else "; --repair mends them")
+        return "all faults were repaired"
+    return f"{report.faults} faults are left" + ("" if repair else "; --repair repairs them")

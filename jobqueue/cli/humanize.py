@@ -1,7 +1,7 @@
-"""Values as people read them on a terminal: text without control characters, spans, times.
+"""Values as people read them on a terminal: text without control characters, time spans, times.
 
-What stands in a body, a header or a reason was written by strangers. A terminal obeys some characters (it clears its
-screen, renames its window, writes from right to left), so none of them reaches it as it is.
+Bodies, headers and reasons were written by strangers. A terminal obeys some characters (it clears its screen, renames
+its window, writes from right to left), so none of them reaches it unescaped.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import time
 import unicodedata
 from typing import Any
 
-_OBEYED = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # categories of Unicode that are no ink, and not merely a space
-_LONGEST_BODY = 200  # characters that a table gets to see; the terminal's width cuts off more
+_OBEYED = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # Unicode categories that print nothing, and are not merely a space
+_LONGEST_BODY = 200  # characters that reach a table; the width of the terminal cuts off more
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(text: str) -> str:
-    """Text with each character that a terminal may obey written out: `\\u001b`. In JSON that means the same."""
+    """Text with each character that a terminal may obey escaped: `\\u001b`. In JSON that means the same."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_written_out(each) if unicodedata.category(each) in _OBEYED else each for each in text)
+    return "".join(_escaped(each) if unicodedata.category(each) in _OBEYED else each for each in text)
 
 
-def _written_out(character: str) -> str:
+def _escaped(character: str) -> str:
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
@@ -39,12 +39,12 @@ def number(count: int) -> str:
 
 
 def jobs(count: int) -> str:
-    """So many jobs."""
+    """`1 job`, `2,000 jobs`."""
     return "1 job" if count == 1 else f"{count:,} jobs"
 
 
 def span(seconds: float) -> str:
-    """A span of time in its two largest units: `2 h 5 min`."""
+    """A time span in its two largest units: `2 h 5 min`."""
     if seconds < 60:
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
     left = round(seconds)
@@ -59,7 +59,7 @@ def span(seconds: float) -> str:
 
 
 def when(unix_s: float, now: float | None = None) -> str:
-    """A time of the wire in the local zone, without the day where that is today, and how far it is from now."""
+    """A time in the local zone, without the date if that is today, and how far it is from now."""
     try:
         local = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
         local = local.removeprefix(time.strftime("%Y-%m-%d ", time.localtime(now)))

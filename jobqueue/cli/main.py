@@ -28,7 +28,7 @@ jobqueue serves on {url} - try, from another terminal:
 
 
 class Sections(click.Group):
-    """The help lists the service's own commands first, then those that ask a running one, in the protocol's order."""
+    """Lists the service's own commands first in the help, then those that ask a running one, as the protocol does."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -57,14 +57,14 @@ def main() -> None:
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The flags that stand for settings."""
+    """Add the flags that set settings."""
     for option in (
-        click.option("--namespace", metavar="NS", help="keeps two services on one Redis apart [jq]"),
-        click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]"),
-        click.option("--redis", metavar="URL", help="use this Redis instead of one of our own"),
-        click.option("--port", type=int, help="port to listen on; 0: any free one [8000]"),
+        click.option("--namespace", metavar="NS", help="separates services that share a Redis [jq]"),
+        click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]"),
+        click.option("--redis", metavar="URL", help="use this Redis instead of the embedded one"),
+        click.option("--port", type=int, help="port to listen on; 0: any free port [8000]"),
         click.option("--host", help="address to listen on [127.0.0.1]"),
-        click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml"),
+        click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml"),
     ):
         command = option(command)
     return command
@@ -72,12 +72,14 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 
 @main.command("serve")
 @_settings
-@click.option("--workers", type=int, metavar="N", help="processes that answer on the port; 0: by the cores [0]")
-@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="form of the logs [auto]")
-@click.option("--examples", is_flag=True, help="print three curl lines to try")
+@click.option(
+    "--workers", type=int, metavar="N", help="processes that answer on the port; 0: according to the cores [0]"
+)
+@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="format of the logs [auto]")
+@click.option("--examples", is_flag=True, help="print three curl commands to try")
 def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
-    # The service takes 0.3 s to load: the commands that ask a running one do not wait for it.
+    # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
     from jobqueue import logs, process  # noqa: PLC0415
     from jobqueue.workers import cores  # noqa: PLC0415
 
@@ -102,7 +104,7 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 
 
 def _service(chosen: settings.Settings, workers: int) -> Lifecycle:
-    """The service, or the supervisor of its workers, which need not load it."""
+    """The service, or a supervisor of several workers, which does not load it."""
     if workers == 1:
         from jobqueue.app import Service  # noqa: PLC0415
 
@@ -115,42 +117,42 @@ def _service(chosen: settings.Settings, workers: int) -> Lifecycle:
 @main.command("check")
 @_settings
 def check_command(config: str | None, **flags: Any) -> None:
-    """Look at settings, Redis and the service, and say what is wrong. Exit code 1: something is bad."""
+    """Check settings, Redis and the service, and report what is wrong. Exit code 1: something is bad."""
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.cli.check import check  # noqa: PLC0415
 
-    async def tell() -> bool:
-        sound = True
+    async def report() -> bool:
+        passed = True
         async for finding in check(flags, config):
             click.echo(str(finding))
-            sound = sound and finding.level != "bad"
-        return sound
+            passed = passed and finding.level != "bad"
+        return passed
 
-    logs.set_up("error", "auto")  # a Redis that is away is a finding, and no event
-    sys.exit(0 if asyncio.run(tell()) else 1)
+    logs.set_up("error", "auto")  # a Redis that is away is a finding, not an event
+    sys.exit(0 if asyncio.run(report()) else 1)
 
 
 @main.command("fsck")
-@click.option("--repair", is_flag=True, help="mend what is found; what cannot be read is set aside")
-@click.option("--config", metavar="FILE", help="settings in TOML; see conf/jobqueue.toml")
-@click.option("--redis", metavar="URL", help="the Redis of the service, if it is not one of our own")
-@click.option("--data", metavar="DIR", help="directory of our own Redis [jobqueue-data]")
-@click.option("--namespace", metavar="NS", help="which one [jq]")
+@click.option("--repair", is_flag=True, help="repair what is found; unreadable records are set aside")
+@click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml")
+@click.option("--redis", metavar="URL", help="the Redis of the service, if it is not the embedded one")
+@click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]")
+@click.option("--namespace", metavar="NS", help="namespace to check [jq]")
 @click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
 def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) -> None:
-    """Check all that is in Redis, while the service runs. Exit code 1: faults are left; 2: it could not check."""
+    """Check the data in Redis while the service runs. Exit code 1: faults are left; 2: it could not check."""
     from jobqueue.cli.fsck import inspect  # noqa: PLC0415 - as above
 
     sys.exit(inspect(flags, config, repair=repair, as_json=as_json))
 
 
 @main.command("move")
-@click.option("--from", "old", metavar="URL", required=True, help="the Redis that is to be empty")
-@click.option("--to", "new", metavar="URL", required=True, help="the Redis that is to have the jobs")
-@click.option("--namespace", metavar="NS", default="jq", help="which one, on both [jq]")
+@click.option("--from", "old", metavar="URL", required=True, help="the Redis to move the jobs from")
+@click.option("--to", "new", metavar="URL", required=True, help="the Redis to move the jobs to")
+@click.option("--namespace", metavar="NS", default="jq", help="namespace, the same on both [jq]")
 @click.option("--rest", type=click.FloatRange(0), default=1.0, metavar="S", help="pause after each second of work [1]")
 def move_command(old: str, new: str, namespace: str, rest: float) -> None:
-    """Move all jobs to another Redis, while services run on both. Exit code 1: some are left; 2: it could not begin."""
+    """Move all jobs to another Redis while services run on both. Exit code 1: some are left; 2: it could not start."""
     from jobqueue.cli.migrate import move  # noqa: PLC0415 - as above
 
     sys.exit(move(old, new, namespace, rest))

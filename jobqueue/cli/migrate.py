@@ -1,4 +1,4 @@
-"""`jobqueue move`: all jobs of a namespace go to another Redis, while services run on both."""
+"""`jobqueue move`: migrates all jobs of a namespace to another Redis, while services run on both."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _STATES = [state.word for state in (*LIVE, State.FINISHED, State.DELETED) if sta
 
 
 def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
-    """Move, and print what was moved; the exit code: 0 when the old Redis has no job any more, 1 when some are left, 2
-    when it could not begin."""
+    """Migrate, and print what was moved. The exit code: 0 when the old Redis has no jobs left, 1 when some are left, 2
+    when the migration could not start."""
     logs.set_up("error", "text")
     console = Console(highlight=False)
     try:
@@ -33,7 +33,7 @@ def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
     if moved.jobs:
         console.print(_table(moved), markup=False)
     known = (
-        f"; {moved.known:,} of them were on the new Redis already, and stay as they are there" if moved.known else ""
+        f"; {moved.known:,} of them were already on the new Redis, and stay as they are there" if moved.known else ""
     )
     console.print(f"{moved.jobs:,} jobs and tombstones were moved{known}")
     if not moved.done:
@@ -42,18 +42,18 @@ def move(old_url: str, new_url: str, namespace: str, rest: float) -> int:
 
 
 async def _move(old_url: str, new_url: str, namespace: str, rest: float) -> tuple[Migrated, str]:
-    """What was moved, and why it ended where jobs are left. Raises JobQueueError when it cannot begin."""
+    """What was moved, and why it stopped if jobs are left. Raises JobQueueError when it cannot start."""
     timeout_s = Settings().redis_timeout_s
     old, new = _redis_at("--from", old_url, timeout_s), _redis_at("--to", new_url, timeout_s)
     with Console(stderr=True).status("looking at both") as status:  # shown on a terminal only
 
-        def tell(moved: int, reserved: int) -> None:
+        def report(moved: int, reserved: int) -> None:
             status.update(f"moved {moved:,}" + (f", waiting for {reserved:,}" if reserved else ""))
 
         try:
             await _tell_apart(old, new)
             shards, buckets = Settings().numbers(new.is_cluster)
-            move = await Migration.open(old, new, namespace, shards=shards, buckets=buckets, rest=rest, progress=tell)
+            move = await Migration.open(old, new, namespace, shards=shards, buckets=buckets, rest=rest, progress=report)
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, move.stop)
             return await _run(move, old, new)
@@ -68,7 +68,7 @@ async def _run(move: Migration, old: Redis, new: Redis) -> tuple[Migrated, str]:
     except Unavailable as error:
         return move.migrated, old.trouble or new.trouble or error.message
     except JobQueueError as error:
-        return move.migrated, f"the new Redis takes no more. It says: {error.message}"
+        return move.migrated, f"the new Redis accepts no more jobs: {error.message}"
 
 
 def _redis_at(option: str, url: str, timeout_s: float) -> Redis:
@@ -79,7 +79,7 @@ def _redis_at(option: str, url: str, timeout_s: float) -> Redis:
 
 
 async def _tell_apart(*both: Redis) -> None:
-    """Raise Unfit when the two have a server in common, under whatever names: the jobs would be moved in a circle."""
+    """Raise Unfit when the two share a server, under whatever names: the jobs would move in a circle."""
     seen: set[str] = set()
     for redis, option in zip(both, ("--from", "--to"), strict=True):
         try:

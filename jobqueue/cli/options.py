@@ -1,7 +1,7 @@
 """The options of the command line, made from the structs of `params`: one source for the wire and for the shell.
 
-A field is an option of its name (`if_exists` is `--if-exists`), or a positional argument where that is what one would
-type first. What is typed becomes the JSON value of the field here; whether it is allowed is for the service to say.
+A field is an option of its name (`if_exists` is `--if-exists`), or a positional argument if that is what one would type
+first. This module turns what is typed into the JSON value of the field; whether the value is allowed, the service says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 import msgspec
 from msgspec import Raw, Struct, inspect
 
-# What stands without a name. For the other commands: the fields that they cannot do without.
+# Positional arguments. Of commands that are not listed: the required fields.
 _POSITIONAL = {
     "add": ("topic", "body"),
     "pop": ("topics",),
@@ -22,17 +22,17 @@ _POSITIONAL = {
     "stats": ("topic",),
     "topics": ("pattern",),
 }
-_SPELLED = {"headers": "--header", "tags": "--tag"}  # what is given once for each member
+_SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member
 _METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "at": "TIME", "backoff": "S,S,..."}
 # Fields that the command line spreads over several calls.
-_OWN_WORDS = {
+_OWN_HELP = {
     "peek count": "how many jobs to show, over as many pages as it takes",
-    "kick count": "how many dead letters of the topic, those first that died first [1]",
+    "kick count": "how many dead letters of the topic, oldest first [1]",
 }
 
 
 class Number(click.ParamType[Any]):
-    """A finite number; JSON has no other."""
+    """A finite number, the only kind that JSON has."""
 
     name = "number"
 
@@ -47,7 +47,7 @@ class Number(click.ParamType[Any]):
 
 
 class Numbers(click.ParamType[Any]):
-    """Numbers with commas between them."""
+    """Numbers separated by commas."""
 
     name = "numbers"
 
@@ -56,7 +56,7 @@ class Numbers(click.ParamType[Any]):
 
 
 class Time(click.ParamType[Any]):
-    """Unix seconds, or a time in RFC 3339, which the service reads."""
+    """Unix seconds, or an RFC 3339 time, which the service parses."""
 
     name = "time"
 
@@ -80,12 +80,10 @@ class Pair(click.ParamType[Any]):
 
 
 def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
-    """The parameters of a command: first what stands without a name, in its order, then an option a field."""
+    """The parameters of a command: the positional arguments in their order, then an option for each other field."""
     fields = {field.name: field for field in inspect.type_info(command).fields}  # type: ignore[attr-defined]  # of a struct
     positional = _POSITIONAL.get(name, tuple(field.name for field in fields.values() if field.required))
-    options = [
-        field for field in fields.values() if field.name not in positional and not _is_said_otherwise(field, fields)
-    ]
+    options = [field for field in fields.values() if field.name not in positional and not _is_alias(field, fields)]
     return [
         *(_argument(fields[each]) for each in positional),
         *(_option(name, field) for field in options),
@@ -100,8 +98,8 @@ _HOW: dict[type[inspect.Type], dict[str, Any]] = {
 }
 
 
-def _is_said_otherwise(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
-    """`TTR` is another spelling of `ttr`; and a pop's `topic` is one of its `topics`."""
+def _is_alias(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
+    """Whether another parameter covers a field: `TTR` is another spelling of `ttr`, and `topics` covers `topic`."""
     return (field.name != field.name.lower() and field.name.lower() in fields) or (
         field.name == "topic" and "topics" in fields
     )
@@ -118,29 +116,29 @@ def _argument(field: inspect.Field) -> click.Argument:
 def _option(command: str, field: inspect.Field) -> click.Option:
     kind, description = _bare(field.type)
     spelled = _SPELLED.get(field.name, "--" + field.name.replace("_", "-"))
-    words = _OWN_WORDS.get(f"{command} {field.name}") or description
+    help_text = _OWN_HELP.get(f"{command} {field.name}") or description
     if isinstance(kind, inspect.BoolType):
-        return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=words)
+        return click.Option([f"{spelled}/--no-{spelled[2:]}", field.name], default=None, help=help_text)
     how = _how(kind)
     metavar = None if isinstance(kind, inspect.LiteralType) else _METAVARS.get(field.name, how.pop("metavar", "TEXT"))
-    return click.Option([spelled, field.name], metavar=metavar, help=words, **how)
+    return click.Option([spelled, field.name], metavar=metavar, help=help_text, **how)
 
 
 def _bare(kind: inspect.Type) -> tuple[inspect.Type, str]:
-    """A field's type without `None` and what else is around it, and its description if it has one."""
+    """A field's type without `None` and metadata, and its description if it has one."""
     if isinstance(kind, inspect.Metadata):
-        inner, words = _bare(kind.type)
-        return inner, (kind.extra_json_schema or {}).get("description", "") or words
+        inner, description = _bare(kind.type)
+        return inner, (kind.extra_json_schema or {}).get("description", "") or description
     if isinstance(kind, inspect.UnionType):
         some = [_bare(each) for each in kind.types if not isinstance(each, inspect.NoneType)]
-        words = next((words for _, words in some if words), "")
+        description = next((each for _, each in some if each), "")
         times = [each for each in some if isinstance(each[0], inspect.DateTimeType)]
-        return (times or some)[0][0], words
+        return (times or some)[0][0], description
     return kind, ""
 
 
 def _how(kind: inspect.Type) -> dict[str, Any]:
-    """How a value of a type is typed in a shell."""
+    """How a value of a type is written in a shell."""
     if isinstance(kind, inspect.LiteralType):
         return {"type": click.Choice([str(value) for value in kind.values])}
     if isinstance(kind, inspect.ListType):
@@ -150,7 +148,7 @@ def _how(kind: inspect.Type) -> dict[str, Any]:
 
 
 def fields_of(given: dict[str, Any], *, text: bool = False) -> dict[str, Any]:
-    """What was given, as the fields of the command. Raises UsageError for a body that is no JSON."""
+    """The given values as fields of the command. Raises UsageError for a body that is not JSON."""
     fields = {name: value for name, value in given.items() if value is not None and value != ()}
     if "headers" in fields:
         fields["headers"] = dict(fields["headers"])
@@ -163,7 +161,7 @@ def fields_of(given: dict[str, Any], *, text: bool = False) -> dict[str, Any]:
 
 
 def body(given: str, *, text: bool) -> Raw:
-    """A body as it was typed, or as it comes from standard input for `-`. With `text` it becomes a JSON string."""
+    """A body as it was typed, or from standard input for `-`. With `text` it becomes a JSON string."""
     data = _standard_input() if given == "-" else _encoded(given)
     if text:
         try:
@@ -183,7 +181,7 @@ def body(given: str, *, text: bool) -> Raw:
 def _encoded(given: str) -> bytes:
     try:
         return given.encode()
-    except UnicodeEncodeError:  # bytes of the shell that were no UTF-8
+    except UnicodeEncodeError:  # the shell passed bytes that are not UTF-8
         raise click.UsageError("BODY is not UTF-8") from None
 
 

@@ -1,7 +1,7 @@
 """The output of the command line: tables on a terminal, the service's JSON elsewhere; questions and progress.
 
-Answers go to standard output. All else (refusals, questions, progress) goes to standard error, so that a pipe gets
-nothing but answers.
+Answers go to standard output. Everything else (refusals, questions, progress) goes to standard error, so that a pipe
+gets only answers.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ class Output:
 
     @property
     def console(self) -> Console:
-        """The terminal, as rich sees it."""
-        from rich.console import Console  # noqa: PLC0415 - a script that pipes does not wait for rich to load
+        """The terminal for rich."""
+        from rich.console import Console  # noqa: PLC0415 - a script in a pipe does not wait for rich to load
 
         return Console(highlight=False, markup=False, emoji=False)
 
     def json(self, answer: Answer) -> None:
-        """The answer as it travelled, on one line. (A body may have been sent on several; outside of its strings
-        JSON means the same without line ends, and inside there are none.)"""
+        """The answer as it arrived, on one line. (A body may have been sent on several lines; JSON strings contain no
+        line ends, and elsewhere they do not matter.)"""
         line = answer.raw.replace(b"\r", b" ").replace(b"\n", b" ")
         click.echo(humanize.clean(line.decode()) if self._terminal else line)
 
     def say(self, sentence: str) -> None:
-        """A sentence for people, beside the answers."""
+        """A sentence for people, between the answers."""
         if not self.as_json:
             click.echo(humanize.clean(sentence))
 
     def show(self, answer: Answer) -> None:
-        """An answer with one thing in it."""
+        """An answer about one thing."""
         if self.as_json:
             self.json(answer)
         else:
             self.table("answer", answer.fields)
 
     def table(self, kind: str, content: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """A table of the module `tables`, by its name there."""
+        """A table, named by its function in `tables`."""
         from jobqueue.cli import tables  # noqa: PLC0415 - it needs rich
 
         made: RenderableType = getattr(tables, kind)(content)
@@ -65,29 +65,29 @@ class Output:
 
 
 def complain(sentence: str) -> None:
-    """What went wrong, on standard error."""
+    """Print an error on standard error."""
     click.echo(f"Error: {humanize.clean(sentence)}", err=True)
 
 
 def remark(sentence: str) -> None:
-    """A sentence for people, on standard error."""
+    """Print a sentence for people on standard error."""
     click.echo(humanize.clean(sentence), err=True)
 
 
 def insist_on_terminal() -> None:
-    """Raises UsageError where nobody can be asked."""
+    """Raise UsageError when there is no terminal to ask on."""
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
-        raise click.UsageError("this may touch many jobs, and there is no terminal to ask on: say --yes")
+        raise click.UsageError("this may affect many jobs, and there is no terminal to ask on: use --yes")
 
 
 def confirm(question: str) -> None:
-    """Ask on the terminal. Raises Abort for a no."""
+    """Ask for confirmation on the terminal. Raises Abort for a no."""
     click.confirm(humanize.clean(question), abort=True, err=True)
 
 
 @contextmanager
 def progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar while the block runs, on a terminal; the block is given a function that moves it on by some jobs."""
+    """On a terminal, a progress bar while the block runs. Yields a function that advances it by a number of jobs."""
     if not _is_terminal(sys.stderr):
         yield lambda some: None
         return

@@ -1,4 +1,4 @@
-"""The commands of the command line that ask a running service: one for each command of the protocol."""
+"""The commands that ask a running service: one for each command of the protocol."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from jobqueue.schema import params
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
-# What a command takes beside its fields.
+# The options of a command that are not fields.
 _OWN: dict[str, list[click.Option]] = {
-    "add": [click.Option(["--text"], is_flag=True, help="take BODY as a string, not as JSON")],
-    "update": [click.Option(["--text"], is_flag=True, help="take the body as a string, not as JSON")],
+    "add": [click.Option(["--text"], is_flag=True, help="send BODY as a string, not as JSON")],
+    "update": [click.Option(["--text"], is_flag=True, help="send the body as a string, not as JSON")],
     "kick": [
         click.Option(["--all"], is_flag=True, help="all dead letters of the topic"),
-        click.Option(["--yes", "-y"], is_flag=True, help="do not ask first"),
+        click.Option(["--yes", "-y"], is_flag=True, help="do not ask for confirmation"),
     ],
-    "purge": [click.Option(["--yes", "-y"], is_flag=True, help="do not ask first")],
-    "peek": [click.Option(["--all"], is_flag=True, help="all jobs, instead of 20")],
+    "purge": [click.Option(["--yes", "-y"], is_flag=True, help="do not ask for confirmation")],
+    "peek": [click.Option(["--all"], is_flag=True, help="show all jobs instead of 20")],
     "stats": [
         click.Option(
             ["--watch"],
@@ -31,36 +31,36 @@ _OWN: dict[str, list[click.Option]] = {
             is_flag=False,
             flag_value=2.0,
             metavar="[S]",
-            help="look again every S seconds [2], until Ctrl-C; stands behind the topic",
+            help="look again every S seconds [2] until Ctrl-C; goes after the topic",
         )
     ],
 }
-# What the one line of `params` does not say.
+# Help beyond the one line of `params`.
 _MORE = {
-    "add": "BODY is JSON. Without one, or for -, it is read from standard input.",
+    "add": "BODY is JSON. If it is missing or -, it is read from standard input.",
     "pop": "Several topics are tried in order. Exit code 4: nothing is ready.",
     "update": "--body - reads standard input.",
     "kick": "Takes an ID, or --topic with --count or --all.",
-    "peek": "Shows 20 jobs; --count or --all shows more. As JSON: a line a page.",
-    "topics": "PATTERN may have * for any characters and ? for one. As JSON: a line a page.",
-    "purge": "Asks first. --state takes only the jobs in one state.",
+    "peek": "Shows 20 jobs; --count or --all shows more. As JSON: one line per page.",
+    "topics": "In PATTERN, * stands for any characters and ? for one. As JSON: one line per page.",
+    "purge": "Asks for confirmation. --state deletes only the jobs in one state.",
 }
 
 
 def commands() -> list[click.Command]:
-    """A command of click for each command of the protocol."""
+    """A click command for each command of the protocol."""
     return [_command(name) for name in params.BY_NAME]
 
 
 def _command(name: str) -> click.Command:
     struct = params.BY_NAME[name]
-    words = struct.__doc__ or ""
+    summary = struct.__doc__ or ""
     return click.Command(
         name,
         params=[*options.parameters(name, struct), *_OWN.get(name, ()), *_common()],
         callback=partial(_talk, name),
-        help=f"{words}\n\n{_MORE[name]}" if name in _MORE else words,
-        short_help=words.partition(".")[0],
+        help=f"{summary}\n\n{_MORE[name]}" if name in _MORE else summary,
+        short_help=summary.partition(".")[0],
     )
 
 
@@ -74,17 +74,17 @@ def _common() -> list[click.Option]:
             show_envvar=True,
             help="where the service listens",
         ),
-        click.Option(["--json", "as_json"], is_flag=True, help="JSON on a terminal too"),
+        click.Option(["--json", "as_json"], is_flag=True, help="print JSON on a terminal too"),
     ]
 
 
 def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: Any) -> None:
-    # aiohttp takes 0.25 s to load: `jobqueue --help` and a wrong option do not wait for it.
+    # Loading aiohttp takes 0.25 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue.cli import ask, bulk, watch  # noqa: PLC0415
     from jobqueue.cli.output import Output  # noqa: PLC0415
 
-    wishes = ask.Wishes(*(given.pop(wish, None) for wish in ask.Wishes._fields))
-    _refuse_nonsense(given.get("count"), wishes.all)
+    extras = ask.Extras(*(given.pop(wish, None) for wish in ask.Extras._fields))
+    _check_count(given.get("count"), extras.all)
     if name == "add" and given["body"] is None:
         given["body"] = _piped()
     fields = options.fields_of(given, text=text)
@@ -98,16 +98,16 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
     }
     talk = talks.get(name) or ask.once(name)
     try:
-        code = asyncio.run(ask.hold(talk, url, fields, wishes, Output(as_json)))
+        code = asyncio.run(ask.hold(talk, url, fields, extras, Output(as_json)))
     except KeyboardInterrupt:
-        if wishes.watch is None:
+        if extras.watch is None:
             raise
         code = ask.DONE  # nothing else ends a watch
     sys.exit(code)
 
 
-def _refuse_nonsense(count: int | None, everything: bool | None) -> None:
-    """What no single call would tell, as several calls share the count."""
+def _check_count(count: int | None, everything: bool | None) -> None:
+    """Refuse what the service would not notice, because several requests share the count."""
     if count is not None and everything:
         raise click.UsageError("--all and --count exclude each other")
     if count is not None and count < 1:
@@ -115,7 +115,7 @@ def _refuse_nonsense(count: int | None, everything: bool | None) -> None:
 
 
 def _piped() -> str:
-    """The body that is to be read. Raises UsageError where someone would have to type it without being asked."""
+    """`-`, the body from a pipe. Raises UsageError on a terminal, which would wait for input without saying so."""
     if sys.stdin and sys.stdin.isatty():
         raise click.UsageError("BODY is missing: give JSON, or - to type it here")
     return "-"

@@ -1,4 +1,4 @@
-"""Answers as tables for a terminal. All text goes through `humanize.clean`, and none is read as rich's markup."""
+"""Answers as tables for a terminal. All text goes through `humanize.clean`, and rich reads none of it as markup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BAR_WIDTH = 30
 
 
 def answer(fields: Fields) -> RenderableType:
-    """Any answer with one thing in it: a line a field, what is null left out."""
+    """An answer about one thing: a line per field, without null fields."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -45,7 +45,7 @@ def _words(name: str, value: Any) -> str:
         return humanize.body(value, None)
     if isinstance(value, str):
         return humanize.clean(value)
-    if name == "jobs":  # of an add to a virtual topic
+    if name == "jobs":  # in the answer to an add to a virtual topic
         return "\n".join(humanize.clean(f"{job['id']} ({job['result']}, {job['state']})") for job in value)
     if name == "backoff":
         return ", ".join(map(humanize.span, value))
@@ -59,9 +59,9 @@ def _state(state: str, more: str = "") -> Text:
 
 
 def jobs(some: Sequence[Fields]) -> RenderableType:
-    """A row a job."""
+    """A row per job."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("id", no_wrap=True, overflow="fold")  # to be copied: bodies are cut off before it folds
+    table.add_column("id", no_wrap=True, overflow="fold")  # people copy it, so bodies are cut off before it folds
     table.add_column("state", no_wrap=True)
     table.add_column("due", no_wrap=True)
     table.add_column("attempt", no_wrap=True, justify="right")
@@ -78,7 +78,7 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
 
 
 def topics(some: Iterable[Fields]) -> RenderableType:
-    """A row a topic, by name."""
+    """A row per topic, sorted by name."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     for state in _STATES:
@@ -98,10 +98,10 @@ def _paused(topic: Fields) -> str:
 
 
 def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> RenderableType:
-    """The figures of a topic, or of all; with `rates` a column of what happens a second."""
+    """The figures of a topic or of all; with `rates`, a column of rates per second."""
     oldest = fields["oldest_ready"]
     title = Text(humanize.clean(fields["topic"] or "all topics"), style="bold")
-    waits = [] if oldest is None else [Text(f" the oldest ready job waits for {humanize.span(round(oldest, 1))}")]
+    waits = [] if oldest is None else [Text(f" the oldest ready job has waited {humanize.span(round(oldest, 1))}")]
     return Group(title, _counts(fields["counts"]), *waits, _totals(fields["totals"], rates), _due(fields["due"]))
 
 
@@ -115,10 +115,10 @@ def _counts(counts: Mapping[str, int]) -> Table:
 
 def _totals(totals: Mapping[str, int], rates: Mapping[str, float] | None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("ever")
+    table.add_column("in total")
     table.add_column("jobs", justify="right")
     if rates is not None:
-        table.add_column("a second", justify="right")
+        table.add_column("per second", justify="right")
     for name in dict.fromkeys([*totals, *(rates or ())]):
         rate = [] if rates is None else [f"{rates[name]:,.1f}" if name in rates else ""]
         table.add_row(Text(humanize.clean(name)), humanize.number(totals.get(name, 0)), *rate)

@@ -1,11 +1,11 @@
-"""The figures, once or again and again, with what happens a second between two looks."""
+"""The figures of topics, once or repeatedly, with rates per second between two looks."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from jobqueue.cli.ask import DONE, Fields, Wishes, once
+from jobqueue.cli.ask import DONE, Extras, Fields, once
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 
@@ -14,34 +14,34 @@ _RATED = ("created", "delivered", "finished")
 
 
 class Pace:
-    """What happens a second, from the totals of two looks."""
+    """Rates per second, from the totals of two looks."""
 
     def __init__(self) -> None:
         self._last: tuple[float, dict[str, int]] | None = None
 
     def rates(self, totals: dict[str, int], now: float) -> dict[str, float]:
-        """Since the last look; nothing at the first one."""
+        """The rates since the last look; empty at the first one."""
         last, self._last = self._last, (now, totals)
         if last is None or now <= last[0]:
             return {}
         return {name: (totals.get(name, 0) - last[1].get(name, 0)) / (now - last[0]) for name in _RATED}
 
 
-async def stats(client: Client, fields: Fields, wishes: Wishes, out: Output) -> int:
+async def stats(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """The figures of a topic, or of all."""
-    if wishes.watch is None and out.as_json:
-        return await once("stats")(client, fields, wishes, out)
+    if extras.watch is None and out.as_json:
+        return await once("stats")(client, fields, extras, out)
     answer = await client.ask("stats", **fields)
-    if wishes.watch is None:
+    if extras.watch is None:
         out.table("stats", answer.fields)
         return DONE
     look = _stream if out.as_json else _draw
-    await look(client, fields, max(wishes.watch, _SHORTEST_S), out, answer)
+    await look(client, fields, max(extras.watch, _SHORTEST_S), out, answer)
     return DONE
 
 
 async def _stream(client: Client, fields: Fields, pause_s: float, out: Output, answer: Answer) -> None:
-    """A line a look, until Ctrl-C."""
+    """One line per look, until Ctrl-C."""
     while True:
         out.json(answer)
         await asyncio.sleep(pause_s)
@@ -49,8 +49,8 @@ async def _stream(client: Client, fields: Fields, pause_s: float, out: Output, a
 
 
 async def _draw(client: Client, fields: Fields, pause_s: float, out: Output, answer: Answer) -> None:
-    """Redraw the tables, until Ctrl-C. A service that is away for a while is waited for, with its last figures."""
-    from rich.console import Group  # noqa: PLC0415 - a script that pipes does not wait for rich to load
+    """Redraw the tables until Ctrl-C. While the service is away, keep its last figures and wait for it."""
+    from rich.console import Group  # noqa: PLC0415 - a script in a pipe does not wait for rich to load
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ async def _draw(client: Client, fields: Fields, pause_s: float, out: Output, ans
         while True:
             if not trouble:
                 drawn = tables.stats(answer.fields, pace.rates(answer.fields["totals"], time.monotonic()))
-            # Above the tables: what a small terminal has no room for is cut at the bottom.
+            # Above the tables: a small terminal cuts off the bottom.
             head = trouble or f"{time.strftime('%H:%M:%S')}, every {pause_s:g} s; Ctrl-C ends"
             live.update(Group(Text(head, style="red" if trouble else "dim"), drawn), refresh=True)
             await asyncio.sleep(pause_s)

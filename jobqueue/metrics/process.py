@@ -1,7 +1,7 @@
-"""The metrics of a process: the meter of its machine, and what its commands were and how they ended.
+"""The metrics of one process: the meter of its engine, and its commands and how they ended.
 
-All is counted in series (series.py), which `pour` empties into a registry of prometheus_client. The figures
-that stand in Redis are not here: a scrape reads them (scrape.py).
+Everything is counted in series (series.py), which `pour` empties into a registry of prometheus_client. Figures that are
+in Redis are not counted here: a scrape reads them (scrape.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LATENESS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 _DURATION_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WRITES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began: twice the lines
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the start time of each series would double the lines
 
 
 class Metrics(Meter):
-    """What one process has done. `folder`: where its figures are added to those of others."""
+    """What one process has done. `folder`: where it shares its metrics with other processes."""
 
     def __init__(self, most_topics: int = 100, folder: Path | None = None) -> None:
         self.registry = CollectorRegistry()
@@ -37,9 +37,9 @@ class Metrics(Meter):
         self._topics: set[str] = set()
         self._held = 0
         self._make_service()
-        self._make_machine()
+        self._make_engine()
         self._make_redis()
-        if folder is None:  # they are of one process
+        if folder is None:  # these belong to one process
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
 
@@ -47,96 +47,99 @@ class Metrics(Meter):
         self._commands = Count(
             self.registry,
             "jobqueue_commands_total",
-            "Commands answered, by their code (OK: carried out). What could not be read is the command `unreadable`.",
+            "Commands answered, by code (OK: done). Unreadable ones count as the command `unreadable`.",
             ["command", "code"],
         )
         self._command_seconds = Spread(
             self.registry,
             "jobqueue_command_duration_seconds",
-            "Time from a command read to its answer. A pop that may wait is `pop_waiting`. Commands of an array that "
-            "are carried out together share one time: each counts with that of all.",
+            "Time from reading a command to its answer. A pop that may wait is `pop_waiting`. Commands of an array "
+            "that are carried out together count with their common time.",
             _DURATION_S,
             ["command"],
         )
         self._secured = Count(
             self.registry,
             "jobqueue_durable_total",
-            "Changes that were to be more than local, by what was asked for and what was reached.",
+            "Changes that asked for more than local durability, by what was asked for and what was reached.",
             ["asked", "reached"],
         )
-        self._parked = self._gauge("jobqueue_parked_pops", "Pops that wait for a job.")
+        self._parked = self._gauge("jobqueue_parked_pops", "Pops waiting for a job.")
 
-    def _make_machine(self) -> None:
+    def _make_engine(self) -> None:
         registry = self.registry
         self._ready = Spread(
             registry,
             "jobqueue_due_to_ready_seconds",
-            "How late this process's timers made jobs ready, by Redis's clock: after a delay or the end of a lease.",
+            "How late timers of this process made jobs ready after a delay or the end of a lease, by Redis's clock.",
             LATENESS_S,
             ["topic"],
         )
         self._delivered = Spread(
             registry,
             "jobqueue_due_to_delivered_seconds",
-            "From a job's due time to its first delivery, by Redis's clock: the time in the ready list is in it.",
+            "Time from a job's due time to its first delivery, by Redis's clock, including its time in the ready list.",
             LATENESS_S,
             ["topic"],
         )
         self._pages = Count(registry, "jobqueue_timer_pages_total", "Looks of timers into their buckets.")
-        self._moves = Count(registry, "jobqueue_timer_moves_total", "Entries that timers dealt with.")
+        self._moves = Count(registry, "jobqueue_timer_moves_total", "Entries that timers processed.")
         self._lock_changes = Count(
-            registry, "jobqueue_lock_changes_total", "Timers' locks that this process took, and lost.", ["change"]
+            registry, "jobqueue_lock_changes_total", "Timer locks that this process took and lost.", ["change"]
         )
         for change in ("taken", "lost"):
-            self._lock_changes.add(change, n=0)  # so that both are there from the beginning
-        self._locks = self._gauge("jobqueue_locks_held", "Timers' locks that this process holds.")
-        self._instances = self._newest("jobqueue_instances", "Living instances: the processes that share the timers.")
+            self._lock_changes.add(change, n=0)  # so that both exist from the start
+        self._locks = self._gauge("jobqueue_locks_held", "Timer locks that this process holds.")
+        self._instances = self._newest("jobqueue_instances", "Live instances: the processes that share the timers.")
         self._make_clock()
 
     def _make_clock(self) -> None:
         self._jumps = Count(
             self.registry,
             "jobqueue_clock_jumps_total",
-            "Jumps of Redis's clock by more than `clock_limit_s`, ahead and back.",
+            "Jumps of Redis's clock by more than `clock_limit_s`, ahead or back.",
             ["direction"],
         )
         for direction in ("ahead", "back"):
             self._jumps.add(direction, n=0)
         self._ahead = self._newest(
-            "jobqueue_clock_offset_seconds", "Redis's clock less this host's: above 0 when Redis's is ahead."
+            "jobqueue_clock_offset_seconds", "Redis's clock minus this host's: above 0 when Redis is ahead."
         )
 
     def _make_redis(self) -> None:
         registry = self.registry
-        self._calls = Count(registry, "jobqueue_redis_calls_total", "Calls of Redis, by script or command.", ["script"])
+        self._calls = Count(registry, "jobqueue_redis_calls_total", "Calls to Redis, by script or command.", ["script"])
         self._errors = Count(
-            registry, "jobqueue_redis_errors_total", "Calls of Redis that failed, by code; no refusals.", ["code"]
+            registry,
+            "jobqueue_redis_errors_total",
+            "Calls to Redis that failed, by code; refusals are not failures.",
+            ["code"],
         )
         self._call_seconds = Spread(
             registry,
             "jobqueue_redis_call_duration_seconds",
-            "Time of a call of Redis, with its wait for a connection and its repetitions.",
+            "Time of a call to Redis, including its wait for a connection and its retries.",
             _DURATION_S,
         )
         self._barrier_seconds = Spread(
             registry,
             "jobqueue_fence_duration_seconds",
-            "Time to learn whether changes are with the replicas or on the disk: one wait for all that came together.",
+            "Time to learn whether changes reached the replicas or the disk: one wait for all that came together.",
             _DURATION_S,
         )
         self._writes = Spread(
-            registry, "jobqueue_redis_commands_per_write", "Commands that left for Redis in one write.", _WRITES
+            registry, "jobqueue_redis_commands_per_write", "Commands sent to Redis in one write.", _WRITES
         )
 
-    def _gauge(self, name: str, says: str) -> Gauge:
-        return Gauge(name, says, registry=self.registry, multiprocess_mode="livesum")
+    def _gauge(self, name: str, help: str) -> Gauge:
+        return Gauge(name, help, registry=self.registry, multiprocess_mode="livesum")
 
-    def _newest(self, name: str, says: str) -> Gauge:
-        """One of which all processes say the same."""
-        return Gauge(name, says, registry=self.registry, multiprocess_mode="livemostrecent")
+    def _newest(self, name: str, help: str) -> Gauge:
+        """A gauge on which all processes agree."""
+        return Gauge(name, help, registry=self.registry, multiprocess_mode="livemostrecent")
 
     def topic(self, name: str) -> str:
-        """The label of a topic: its name for the first `most_topics` that come, `other` for all that follow."""
+        """The label of a topic: its name for the first `most_topics` topics, `other` for the rest."""
         if name in self._topics:
             return name
         if len(self._topics) >= self._most_topics:
@@ -145,16 +148,16 @@ class Metrics(Meter):
         return name if name in self._topics else OTHER
 
     def _with(self, topic: str) -> set[str]:
-        """The topics that have figures of their own once one more has come."""
+        """The topics with figures of their own, after one more asked for them."""
         if self._folder:
-            with contextlib.suppress(OSError):  # the folder was taken away; then each process chooses for itself
+            with contextlib.suppress(OSError):  # the folder was removed; then each process decides for itself
                 return agreed_topics(self._folder, topic, self._most_topics)
         return {topic}
 
     def answered(
         self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False
     ) -> None:
-        """Commands of one kind were answered together; `seconds`: how long that took, if anything was done."""
+        """Count commands of one kind that were answered together. `seconds`: how long it took, if anything was done."""
         number = done = len(answers)
         for answer in answers:
             if "code" in answer:
@@ -204,7 +207,7 @@ class Metrics(Meter):
         self._jumps.add("ahead" if ahead_s > 0 else "back")
 
     def pour(self, parked: int) -> None:
-        """Bring the registry up to date. `parked`: how many pops wait."""
+        """Update the registry. `parked`: how many pops are waiting."""
         self._parked.set(parked)
         self._locks.set(self._held)
         for series in vars(self).values():

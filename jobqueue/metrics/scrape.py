@@ -1,7 +1,7 @@
-"""A scrape: what `GET /metrics` answers, the process's own metrics and the figures of the namespace from Redis.
+"""A scrape: the answer of `GET /metrics`, with the metrics of the process and the figures of the namespace from Redis.
 
-With PROMETHEUS_MULTIPROC_DIR set, processes of one machine keep their metrics in files there, and each answers with the
-sum of all of them.
+With PROMETHEUS_MULTIPROC_DIR set, processes on one machine keep their metrics in files there, and each answers with the
+sum of all.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["CONTENT_TYPE_LATEST", "Scrape"]
 
 log = structlog.get_logger()
 
-_PATIENCE_S = 3.0  # for Redis: who scrapes gives up after 5 or 10 s, and wants to hear that Redis is away
-_POUR_S = 0.1  # so old the shared metrics of another process may be
-_SETTLED_S = 1.5 * _POUR_S  # after that, they hold what was before
-_SAME = "From Redis: every instance says the same, so take the maximum of the instances and not their sum."
+_PATIENCE_S = 3.0  # for Redis: a scraper gives up after 5 or 10 s, and should learn that Redis is away
+_POUR_S = 0.1  # the longest age of another process's shared metrics
+_SETTLED_S = 1.5 * _POUR_S  # after this, they include everything before the scrape
+_SAME = "From Redis: all instances report the same, so take the maximum of the instances, not the sum."
 
 
 class _Families(Collector):
-    """Metrics as they are, for `generate_latest`."""
+    """Ready-made metrics, for `generate_latest`."""
 
     def __init__(self, metrics: Iterator[Metric]) -> None:
         self._metrics = metrics
@@ -59,7 +59,7 @@ class Scrape:
         self._folder = folder
 
     async def text(self) -> bytes:
-        """All metrics in Prometheus's text format; those from Redis have no values when it does not answer."""
+        """All metrics in the text format of Prometheus; those from Redis have no values when it does not answer."""
         begun = time.monotonic()
         figures, _ = await asyncio.gather(self._figures(), self._others())
         self._metrics.pour(self._waiting.parked)
@@ -72,7 +72,7 @@ class Scrape:
         return None
 
     async def _others(self) -> None:
-        """Let the other processes pour what they counted before this scrape."""
+        """Give the other processes time to pour what they counted before this scrape."""
         if self._folder:
             await asyncio.sleep(_SETTLED_S)
 
@@ -98,7 +98,7 @@ class Scrape:
             labels=["topic"],
         )
         events = CounterMetricFamily(
-            "jobqueue_job_events", f"What became of jobs, ever. {_SAME}", labels=["topic", "event"]
+            "jobqueue_job_events", f"What happened to jobs, in total. {_SAME}", labels=["topic", "event"]
         )
         raised = self._totals.raised({topic: stats.totals for topic, stats in figures.items()}, begun)
         for topic, stats in sorted(figures.items()):
@@ -107,13 +107,13 @@ class Scrape:
             if stats.oldest_ready_ms is not None:
                 oldest.add_metric([topic], stats.oldest_ready_ms / 1000)
             elif not stats.counts.get(State.READY.word):
-                oldest.add_metric([topic], 0)  # else it is not known, and nothing is said
+                oldest.add_metric([topic], 0)  # else it is unknown, and has no value
             for event, number in raised[topic].items():
                 events.add_metric([topic, event], number)
         yield from (jobs, oldest, events)
 
     async def run(self) -> None:
-        """Keep what the other processes read of this one up to date, for ever."""
+        """Keep what other processes read of this one up to date, for ever."""
         while True:
             try:
                 self._metrics.pour(self._waiting.parked)
@@ -123,6 +123,6 @@ class Scrape:
 
 
 def leave(metrics: Metrics, folder: Path) -> None:
-    """A process that ends leaves its counts to the others, and takes along what it holds."""
+    """Leave the counts of a process that ends to the others, and remove its gauges."""
     metrics.pour(0)
     forget(folder)

@@ -1,7 +1,7 @@
-"""Series: what is counted on a job's way, in plain numbers, and now and then poured into prometheus_client.
+"""Series: plain numbers that are counted on the hot path, and poured into prometheus_client from time to time.
 
-There an `inc` costs 0.5 µs and an `observe` 1.3, more where several processes share their figures; here adding costs
-0.2 to 0.3 µs, for one and for many alike.
+In prometheus_client an `inc` costs 0.5 µs and an `observe` 1.3 µs, more where processes share their metrics; here
+adding costs 0.2 to 0.3 µs, for one value or many.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Labels = tuple[str, ...]
 class Count:
     """A counter."""
 
-    def __init__(self, registry: CollectorRegistry, name: str, says: str, labels: Sequence[str] = ()) -> None:
-        self._counter = Counter(name, says, labels, registry=registry)
+    def __init__(self, registry: CollectorRegistry, name: str, help: str, labels: Sequence[str] = ()) -> None:
+        self._counter = Counter(name, help, labels, registry=registry)
         self._numbers: dict[Labels, int] = defaultdict(int)
 
     def add(self, *labels: str, n: int = 1) -> None:
@@ -40,22 +40,22 @@ class Spread:
         self,
         registry: CollectorRegistry,
         name: str,
-        says: str,
+        help: str,
         bounds: Sequence[float],
         labels: Sequence[str] = (),
     ) -> None:
-        self._histogram = Histogram(name, says, labels, buckets=bounds, registry=registry)
+        self._histogram = Histogram(name, help, labels, buckets=bounds, registry=registry)
         self._bounds = (*bounds, inf)
-        self._numbers: dict[Labels, list[float]] = {}  # how many in each bucket, and last their sum
+        self._numbers: dict[Labels, list[float]] = {}  # the count of each bucket, then the sum
 
     def add(self, value: float, *labels: str, n: int = 1) -> None:
-        """`n` more have this value."""
+        """Count `n` observations of this value."""
         numbers = self._of(labels)
         numbers[bisect_left(self._bounds, value)] += n
         numbers[-1] += value * n
 
     def add_all(self, values: Sequence[float], *labels: str) -> None:
-        """One more has each of these values."""
+        """Count one observation of each value."""
         numbers, bounds = self._of(labels), self._bounds
         for value in values:
             numbers[bisect_left(bounds, value)] += 1
@@ -70,7 +70,7 @@ class Spread:
     def pour(self) -> None:
         for labels, (*numbers, total) in self._numbers.items():
             histogram = self._histogram.labels(*labels) if labels else self._histogram
-            # `observe` takes one value at a time; these are the two lines that it consists of.
+            # `observe` takes one value at a time; this is what it does, for all values at once.
             histogram._sum.inc(total)
             for bucket, number in zip(histogram._buckets, numbers, strict=True):
                 if number:

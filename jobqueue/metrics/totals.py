@@ -1,7 +1,7 @@
-"""The totals of topics, made never to fall: Prometheus would take that for a restart and count all of it again.
+"""The totals of topics, kept from falling: Prometheus would take a fall for a restart and count everything again.
 
 Those in Redis fall when a delivery is undone, when Redis is emptied, and when one of the topics that are added up under
-`other` is forgotten. Processes that share a folder of metrics share what they have told, as a scrape may ask any.
+`other` is forgotten. Processes that share a metrics folder share what they last showed, as a scrape may ask any.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Numbers = Mapping[str, int]
 
 
 class Rising(Struct):
-    """The totals of one topic. `created` tells an emptied Redis from an undone delivery."""
+    """The totals of one topic. A fall of `created` means an emptied Redis, not an undone delivery."""
 
     gone: dict[str, int] = {}
     highest: dict[str, int] = {}
 
     def raise_to(self, totals: Numbers) -> None:
-        """Redis says this now."""
+        """Take in what Redis holds now."""
         if totals.get("created", 0) < self.highest.get("created", 0):
             self.gone = {name: max(number - totals.get(name, 0), 0) for name, number in self.shown().items()}
             self.highest = {}
@@ -38,9 +38,9 @@ class Rising(Struct):
         return {name: self.gone.get(name, 0) + self.highest.get(name, 0) for name in sorted(names)}
 
 
-class _Told(Struct):
+class _Shown(Struct):
     topics: dict[str, Rising] = {}
-    at: float = 0.0  # s, of the clock since the machine's start: the end of the last reading
+    at: float = 0.0  # s, monotonic: the end of the last reading
 
 
 class Totals:
@@ -48,10 +48,10 @@ class Totals:
 
     def __init__(self, namespace: str = "", folder: Path | None = None) -> None:
         self._file = folder / f"totals-{namespace}.json" if folder else None
-        self._told = _Told()
+        self._shown = _Shown()
 
     def raised(self, topics: Mapping[str, Numbers], begun: float) -> dict[str, dict[str, int]]:
-        """The totals to show for those that Redis told, to a question asked at `begun` (s, time.monotonic)."""
+        """The totals to show for those that Redis answered to a question sent at `begun` (s, time.monotonic)."""
         if self._file is None:
             return self._raised(topics, begun)
         try:
@@ -59,27 +59,27 @@ class Totals:
                 self._read(self._file)
                 shown = self._raised(topics, begun)
                 self._write(self._file)
-        except OSError:  # the folder was taken away; then each process tells its own
+        except OSError:  # the folder was removed; then each process shows its own
             shown = self._raised(topics, begun)
         return shown
 
     def _raised(self, topics: Mapping[str, Numbers], begun: float) -> dict[str, dict[str, int]]:
         now = time.monotonic()
-        # Of two readings that overlap nobody knows which is older, and an older one would look like an emptied Redis.
-        alone = not begun < self._told.at <= now
+        # Nobody knows which of two overlapping readings is older, and an older one would look like an emptied Redis.
+        alone = not begun < self._shown.at <= now
         for topic, totals in topics.items():
-            if alone or topic not in self._told.topics:
-                self._told.topics.setdefault(topic, Rising()).raise_to(totals)
-        self._told.at = now
-        return {topic: self._told.topics[topic].shown() for topic in topics}
+            if alone or topic not in self._shown.topics:
+                self._shown.topics.setdefault(topic, Rising()).raise_to(totals)
+        self._shown.at = now
+        return {topic: self._shown.topics[topic].shown() for topic in topics}
 
     def _read(self, file: Path) -> None:
         try:
-            self._told = msgspec.json.decode(file.read_bytes(), type=_Told)
+            self._shown = msgspec.json.decode(file.read_bytes(), type=_Shown)
         except (FileNotFoundError, msgspec.MsgspecError):
-            self._told = _Told()
+            self._shown = _Shown()
 
     def _write(self, file: Path) -> None:
         new = file.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(self._told))
+        new.write_bytes(msgspec.json.encode(self._shown))
         new.replace(file)

@@ -201,9 +201,8 @@ class EmbeddedRedis:
         lines = self._directory.log_from(offset).splitlines()
         last = self._directory.last_build()
         wrote = f", on data that {last} wrote last" if last else ""
-        return f"{path} ended at its start with code {code}{wrote}; {self._directory.log} ends: " + "\n".join(
-            lines[-6:]
-        )
+        end = "\n".join(lines[-6:])
+        return f"{path} ended at its start with code {code}{wrote}; {self._directory.log} ends: {end}"
 
     async def _revive(self) -> None:
         """Start the server again, if it is dead and did not only close our connection."""

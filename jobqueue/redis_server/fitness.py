@@ -1,6 +1,6 @@
-"""The fitness of a Redis that someone else runs: checked once, at start, before a job is trusted to it.
+"""The fitness of a Redis: checked once, at start, before it is trusted with a job.
 
-What would lose jobs is refused with an Unfit; what may lose them in a crash is told, and the service starts.
+A Redis that would lose jobs is refused with Unfit. One that may lose them in a crash gets a warning.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _PERSIST = "Set `appendonly yes` to keep them."
 
 
 def without_secret(url: str) -> str:
-    """A Redis URL without user and password; `embedded` for none."""
+    """A Redis URL without user and password; `embedded` for an empty one."""
     scheme, separator, rest = url.partition("?")[0].partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
 
 
 def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
-    """The Redis at the URL of the settings. Raises Unfit for one that is no URL, without a word of its password."""
+    """The Redis at the URL of the settings. Raises Unfit for a bad URL, in words that never show its password."""
     try:
         return Redis(url, timeout_s, meter)
     except TypeError as error:
-        why = f"there is no parameter {str(error).rpartition('argument ')[2]}"
+        why = f"unknown parameter {str(error).rpartition('argument ')[2]}"
     except ValueError as error:
         why = str(error)
-        if "Port could not" in why or "netloc" in why:  # they cite what may be a part of the password
-            why = "its port is no number; in a name or password, characters such as / and # are written as %2F and %23"
-    raise Unfit(f"the setting redis is no URL of a Redis: {why}")
+        if "Port could not" in why or "netloc" in why:  # they quote what may be part of the password
+            why = "its port is not a number; in a name or password, write characters such as / and # as %2F and %23"
+    raise Unfit(f"the setting redis is not a valid Redis URL: {why}")
 
 
 class Server(Protocol):
-    """One server of Redis, which may be asked."""
+    """One Redis server that can be queried."""
 
     async def read(self, *command: Value) -> Any:
         """Run a plain command that changes nothing."""
 
 
 async def judge(server: Server, settings: Settings) -> list[str]:
-    """Check a server that takes jobs; the warnings, a sentence each.
+    """Check a server that takes jobs; the warnings, one sentence each.
 
     Raises Unfit when it cannot carry the queue, Unavailable when it does not answer.
     """
@@ -63,14 +63,14 @@ async def judge(server: Server, settings: Settings) -> list[str]:
 
 
 async def facts_of(server: Server) -> dict[str, str]:
-    """INFO as a mapping. It is preferred to CONFIG because managed services leave it open."""
+    """INFO as a mapping. It is preferred to CONFIG, which managed services often forbid."""
     reply = await server.read("INFO")
     pairs = (line.split(":", 1) for line in reply.decode("utf-8", "replace").splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}
 
 
 async def _config(server: Server, *names: str) -> Mapping[str, str]:
-    """The settings that CONFIG GET shows; those that are missing could not be read."""
+    """The settings that CONFIG GET shows; a missing one could not be read."""
     try:
         reply = await server.read("CONFIG", "GET", *names)
     except Unavailable:
@@ -83,12 +83,12 @@ async def _config(server: Server, *names: str) -> Mapping[str, str]:
 
 
 def refuse_old(info: Mapping[str, str]) -> None:
-    """Refuse a Redis before 7.0, by the fields of INFO: its scripts know no flags. Every Valkey is newer."""
+    """Refuse a Redis before 7.0, by the fields of INFO: it does not know script flags. Every Valkey is newer."""
     if info.get("server_name") == "valkey" or "valkey_version" in info:
         return
     version = info.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST:
-        raise Unfit(f"this Redis is version {version}: too old; 7.0 or newer is needed, or any Valkey")
+        raise Unfit(f"this Redis is version {version}, which is too old: 7.0 or newer is needed, or any Valkey")
 
 
 def _refuse_replica(info: Mapping[str, str]) -> None:
@@ -105,21 +105,20 @@ def _refuse_lone_node(info: Mapping[str, str], url: str) -> None:
 def _judge_eviction(info: Mapping[str, str], allow_eviction: bool) -> Iterator[str]:
     """A policy that may drop any key drops jobs.
 
-    `volatile-*` drops only keys with an end of their own: here tombstones and the timers' locks, no job. A lost lock
-    does no harm, since it guards nothing; a lost tombstone makes a repeated add of a finished job run again. That is
-    worth a warning, and no refusal: Redis full of jobs then answers as with `noeviction`. Policies that are not known
-    yet count as bad.
+    `volatile-*` drops only keys that expire: here tombstones and the timers' locks, never a job. A lost lock does no
+    harm, since it guards nothing; after a lost tombstone, a repeated add of a finished job runs again. That deserves a
+    warning, not a refusal: a Redis full of jobs then answers as with `noeviction`. Unknown policies count as bad.
     """
     policy = info.get("maxmemory_policy")
     if policy is None:
-        yield "This Redis does not say what it drops when its memory is full; it must be set to `noeviction`."
+        yield "This Redis does not show its maxmemory-policy, which must be `noeviction`."
     elif policy.startswith("volatile-"):
         yield (
-            f"Redis's maxmemory-policy is {policy}: when memory is full it forgets finished jobs before their"
-            " retention is over, and an add that is repeated then runs again. Set it to `noeviction`."
+            f"Redis's maxmemory-policy is {policy}: when memory is full, it forgets finished jobs before their"
+            " retention is over, and a repeated add then runs again. Set it to `noeviction`."
         )
     elif policy != "noeviction":
-        drops = f"Redis's maxmemory-policy is {policy}: when memory is full it drops jobs without a word"
+        drops = f"Redis's maxmemory-policy is {policy}: when memory is full, it silently drops jobs"
         if not allow_eviction:
             raise Unfit(f"{drops}. Set it to `noeviction`, or allow the loss in the settings")
         yield f"{drops}. The settings allow it."
@@ -128,10 +127,10 @@ def _judge_eviction(info: Mapping[str, str], allow_eviction: bool) -> Iterator[s
 def _judge_persistence(info: Mapping[str, str], config: Mapping[str, str]) -> Iterator[str]:
     if info.get("aof_enabled") == "1":
         if "appendfsync" not in config:
-            yield "Redis does not let us see how often it flushes its append-only file (appendfsync)."
+            yield "Redis does not show how often it syncs its append-only file (appendfsync)."
         elif config["appendfsync"] == "no":
             yield (
-                "Redis leaves it to the system when its append-only file reaches the disk (appendfsync no): a power"
+                "Redis leaves it to the kernel when its append-only file reaches the disk (appendfsync no): a power"
                 " cut loses the jobs of about the last 30 seconds. Set `appendfsync everysec`."
             )
     elif "save" not in config:
@@ -144,33 +143,33 @@ def _judge_persistence(info: Mapping[str, str], config: Mapping[str, str]) -> It
 
 
 def _judge_local(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """It promises no more than the persistence that was judged already."""
+    """It promises no more than the persistence, which is judged for every durability."""
     yield from ()
 
 
 def _judge_replicated(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """Replicas may come and go while the service runs, so what is missing is no reason not to start."""
+    """Replicas may come and go while the service runs, so missing ones do not prevent a start."""
     replicas, wanted = int(info.get("connected_slaves", "0")), settings.replicas
     if replicas < wanted:
         yield (
             f"The settings promise changes on {wanted} replicas (durability replicated), and this Redis has {replicas}:"
             " answers will say `local`."
         )
-    if "min_slaves_good_slaves" not in info:  # INFO has it only where it is wanted
+    if "min_slaves_good_slaves" not in info:  # INFO has it only when min-replicas-to-write is set
         yield (
-            "Redis takes changes with no replica connected (min-replicas-to-write 0): an old master that is cut off"
-            " takes jobs which are lost when it comes back. Their answers say `local`; with"
-            f" `min-replicas-to-write {wanted}` it takes none."
+            "Redis accepts changes with no replica connected (min-replicas-to-write 0): an old master that is cut off"
+            " accepts jobs that are lost when it comes back. Their answers say `local`; with"
+            f" `min-replicas-to-write {wanted}` it accepts none."
         )
 
 
 def _judge_fsynced(info: Mapping[str, str], config: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    """WAITAOF is not asked what it is worth: see buckets/durability/barrier.py."""
-    promise = "the settings promise changes that are on the disk (durability fsynced)"
+    """WAITAOF is not tried here; see buckets/durability/barrier.py for what its answer is worth."""
+    promise = "the settings promise that changes are on the disk (durability fsynced)"
     if info.get("aof_enabled") != "1":
         raise Unfit(f"{promise}, and this Redis keeps no append-only file. Set `appendonly yes`")
     if "appendfsync" not in config:
-        yield f"{promise[0].upper()}{promise[1:]}, and Redis does not let us see whether it does: answers say `local`."
+        yield f"{promise[0].upper()}{promise[1:]}, and Redis does not show whether it syncs: answers say `local`."
     elif config["appendfsync"] != "always":
         raise Unfit(
             f"{promise}, and this Redis answers before that (appendfsync {config['appendfsync']})."
@@ -178,7 +177,7 @@ def _judge_fsynced(info: Mapping[str, str], config: Mapping[str, str], settings:
         )
     elif config.get("no-appendfsync-on-rewrite") != "no":
         yield (
-            "Redis does not sync its append-only file while it rewrites it (no-appendfsync-on-rewrite yes), so answers"
+            "Redis does not sync its append-only file while rewriting it (no-appendfsync-on-rewrite yes), so answers"
             " say `local`. Set it to `no`."
         )
 

@@ -1,4 +1,4 @@
-"""The Redis of a service: one of our own, or another's; in either case judged before a job is trusted to it."""
+"""Opening the Redis of a service, the embedded one or somebody else's; either is judged before it gets a job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def service_redis(settings: Settings) -> AsyncIterator[str]:
-    """The URL of the Redis to use; one of our own is started, kept alive, and stopped at the end. Raises Unfit."""
+    """The URL of the Redis to use. The embedded one is started, kept alive, and stopped at the end. Raises Unfit."""
     async with AsyncExitStack() as stack:
         url = settings.redis or await _embedded(settings, stack)
         await _judge(url, settings)
@@ -30,7 +30,7 @@ async def service_redis(settings: Settings) -> AsyncIterator[str]:
 
 
 async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
-    """Start the Redis that comes along; its URL."""
+    """Start the embedded Redis; its URL."""
     appendfsync = "always" if settings.durability == FSYNCED else "everysec"
     embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync)
     url = await embedded.start()
@@ -40,7 +40,7 @@ async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
 
 
 async def _stop(embedded: EmbeddedRedis, grace_s: float) -> None:
-    """Stop our own server, if it lets itself be stopped in the grace time; else the next start takes it over."""
+    """Stop the embedded Redis within the grace time; if that fails, the next start takes it over."""
     try:
         async with asyncio.timeout(grace_s):
             await embedded.stop()
@@ -49,7 +49,7 @@ async def _stop(embedded: EmbeddedRedis, grace_s: float) -> None:
 
 
 async def _judge(url: str, settings: Settings) -> None:
-    """Refuse a Redis that cannot carry the queue, and warn of what is not so good. Raises Unfit."""
+    """Log what is risky about a Redis. Raises Unfit when it cannot carry the queue."""
     redis = redis_at(url, settings.redis_timeout_s)
     try:
         warnings = {server.name: await judge(server, settings) for server in await redis.servers()}
@@ -58,6 +58,6 @@ async def _judge(url: str, settings: Settings) -> None:
         raise Unfit(f"the Redis at {where} cannot be used: {redis.trouble or error.message}") from None
     finally:
         await redis.close()
-    for server, words in warnings.items():
-        for warning in words:
+    for server, sentences in warnings.items():
+        for warning in sentences:
             log.warning("redis.judged", server=server, warning=warning)

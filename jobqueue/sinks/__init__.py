@@ -1,1 +1,1 @@
-"""Where due jobs go by themselves. Each sink is a folder and knows nothing of the others."""
+"""Sinks: where due jobs are delivered without a consumer. Each sink is a folder and knows nothing of the others."""

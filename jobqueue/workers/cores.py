@@ -1,4 +1,4 @@
-"""The processor cores that this process may use, and how many workers make the best of them."""
+"""The processor cores that this process may use, and how many workers suit them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def workers_for(setting: int) -> int:
-    """How many workers to run. 0: one a core, less one where there are three or more, for Redis.
+    """How many workers to run. 0: one per core, minus one for Redis where there are three or more.
 
     Raises SettingsError for more than one where the system does not spread connections over the sockets of a port.
     """
     if sys.platform != "linux":
         if setting > 1:
-            raise SettingsError("workers must be 0 or 1 on this system: Linux alone shares a port among processes")
+            raise SettingsError("workers must be 0 or 1 on this system: only Linux shares a port among processes")
         return 1
     cores = usable()
     return setting or min(cores - 1 if cores >= 3 else cores, MOST_WORKERS)
 
 
 def usable(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
-    """Whole cores, at least 1: those that the process may run on, or fewer where its cgroup has a quota of time."""
+    """Whole cores, at least 1: those that the process may run on, or fewer if its cgroup has a CPU quota."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     cores = len(os.sched_getaffinity(0))
@@ -35,10 +35,10 @@ def usable(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
 
 
 def _quotas(cgroups: Path, own: Path) -> list[float]:
-    """The quotas, in cores, of the process's cgroup and of those that it is in."""
+    """The quotas, in cores, of the process's cgroup and of all that contain it."""
     try:
         name = next(line for line in own.read_text().splitlines() if line.startswith("0::")).removeprefix("0::/")
-    except (OSError, StopIteration):  # no cgroups of version 2
+    except (OSError, StopIteration):  # no cgroups v2
         return []
     folder = cgroups / name
     folders = [folder, *(each for each in folder.parents if each.is_relative_to(cgroups))]
@@ -46,7 +46,7 @@ def _quotas(cgroups: Path, own: Path) -> list[float]:
 
 
 def _quota(file: Path) -> float | None:
-    """`cpu.max` is "max 100000" or "150000 100000": µs of processor time in a period of so many µs."""
+    """`cpu.max` is "max 100000" or "150000 100000": µs of CPU time in a period, in µs."""
     try:
         time_us, period_us = file.read_text().split()
         return int(time_us) / int(period_us)

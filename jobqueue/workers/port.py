@@ -1,8 +1,8 @@
-"""The port that workers share: taken before there is a worker, so that nobody else can share it.
+"""The port that workers share, held before the first worker starts, so that nobody else can share it.
 
-SO_REUSEPORT lets the workers listen side by side, and would let another service of the same user join them unseen. So
-the supervisor first takes the port for itself alone, and then keeps it by sockets that accept nothing: the number is
-thus known to all where any free one will do, and stays ours while no worker lives.
+SO_REUSEPORT lets the workers listen side by side, and would let another service of the same user join them unnoticed.
+So the supervisor first takes the port exclusively, then holds it with sockets that accept nothing. That also settles
+the number when any free port will do, and keeps the port while no worker is alive.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from typing import Any
 
-_HANDOVER_S = 0.5  # for the workers of a supervisor that was killed: they end a moment after it
+_HANDOVER_S = 0.5  # for the workers of a supervisor that was killed, which end a moment after it
 _LOOK_S = 0.02
 
 
 @contextlib.asynccontextmanager
 async def held(host: str, port: int) -> AsyncIterator[tuple[Any, ...]]:
-    """Hold the port at all addresses of the host; 0: any free one. Gives the first address, with the port's number.
+    """Hold the port on all addresses of the host; 0: any free port. Yields the first address, with the port's number.
 
-    Raises OSError when it is another's, or the host has no such address.
+    Raises OSError when another program has the port, or the host has no such address.
     """
     end = asyncio.get_running_loop().time() + _HANDOVER_S
     while True:
@@ -54,11 +54,11 @@ async def _take(host: str, port: int) -> tuple[ExitStack, tuple[Any, ...]]:
 
 
 def _holder(family: int, address: tuple[Any, ...]) -> socket.socket | None:
-    """A socket that holds an address; None when this machine knows no such family (IPv6).
+    """A socket that holds an address; None when this machine does not support the family (IPv6).
 
-    What is bound with SO_REUSEADDR gets past the connections that the last service left, and may be bound by many at
-    once; but only one of them may listen, and to listen is how we learn that we are that one. Then the options change,
-    so that the socket tolerates no other that has not SO_REUSEPORT, and it stops to listen.
+    With SO_REUSEADDR, binding succeeds beside the connections that the last service left, but also beside other sockets
+    with that option. Only one of them may listen, so listening proves that the port is ours. Then the options change:
+    from now on the socket tolerates only others with SO_REUSEPORT, and it stops listening.
     """
     try:
         holder = socket.socket(family, socket.SOCK_STREAM)
@@ -68,7 +68,7 @@ def _holder(family: int, address: tuple[Any, ...]) -> socket.socket | None:
         if family == socket.AF_INET6:
             holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if address[1] == 0:  # a number that the system chose at this bind would be given free by the shutdown
+        if address[1] == 0:  # the shutdown would release a number that the kernel chose at this bind
             address = _free(family, address)
         holder.bind(address)
         holder.listen()
@@ -77,13 +77,13 @@ def _holder(family: int, address: tuple[Any, ...]) -> socket.socket | None:
         holder.shutdown(socket.SHUT_RDWR)
     except OSError as error:
         holder.close()
-        words = str(error.strerror).lower()
-        raise OSError(error.errno, f"error while attempting to bind on address {address!r}: {words}") from None
+        reason = str(error.strerror).lower()
+        raise OSError(error.errno, f"error while attempting to bind on address {address!r}: {reason}") from None
     return holder
 
 
 def _free(family: int, address: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The address with the number of a port that is free now."""
+    """The address, with the number of a port that is free now."""
     with socket.socket(family) as probe:
         probe.bind(address)
         free: tuple[Any, ...] = probe.getsockname()

@@ -55,11 +55,11 @@ class Callbacks:
 
     @property
     def text(self) -> str:
-        """All that it said."""
+        """Everything that it logged."""
         return self._log.read_text()
 
     def of(self, job: str) -> list[dict[str, Any]]:
-        """What was told of the calls of a job."""
+        """What was logged about the calls of a job."""
         return [event for event in self.events if event.get("id") == job]
 
 
@@ -85,7 +85,7 @@ async def add(
 
 
 async def ended(client: Client, *jobs: str) -> dict[str, dict[str, Any]]:
-    """What became of jobs after a call."""
+    """The jobs after a call."""
     found: dict[str, dict[str, Any]] = {}
 
     async def all_called() -> bool:
@@ -157,8 +157,8 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "302": "redirected with 302: a POST is not followed",
         "loop": "redirected more than 3 times",
         "nowhere": "redirected with 308 to nowhere",
-        "to-file": "redirected with 308 to what is no http or https URL",
-        "no-callback": "there is no field 'uri'; did you mean url?",
+        "to-file": "redirected with 308 to something that is not an http or https URL",
+        "no-callback": "unknown field 'uri'; did you mean url?",
     }
     delayed = {job: told["reason"] for job, told in jobs.items() if told["state"] == "delayed"}
     assert delayed == {
@@ -173,7 +173,7 @@ async def test_the_answer_says_what_becomes_of_the_job(client: Client, shop: Rec
         "late-in-all": "timed out after 3 s",
         "hang-up": "the connection broke before the answer",
         "break-off": "the connection broke before the answer",
-        "head": "the answer is no HTTP",
+        "head": "the answer is not HTTP",
         "hints": "timed out after 3 s",
     }
     delays = {"told-when": 120, "told-too-long": 86_400, "not-yet": 60}
@@ -252,7 +252,7 @@ async def test_a_bad_secret_or_option_is_refused_at_the_start_without_showing_it
     secrets.write_text("whsec_hunter2")
     wrong = {
         f"--secret-file={secrets}": f"{secrets}: secret 1 must be whsec_ and 24 to 64 bytes in base64",
-        "--allow-network=10.0.0.1/8": "'10.0.0.1/8' is no network like 10.1.0.0/16",
+        "--allow-network=10.0.0.1/8": "'10.0.0.1/8' is not a network such as 10.1.0.0/16",
         "--url=ftp://a": "is no URL of a service",
     }
     for flag, words in wrong.items():
@@ -315,7 +315,7 @@ async def test_a_redirect_leads_to_no_address_that_is_not_allowed_and_takes_no_c
         assert inner.connections == 0
         for name in ("in", "chain"):
             assert (jobs[name]["state"], jobs[name]["reason"]) == ("dead", "the address of the host is not allowed")
-        assert jobs["user"]["reason"] == "redirected with 307 to what is no http or https URL"
+        assert jobs["user"]["reason"] == "redirected with 307 to something that is not an http or https URL"
         (request,) = other.of("out")
         assert not {"authorization", "cookie", "x-api-key"} & request.headers.keys()
         assert request.headers["content-type"] == "text/x"
@@ -323,7 +323,7 @@ async def test_a_redirect_leads_to_no_address_that_is_not_allowed_and_takes_no_c
 
 
 async def test_a_host_that_hangs_keeps_no_other_from_being_called(client: Client, shop: Receiver, log: Path) -> None:
-    """The jobs of the slow host come first, and there are more of them than the worker has places."""
+    """The jobs of the slow host come first, and there are more of them than the worker can run at a time."""
     async with Receiver("127.0.0.2") as slow:
         slow.at("/", receiver.hang)
         shop.at("/", status(200))

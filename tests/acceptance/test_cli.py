@@ -106,10 +106,10 @@ async def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(shell:
         (["stats", "--watch", "t"], 2, "'t' is not a number"),
         (["kick"], 2, "kick takes either ID or --topic"),
         (["kick", "--topic", "t", "--all", "--count", "3"], 2, "--all and --count exclude each other"),
-        (["kick", "--topic", "t", "--all"], 2, "no terminal to ask on: say --yes"),
-        (["purge", "t"], 2, "no terminal to ask on: say --yes"),
+        (["kick", "--topic", "t", "--all"], 2, "no terminal to ask on: use --yes"),
+        (["purge", "t"], 2, "no terminal to ask on: use --yes"),
         (["stats", "--url", "http://127.0.0.1:1"], 3, "no service listens at http://127.0.0.1:1: connection refused"),
-        (["stats", "--url", "nonsense"], 3, "that is no URL"),
+        (["stats", "--url", "nonsense"], 3, "that is not a valid URL"),
     ]
     for arguments, code, words in wrong:
         ran = await shell.run(*arguments)
@@ -126,8 +126,8 @@ async def test_a_refusal_is_an_answer_in_a_pipe_too(shell: Shell) -> None:
     ("body", "code", "words"),
     [
         ('{"success":false,"error":"Redis did not answer in time","code":"UNAVAILABLE"}', 1, "in time (UNAVAILABLE)"),
-        ("<h1>Service Unavailable</h1>", 3, "is no job queue: status 503, text/html"),
-        ("[]", 3, "is no job queue"),
+        ("<h1>Service Unavailable</h1>", 3, "is not a job queue: status 503, text/html"),
+        ("[]", 3, "is not a job queue"),
     ],
 )
 async def test_a_service_that_cannot_is_told_from_what_is_none(body: str, code: int, words: str) -> None:
@@ -157,7 +157,7 @@ async def test_a_terminal_shows_tables(shell: Shell, client: Client) -> None:
     assert all(len(row) <= 120 for row in rows)
     stats = await shell.shown("stats")
     assert "all topics" in stats
-    assert "the oldest ready job waits for" in stats
+    assert "the oldest ready job has waited" in stats
     assert "█" in stats
     assert "until it is resumed" in await shell.shown("topics")
     async with shell.terminal("pop", "orders") as terminal:

@@ -43,7 +43,7 @@ async def test_a_lost_ready_list_is_told_then_mended_and_the_jobs_are_popped(
         code, output, _ = await fsck(*flags)
         assert code == 1
         assert "a ready job is missing from its ready list" in " ".join(output.split()) and "job" in output
-        assert "7 faults are left; --repair mends them" in output
+        assert "7 faults are left; --repair repairs them" in output
         assert "secret" not in output
         assert (await client.ask("pop", topic="t"))["id"] is None
         code, report = await fsck_json("--repair", *flags)

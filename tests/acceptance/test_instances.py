@@ -87,7 +87,7 @@ async def test_a_client_that_hangs_up_burns_no_job(pair: Pair) -> None:
                 attempts.append(got["attempt"])
             await client.ask("delete", id=f"job-{turn}")
     assert len(attempts) > 10, "all were answered before they hung up"
-    # Who hangs up in the very instant in which the answer is written is not noticed: there the TTR helps.
+    # A client that hangs up at the very moment when the answer is written is not noticed; there the TTR helps.
     assert sum(attempt > 1 for attempt in attempts) <= 2, attempts
 
 

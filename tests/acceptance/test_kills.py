@@ -148,7 +148,7 @@ for command in ("touch", "release", "bury", "finish"):
 
 
 async def worker(url: str) -> asyncio.subprocess.Process:
-    """A process that pops a job, works until it is told to end, and then says all that a worker may."""
+    """A process that pops a job, works until it is told to end, and then sends every command that a worker may."""
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, url, stdin=pipe, stdout=pipe)
 

@@ -1,4 +1,4 @@
-"""What a running service says of itself, and what it keeps to itself."""
+"""What a running service logs, and what it never logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) 
     for event in ("service.started", "redis.lost", "redis.found", "request.failed", "service.stopping"):
         assert event in events, events
     assert next(line for line in lines if line["event"] == "request.failed")["request"] == "mine-7"
-    assert "redis.judged" in events  # this Redis keeps nothing, and the service says so in words
+    assert "redis.judged" in events  # this Redis persists nothing, and the service warns about it
     assert events[-1] == "service.stopped"
 
 

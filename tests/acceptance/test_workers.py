@@ -49,7 +49,7 @@ async def test_the_workers_share_requests_and_tell_the_sum_of_all(service: Servi
     async with asyncio.TaskGroup() as group:
         for _ in range(45):
             group.create_task(on_connections(service.url, 20, ADD))
-    for _ in range(3):  # whoever answers
+    for _ in range(3):  # whichever worker answers
         assert (await told(service.url))["jobqueue_commands_total", "OK", "add"] == 1_000
     await until(lambda: all_locks_held(service))
 
@@ -104,7 +104,7 @@ async def test_a_stop_answers_the_pops_that_wait_at_all_workers_and_leaves_nothi
 
     await until(parked)
     processes = pids(log)
-    for pid in processes.values():  # what is sent to everybody is not for them
+    for pid in processes.values():  # workers ignore what a terminal sends to everybody
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGHUP)
     service.signal(signal.SIGTERM)
@@ -289,7 +289,7 @@ async def test_a_worker_that_dies_while_redis_is_away_comes_back_with_it_and_eac
         await until(lambda: bool(lines(log, "worker.ended")))
         own_server.start()
         await started(log, 3)
-        os.kill(pids(log)[2], signal.SIGTERM)  # and one that is told to stop is started anew too
+        os.kill(pids(log)[2], signal.SIGTERM)  # a worker that is stopped by itself is restarted too
         await started(log, 4)
     finally:
         assert await service.stop() == 0

@@ -1,4 +1,4 @@
-"""Settings: file < environment < flags, and clear words for what is wrong."""
+"""Settings: file < environment < flags, and a clear sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"JOBQUEUE_PROT": "1"}, "prot that there is not; did you mean port?"),
+        ({"JOBQUEUE_PROT": "1"}, "unknown setting prot in the environment; did you mean port?"),
         ({"JOBQUEUE_PORT": "many"}, "port in the environment: Expected `int`"),
         ({"JOBQUEUE_PORT": "70000"}, "port in the environment: Expected `int` <= 65535"),
         ({"JOBQUEUE_LOG_LEVEL": "loud"}, "log_level in the environment"),
@@ -95,7 +95,7 @@ def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[topics.a]\nmax_pendin = 3\n", "jobqueue.toml: there is no setting max_pendin; did you mean max_pending?"),
+        ("[topics.a]\nmax_pendin = 3\n", "jobqueue.toml: unknown setting max_pendin; did you mean max_pending?"),
         ("[topics.b]\ntries = 7\n[topics.a]\ntries = 70000\n", "topics.a.tries in the file"),
         ("[topics.a]\ntries = 70000\n", "jobqueue.toml: Expected `int` <= 65535"),
         ('[topics."a b"]\ntries = 7\n', "topics.a b in the file"),
@@ -122,5 +122,5 @@ def test_a_wrong_policy_is_told_with_its_place(tmp_path: Path, text: str, words:
 
 
 def test_policies_come_from_a_file_only() -> None:
-    with pytest.raises(SettingsError, match="topics can be set in a file only"):
+    with pytest.raises(SettingsError, match="topics can only be set in a file"):
         load({}, None, {"JOBQUEUE_TOPICS": "{}"})

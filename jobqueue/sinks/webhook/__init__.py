@@ -1,5 +1,5 @@
 """The callback worker: it does the HTTP requests that the bodies of jobs describe. A consumer like any other.
 
-A job's way: `worker` (one job) -> `callback` (what its body says) -> `caller` (the request, its redirects, each through
-`places` and `addresses`) -> `verdicts` (what its answer means for the job).
+A job's way: `worker` (one job) -> `callback` (what its body says) -> `caller` (the request and its redirects, each with
+one of the `host_slots` and checked by `addresses`) -> `verdicts` or `failures` (what came back means for the job).
 """

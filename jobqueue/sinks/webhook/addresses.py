@@ -1,8 +1,8 @@
 """The guard: which addresses a callback may connect to.
 
-Whoever may add a job chooses its URL. Without a guard he could have the worker call what only the worker can reach:
-databases, consoles, the metadata of the cloud. So nothing but public addresses is connected to, whatever name, spelling
-or redirect led there: what is checked is the address that a socket is about to connect to.
+The producer of a job chooses its URL. Without a guard, it could have the worker call what only the worker can reach:
+databases, consoles, the metadata service of the cloud. So the worker connects to public addresses only, whatever name,
+spelling or redirect led there: the guard checks the address that a socket is about to connect to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 _Info = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
-# Lists of our own: what `ipaddress` calls global differs between releases of Python.
+# Our own lists, because what `ipaddress` calls global differs between Python releases.
 _NOT_PUBLIC = tuple(
     map(
         ip_network,
@@ -28,27 +28,27 @@ _NOT_PUBLIC = tuple(
             *("192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15"),  # protocols, relays, benchmarks
             *("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"),  # documentation
             *("224.0.0.0/4", "240.0.0.0/4"),  # multicast; reserved, broadcast
-            "168.63.129.16/32",  # public by its number, but Azure's own, as each machine there sees it
+            "168.63.129.16/32",  # looks public, but is Azure's own service for each machine there
             *("2001::/23", "2001:db8::/32", "3fff::/20"),  # protocols and Teredo; documentation
         ),
     )
 )
-_UNICAST = ip_network("2000::/3")  # all of IPv6 that is given out: no loopback, link, site, unique local, multicast
+_UNICAST = ip_network("2000::/3")  # all of IPv6 that is allocated: no loopback, link, site, unique local, multicast
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 class NotAllowed(OSError):
-    """An address that may not be connected to."""
+    """An address that the guard refuses."""
 
 
 class Guard:
-    """Allows the public addresses, and those of `networks`."""
+    """Allows public addresses and those in `networks`."""
 
     def __init__(self, networks: Sequence[Network] = ()) -> None:
         self._networks = tuple(networks)
 
     def allows(self, host: str) -> bool:
-        """Whether an address may be connected to. What is no address in its usual spelling may not."""
+        """Whether connecting to an address is allowed; never for text that is not an address in its usual spelling."""
         try:
             address = ip_address(host)
         except ValueError:
@@ -65,9 +65,9 @@ class Guard:
 
 
 class Resolver(AbstractResolver):
-    """The system's resolver, without what the guard refuses.
+    """The system's resolver, without the addresses that the guard refuses.
 
-    The sockets are guarded too; but of a name that has allowed addresses and others, only the former are tried.
+    The sockets are guarded too; this way only the allowed addresses of a name are tried.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -77,11 +77,11 @@ class Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The addresses of a name. Raises NotAllowed where it has no allowed one, OSError where it has none."""
+        """The allowed addresses of a name. Raises NotAllowed if it has only others, OSError if it has none."""
         try:
             found = await self._system.resolve(host, port, family)
         except UnicodeError:  # a label that is too long, or empty
-            raise OSError(None, "no name of a host") from None
+            raise OSError(None, "not a valid host name") from None
         allowed = [each for each in found if self._guard.allows(each["host"])]
         if found and not allowed:
             raise NotAllowed("not allowed")
@@ -92,7 +92,7 @@ class Resolver(AbstractResolver):
 
 
 def _meant(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, where it does: mapped, 6to4, NAT64."""
+    """The IPv4 address that an IPv6 address stands for (mapped, 6to4, NAT64); else the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped or address.sixtofour:
             return address.ipv4_mapped or address.sixtofour or address

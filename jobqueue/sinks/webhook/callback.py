@@ -17,13 +17,13 @@ _EXPECTED = {
     "method": "must be one of GET, HEAD, POST, PUT, PATCH, DELETE",
     "headers": "must be an object of strings",
 }
-_LONGEST_NAME = 64  # of an unknown field or a header that is said again
+_LONGEST_NAME = 64  # of an unknown field or a header that is quoted in an error
 _PATH = re.compile(r" at `\$\.(\w+)[^`]*`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)  # its name may be anything
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f:.]+")  # no zone of an IPv6 address, nothing escaped
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
-# What the connection needs, and what only we say.
+# What belongs to the connection, and what only we set.
 _NOT_THEIRS = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect")
 )
@@ -31,11 +31,11 @@ _OUR_PREFIXES = ("webhook-", "jobqueue-", "proxy-")
 
 
 class BadCallback(Exception):
-    """A body that is no callback; the message says why, and names the field."""
+    """A body that does not describe a callback; the message says why, and names the field."""
 
 
 class Callback(Struct, frozen=True):
-    """A request that may be done."""
+    """A checked request."""
 
     method: str
     url: URL
@@ -57,10 +57,10 @@ def read(body: Any) -> Callback:
     try:
         given = msgspec.convert(body, _Body)
     except msgspec.ValidationError as error:
-        raise BadCallback(_told(str(error))) from None
+        raise BadCallback(_explained(str(error))) from None
     method = given.method or "POST"
     if given.payload is not UNSET and method in ("GET", "HEAD"):
-        raise BadCallback(f"payload: a {method} has none")
+        raise BadCallback(f"payload: a {method} must not have one")
     try:
         url = target(given.url)
     except ValueError as error:
@@ -69,9 +69,9 @@ def read(body: Any) -> Callback:
 
 
 def target(text: str) -> URL:
-    """A URL that may be called, wherever it leads. ValueError with what it must be; it does not say the URL again."""
+    """A URL that may be called, wherever it leads. ValueError with what it must be, without quoting the URL."""
     expected = "must be an http or https URL with a host, without spaces and control characters"
-    if not text.isprintable() or " " in text or "\\" in text:  # some readers take \ for /, others do not
+    if not text.isprintable() or " " in text or "\\" in text:  # some parsers take \ for /, others do not
         raise ValueError(expected)
     try:
         url = URL(text)
@@ -88,7 +88,7 @@ def target(text: str) -> URL:
 def _written(payload: Any) -> bytes | None:
     if payload is UNSET:
         return None
-    try:  # not by msgspec or orjson: they refuse large integers, or write what is not finite as null
+    try:  # msgspec and orjson refuse large integers, or write numbers that are not finite as null
         return json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, RecursionError):
         raise BadCallback("payload cannot be written as JSON") from None
@@ -103,17 +103,17 @@ def _checked(headers: dict[str, str]) -> dict[str, str]:
         if lower in _NOT_THEIRS or lower.startswith(_OUR_PREFIXES):
             raise BadCallback(f"headers: {name[:_LONGEST_NAME]!r} may not be set by a job")
         if lower in seen:
-            raise BadCallback(f"headers: {name[:_LONGEST_NAME]!r} is there twice")
+            raise BadCallback(f"headers: {name[:_LONGEST_NAME]!r} appears twice")
         seen.add(lower)
     return headers
 
 
-def _told(text: str) -> str:
-    """Why a body is none, in our words; `text` is what msgspec says."""
+def _explained(text: str) -> str:
+    """Why a body is not a callback, in our words; `text` is the message of msgspec."""
     if unknown := _UNKNOWN.fullmatch(text):
         name = unknown[1]
         near = difflib.get_close_matches(name.lower(), _Body.__struct_fields__, 1)
-        return f"there is no field {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"unknown field {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
     if path := _PATH.search(text):
         return f"{path[1]} {_EXPECTED[path[1]]}"
     return "url is missing" if "missing required field" in text else "the body must be an object with a url"

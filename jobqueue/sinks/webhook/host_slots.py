@@ -1,8 +1,8 @@
-"""How many requests go to one host at a time, and what becomes of those for which there is no place.
+"""The slots of each host: how many requests go to it at a time, and what happens to those beyond.
 
-A slow host must not keep others from being called. A request for a host that is full waits a moment, where few wait;
-then its job goes back to the queue, with a delay after which its turn should come. The delays of a host's jobs follow
-one another at the pace at which it answers, so a long backlog does not go round and round.
+A slow host must not keep others from being called. A request to a host without a free slot waits a moment if few others
+wait; then its job goes back to the queue, with a delay after which its turn should have come. The delays of a host's
+jobs are spaced at the pace of its answers, so a long backlog does not go round and round.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 _WAIT_S = 1.0
-_SOONEST_S, _LATEST_S = 1.0, 60.0  # of a job that goes back
-_FIRST_GUESS_S = 0.1  # for an answer of a host that has given none yet
+_SOONEST_S, _LATEST_S = 1.0, 60.0  # the delay of a job that goes back
+_FIRST_GUESS_S = 0.1  # for the answer of a host that has not answered yet
 _WEIGHT = 0.3  # of the newest answer in the mean
 
 
 class Full(Exception):
-    """The host has no place; there should be one after `after_s`."""
+    """The host has no free slot; there should be one after `after_s`."""
 
     def __init__(self, after_s: float) -> None:
         super().__init__()
@@ -28,61 +28,61 @@ class Full(Exception):
 
 
 @dataclass(slots=True)
-class _Line:
-    """One host: its places, who is here, and when the next that is turned away should come again (monotonic)."""
+class _Slots:
+    """The slots of one host."""
 
     free: asyncio.Semaphore
-    here: int = 0
+    here: int = 0  # requests that have a slot or wait for one
     answer_s: float = _FIRST_GUESS_S
-    turn: float = 0.0
+    turn: float = 0.0  # when the next job that is turned away should return (s, monotonic)
 
 
-class Places:
-    """`per_host` places at each host. Half of the `total - per_host` that one host cannot take may be waited in."""
+class HostSlots:
+    """`per_host` slots at each host. Up to half of the `total - per_host` jobs that one host cannot occupy may wait."""
 
     def __init__(self, per_host: int, total: int) -> None:
         self._per_host = per_host
         self._may_wait = max(0, (total - per_host) // 2)
         self._waiting = 0
-        self._lines: dict[str, _Line] = {}
+        self._hosts: dict[str, _Slots] = {}
 
     @contextlib.asynccontextmanager
     async def at(self, host: str, *, patient: bool) -> AsyncIterator[None]:
-        """A place at a host. Raises Full; `patient`: waits instead, for as long as it takes."""
-        line = self._lines.setdefault(host, _Line(asyncio.Semaphore(self._per_host)))
-        line.here += 1
+        """A slot at a host. Raises Full; if `patient`, waits instead for as long as it takes."""
+        slots = self._hosts.setdefault(host, _Slots(asyncio.Semaphore(self._per_host)))
+        slots.here += 1
         try:
-            await self._enter(line, patient)
+            await self._enter(slots, patient)
             began = time.monotonic()
             try:
                 yield
             finally:
-                line.free.release()
-                line.answer_s += _WEIGHT * (time.monotonic() - began - line.answer_s)
+                slots.free.release()
+                slots.answer_s += _WEIGHT * (time.monotonic() - began - slots.answer_s)
         finally:
-            line.here -= 1
-            if not line.here:  # thousands of hosts come and go
-                del self._lines[host]
+            slots.here -= 1
+            if not slots.here:  # thousands of hosts come and go
+                del self._hosts[host]
 
-    async def _enter(self, line: _Line, patient: bool) -> None:
-        if patient or not line.free.locked():
-            await line.free.acquire()
+    async def _enter(self, slots: _Slots, patient: bool) -> None:
+        if patient or not slots.free.locked():
+            await slots.free.acquire()
             return
         if self._waiting >= self._may_wait:
-            raise Full(self._turn(line))
+            raise Full(self._turn(slots))
         self._waiting += 1
         try:
             async with asyncio.timeout(_WAIT_S):
-                await line.free.acquire()
+                await slots.free.acquire()
         except TimeoutError:
-            raise Full(self._turn(line)) from None
+            raise Full(self._turn(slots)) from None
         finally:
             self._waiting -= 1
 
-    def _turn(self, line: _Line) -> float:
-        """Seconds until a job that is turned away should come again."""
+    def _turn(self, slots: _Slots) -> float:
+        """Seconds until a job that is turned away should return."""
         now = time.monotonic()
-        line.turn = max(line.turn, now + _SOONEST_S) + line.answer_s / self._per_host
-        after_s = min(line.turn - now, _LATEST_S)
-        line.turn = now + after_s
+        slots.turn = max(slots.turn, now + _SOONEST_S) + slots.answer_s / self._per_host
+        after_s = min(slots.turn - now, _LATEST_S)
+        slots.turn = now + after_s
         return after_s

@@ -1,4 +1,4 @@
-"""The headers of Standard Webhooks (https://www.standardwebhooks.com): who called, when, and that nobody changed it."""
+"""The headers of Standard Webhooks (https://www.standardwebhooks.com): they prove the sender, the time and the body."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LEAST, _MOST = 24, 64  # bytes of a secret
 
 
 def secrets_of(text: str) -> list[bytes]:
-    """The keys in a text of secrets with white space between them. ValueError, which never shows one."""
+    """The keys in a text of secrets separated by white space. ValueError, whose message never shows a secret."""
     words = text.split()
     if not words:
-        raise ValueError("there is no secret in it")
+        raise ValueError("it contains no secret")
     return [_key(word, place) for place, word in enumerate(words, 1)]
 
 
@@ -33,10 +33,10 @@ def _key(secret: str, place: int) -> bytes:
 
 
 def webhook_id(job_id: str) -> str:
-    """The id of a call: the job's, the same at each repetition, with each `.` as `%2E`.
+    """The id of a call: the job's id with each `.` as `%2E`, the same at each repetition.
 
-    In the signed text the `.` separates, and an id that holds one could be taken apart in two ways. A job's id holds no
-    `%`, so no two jobs share one.
+    The signed text is separated by `.`, and one inside an id would make it ambiguous. A job's id contains no `%`, so no
+    two jobs share a webhook id.
     """
     return job_id.replace(".", "%2E")
 

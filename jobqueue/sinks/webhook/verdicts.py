@@ -9,14 +9,14 @@ from typing import NamedTuple
 from jobqueue_client import Bury, Retry
 
 REDIRECTS = (301, 302, 303, 307, 308)
-_FOR_NOW = (408, 425, 429)
+_TEMPORARY = (408, 425, 429)
 _A_DAY_S = 86_400.0
 _LEAST_S = 1.0  # a `Retry-After: 0` would burn all tries in a blink
 _LONGEST_S = 3600.0
 
 
 class Answer(NamedTuple):
-    """What matters of an HTTP answer."""
+    """The relevant parts of an HTTP answer."""
 
     status: int
     retry_after: str | None
@@ -24,14 +24,14 @@ class Answer(NamedTuple):
 
 
 def judge(answer: Answer, method: str, now: float) -> None:
-    """Return where the call is done. Raises Retry, with `after` where the answer says when, or Bury. `now`: unix s."""
+    """Return if the call succeeded. Raises Retry, with `after` if the answer says when, or Bury. `now`: unix s."""
     status = answer.status
     if 200 <= status < 300:
         return
     reason = f"HTTP {status}"
     if (after_s := retry_after_s(answer.retry_after, now)) is not None:
         raise Retry(after_s, reason=reason)
-    if status >= 500 or status in _FOR_NOW:
+    if status >= 500 or status in _TEMPORARY:
         raise Retry(reason=reason)
     if status in REDIRECTS:
         followed = follows(status, method)
@@ -40,12 +40,12 @@ def judge(answer: Answer, method: str, now: float) -> None:
 
 
 def follows(status: int, method: str) -> bool:
-    """Whether a redirect leaves the request as it is: for a 302, browsers make a GET of a POST."""
+    """Whether a redirect keeps the request as it is: for a 302, browsers turn a POST into a GET."""
     return status in (307, 308) or (status in REDIRECTS and method in ("GET", "HEAD"))
 
 
 def retry_after_s(text: str | None, now: float) -> float | None:
-    """The seconds that a `Retry-After` asks for, from 1 to a day; None where it says nothing."""
+    """The seconds that a `Retry-After` asks for, from 1 s to a day; None without a usable one."""
     if text is None:
         return None
     text = text.strip()
@@ -61,5 +61,5 @@ def retry_after_s(text: str | None, now: float) -> float | None:
 
 
 def pause_s(attempt: int) -> float:
-    """The pause after the n-th try of a job that has no back-off: 1 s, then twice as long each time, to an hour."""
+    """The pause in s after the n-th try of a job without a backoff: 1 s, doubled each time, up to an hour."""
     return min(2.0 ** min(attempt - 1, 20), _LONGEST_S)

@@ -1,4 +1,4 @@
-"""The worker: takes jobs of its topics, calls what their bodies describe, and ends them by the answers."""
+"""The worker: takes jobs of its topics, does the requests that they describe, and settles them by the answers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from jobqueue.sinks.webhook import signature
 from jobqueue.sinks.webhook.addresses import Guard, Network
 from jobqueue.sinks.webhook.callback import BadCallback
 from jobqueue.sinks.webhook.caller import Caller, host_of
-from jobqueue.sinks.webhook.host_slots import Full, Places
+from jobqueue.sinks.webhook.host_slots import Full, HostSlots
 from jobqueue.sinks.webhook.verdicts import judge, pause_s
 
 log = structlog.get_logger()
 
-_GRACE_S = 25.0  # the worker's own
-_AFTER_THE_CALL_S = 5.0  # to end its job
-# What is told here already, with more fields.
+_GRACE_S = 25.0  # the default of the client's worker
+_AFTER_THE_CALL_S = 5.0  # to settle its job
+# Events of the client that are logged here with more fields.
 _OF_JOBS = ("job.started", "job.finished", "job.failed", "job.retried", "job.buried")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command."""
+    """The options of `jobqueue callbacks`."""
 
     url: str
     topics: Sequence[str]
@@ -60,18 +60,18 @@ class Calls:
         except Full as full:
             raise Retry(full.after_s, attempt=False) from None
         except Bury as end:
-            call.tell(log.warning, "callback.buried", reason=end.reason)
+            call.log(log.warning, "callback.buried", reason=end.reason)
             raise
         except Retry as again:
-            call.tell(log.warning, "callback.failed", reason=again.reason)
+            call.log(log.warning, "callback.failed", reason=again.reason)
             raise await self._paced(job, again) from None
         except Exception as error:
-            # Neither its message nor its values: they may hold a URL or a payload.
-            call.tell(
+            # Without its message and values: they may hold a URL or a payload.
+            call.log(
                 log.error, "callback.broke", reason=type(error).__name__, trace=traceback.format_tb(error.__traceback__)
             )
             raise await self._paced(job, Retry(reason=f"a defect of the worker: {type(error).__name__}")) from None
-        call.tell(log.info, "callback.called")
+        call.log(log.info, "callback.called")
 
     async def _call(self, job: Job, call: _Call) -> None:
         try:
@@ -80,26 +80,26 @@ class Calls:
             raise Bury(str(error)) from None
         call.host = host_of(callback.url)
 
-        def ours() -> dict[str, str]:
-            return _about(job) | signature.headers(job.id, int(time.time()), callback.body or b"", self._keys)
+        def our_headers() -> dict[str, str]:
+            return _job_headers(job) | signature.headers(job.id, int(time.time()), callback.body or b"", self._keys)
 
-        answer = await self._caller.call(callback, ours, once=job.ttr == 0)
+        answer = await self._caller.call(callback, our_headers, once=job.ttr == 0)
         call.status = answer.status
         judge(answer, callback.method, time.time())
 
     async def _paced(self, job: Job, again: Retry) -> Retry:
-        """The same, with a pause where neither the answer nor the job has one: else it would be popped at once."""
+        """The same retry, with a pause if neither the answer nor the job has one: else it would be popped at once."""
         if again.after is not None or job.ttr == 0:
             return again
         try:
             has_backoff = bool((await self._client.get(job.id))["backoff"])
-        except (JobQueueError, KeyError):  # it is away, or the job was deleted: then a pause does no harm
+        except (JobQueueError, KeyError):  # the service is away, or the job was deleted: a pause is harmless
             has_backoff = False
         return again if has_backoff else Retry(pause_s(job.attempt), reason=again.reason)
 
 
 class _Call:
-    """What is told of one call."""
+    """What is logged about one call."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -108,36 +108,36 @@ class _Call:
         self.host: str | None = None
         self.status: int | None = None
 
-    def tell(self, level: Callable[..., Any], event: str, **more: Any) -> None:
+    def log(self, level: Callable[..., Any], event: str, **more: Any) -> None:
         job = self._job
         fields = {"id": job.id, "topic": job.topic, "host": self.host, "status": self.status, "attempt": job.attempt}
         seconds = round(time.monotonic() - self._began, 3)
         level(event, **fields, seconds=seconds, late_s=self._late_s, **more)
 
 
-def _about(job: Job) -> dict[str, str]:
+def _job_headers(job: Job) -> dict[str, str]:
     return {"jobqueue-topic": job.topic, "jobqueue-attempt": str(job.attempt), "jobqueue-due": f"{job.due:.3f}"}
 
 
-def _tell(name: str, fields: dict[str, Any]) -> None:
-    """The events of the worker itself, in our form."""
+def _log_event(name: str, fields: dict[str, Any]) -> None:
+    """Log the events of the client's worker in our form."""
     if name not in _OF_JOBS:
         level = log.warning if name in ("job.lost", "service.lost") else log.info
         level(name, **fields)
 
 
 async def work(options: Options) -> bool:
-    """Call until SIGTERM or SIGINT. Whether all that was begun had ended. Raises Refused; ValueError for a bad URL."""
-    # Each look-up of a name holds a thread, some for long; there are too few by default.
+    """Call until SIGTERM or SIGINT. Whether all calls had ended. Raises Refused, and ValueError for a bad URL."""
+    # Each name lookup occupies a thread, some for long; the default has too few.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(options.concurrency, "names"))
     worker = Worker(
         options.url,
         concurrency=options.concurrency,
         grace_s=max(_GRACE_S, options.timeout_s + _AFTER_THE_CALL_S),
-        on_event=_tell,
+        on_event=_log_event,
     )
-    places = Places(options.per_host, options.concurrency)
-    caller = Caller(Guard(options.networks), places, options.timeout_s, options.connect_timeout_s)
+    slots = HostSlots(options.per_host, options.concurrency)
+    caller = Caller(Guard(options.networks), slots, options.timeout_s, options.connect_timeout_s)
     async with AsyncClient(options.url, retry_for_s=0) as client, caller:
         calls = Calls(caller, client, options.keys)
         for topic in options.topics:
@@ -149,13 +149,13 @@ async def _serve(worker: Worker) -> bool:
     """Serve until a signal; a second one ends the grace."""
     serving = asyncio.create_task(worker.serve())
     loop = asyncio.get_running_loop()
-    told = False
+    stopping = False
 
     def stop() -> None:
-        nonlocal told
-        if told:
+        nonlocal stopping
+        if stopping:
             serving.cancel()
-        told = True
+        stopping = True
         worker.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):

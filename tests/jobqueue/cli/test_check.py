@@ -1,4 +1,4 @@
-"""The check: what it finds, on real Redis servers, and that it changes nothing."""
+"""`jobqueue check`: what it finds on real Redis servers, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def found(**flags: Any) -> list[Finding]:
 
 
 def told(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
-    return [(each.level, each.words) for each in findings if each.subject == subject]
+    return [(each.level, each.sentence) for each in findings if each.subject == subject]
 
 
 async def test_wrong_settings_are_told_and_end_the_check() -> None:
@@ -64,19 +64,19 @@ async def test_more_workers_than_cores_are_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("JOBQUEUE_WORKERS", "64")
     ((level, words),) = told(await found(redis="nonsense"), "workers")
     assert level == "warn"
-    assert words.startswith(f"serve starts 64; cores to use: {usable()}")
+    assert words.startswith(f"serve starts 64; cores available: {usable()}")
 
 
 async def test_a_namespace_that_is_not_founded_is_told_and_not_founded(redis: Redis, redis_server: RedisServer) -> None:
     findings = await found(redis=redis_server.url)
     ((level, words),) = told(findings, "namespace jq")
-    assert (level, words) == ("ok", "not founded yet; serve will, with shards: 1, buckets: 8")
+    assert (level, words) == ("ok", "not founded yet; serve will found it with shards: 1, buckets: 8")
     assert await redis.read("DBSIZE") == 0
     (first, *warnings) = told(findings, "redis")
     assert first[0] == "ok"
     assert "maxmemory-policy noeviction, no append-only file" in first[1]
     assert [level for level, _ in warnings] == ["warn"]  # it keeps nothing on disk
-    assert told(findings, "clock") == [("ok", "this host's and Redis's agree to a second")]
+    assert told(findings, "clock") == [("ok", "the clocks of this host and of Redis agree to the second")]
     assert told(findings, "service")[0][0] == "warn"
 
 
@@ -85,8 +85,8 @@ async def test_what_is_set_aside_and_a_setting_without_effect_are_told(redis: Re
     await redis.read("HSET", pool.keys[0].aside, "broken", "x")
     shape, effect, aside = told(await found(redis=redis_server.url, buckets=8), "namespace jq")
     assert shape == ("ok", "format 1, shards: 1, buckets: 4")
-    assert effect == ("warn", "the setting buckets = 8 has no effect: it was founded otherwise")
-    assert aside == ("warn", "records that could not be read and were set aside: 1, in {jq:0}:x")
+    assert effect == ("warn", "the setting buckets = 8 has no effect: the namespace was founded with 4")
+    assert aside == ("warn", "unreadable records that were set aside: 1, in {jq:0}:x")
 
 
 async def test_a_namespace_of_another_version_is_bad(redis: Redis, redis_server: RedisServer) -> None:
@@ -116,7 +116,7 @@ async def test_a_redis_that_is_away_is_bad_and_its_password_is_not_told(monkeypa
 async def test_our_own_server_is_looked_for_and_not_started(tmp_path: Path) -> None:
     data = tmp_path / "data"
     ((level, words),) = told(await found(data=str(data)), "redis")
-    assert (level, "does not run; it would be" in words) == ("ok", True)
+    assert (level, "is not running; it would be" in words) == ("ok", True)
     assert not data.exists()
 
 
@@ -124,7 +124,7 @@ async def test_our_own_server_and_the_service_are_found_when_they_run() -> None:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
         async with ServiceProcess("--data", folder) as service:
             findings = await found(data=folder, port=service.port)
-    assert told(findings, "redis")[0] == ("ok", f"our own server runs on {folder}")
+    assert told(findings, "redis")[0] == ("ok", f"the embedded Redis runs on {folder}")
     assert told(findings, "service") == [("ok", f"ready at {service.url}")]
     assert {finding.level for finding in findings} == {"ok"}
 
@@ -137,7 +137,7 @@ async def test_what_is_no_service_is_bad() -> None:
     port = free_port()
     async with await asyncio.start_server(answer, "127.0.0.1", port):
         ((level, words),) = told(await found(port=port), "service")
-    assert (level, "does not answer as a service" in words) == ("bad", True)
+    assert (level, "does not answer like a service" in words) == ("bad", True)
 
 
 async def test_the_command_prints_a_line_a_finding_and_ends_with_1_when_one_is_bad() -> None:

@@ -1,4 +1,4 @@
-"""The options of the command line: one for each field of the protocol, and none that it does not have."""
+"""The options of the command line: one for each field of the protocol, and no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobqueue.cli.options import fields_of, parameters
 from jobqueue.protocols.command import reading
 from jobqueue.schema import params
 
-# What the command line has beside the fields.
+# Options that are not fields.
 OWN = {"url", "as_json", "text", "yes", "all", "watch"}
 COMMANDS = {str(command.name): command for command in service_commands.commands()}
 

@@ -1,4 +1,4 @@
-"""jobqueue.metrics.totals: what Redis says may fall, what is shown never does, whichever process is asked."""
+"""Totals in Redis may fall; those that are shown never do, whichever process is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Redis that comes along: found, started, watched, taken over, stopped; with both programs that there are."""
+"""The embedded Redis: found, started, watched, taken over and stopped, with both server programs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def make(data: Path, any_program: str) -> AsyncIterator[Make]:
 
 @pytest.fixture
 def own() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
-    """Starts a service in a process of its own, whose first line is the URL."""
+    """Starts a service in a separate process, whose first line of output is the URL."""
     owners = []
 
     def own(folder: Path, binary: str) -> subprocess.Popen[str]:
@@ -124,7 +124,7 @@ def server_pid(folder: Path) -> int:
 
 
 def server_lives(folder: Path) -> bool:
-    """By the lock, so that a pid that was given to another process misleads nobody."""
+    """Judged by the lock, because the pid may belong to another process by now."""
     with (folder / "server.lock").open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,7 +144,7 @@ async def until_logged(caplog: pytest.LogCaptureFixture, events: list[str]) -> N
 
 
 async def ask(url: str, *command: str) -> Any:
-    """One command on a connection of its own."""
+    """Send one command on a new connection."""
     async with Client.from_url(url, protocol=2, decode_responses=True) as client:
         return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py has no types for it
 
@@ -256,7 +256,7 @@ def test_the_program_of_the_settings_is_taken_or_refused_but_not_replaced(tmp_pa
         find_server(old_redis(tmp_path / "old"))
     with pytest.raises(Unfit, match="is not a Redis server"):
         find_server(script(tmp_path / "other", "echo hello"))
-    with pytest.raises(Unfit, match="there is no nowhere"):
+    with pytest.raises(Unfit, match="nowhere was not found"):
         find_server("nowhere")
 
 
@@ -579,7 +579,7 @@ async def test_a_server_that_still_loads_is_waited_for(
         await client.bgrewriteaof()
     await until(lambda: _rewritten(url))
     await first.stop()
-    # A debugging aid of the servers: so many µs a command, 2 s in all; each 1,024 they look for clients.
+    # A debugging aid of the servers: a delay of 100 µs per command, 2 s in all; every 1,024 they serve clients.
     slow = f'exec {program} "$@" --key-load-delay 100'
     text = f'if [ "$1" = --version ]; then exec {program} --version; fi; {slow}'
     owner = own(data, script(tmp_path / "slow", text))
@@ -625,7 +625,7 @@ async def test_a_server_with_other_data_on_our_socket_is_refused(
     assert server_lives(elsewhere)
 
 
-# --- what the server says of itself
+# --- what the server reports about itself
 
 
 async def _rewritten(url: str) -> bool:

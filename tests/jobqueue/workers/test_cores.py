@@ -1,4 +1,4 @@
-"""jobqueue.workers.cores: how many workers there are where nobody says."""
+"""How many workers run by default."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_redis_has_a_core_of_its_own_where_there_are_three_or_more(
 def test_elsewhere_than_on_linux_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert cores.workers_for(0) == cores.workers_for(1) == 1
-    with pytest.raises(SettingsError, match="Linux alone"):
+    with pytest.raises(SettingsError, match="only Linux"):
         cores.workers_for(2)
 
 

@@ -1,4 +1,4 @@
-"""jobqueue.workers.port: a port is one service's, and its workers'."""
+"""A port belongs to one service and its workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_what_the_last_service_left_of_its_connections_is_no_hindrance() -
     port = free_port()
     with listening(port) as last:
         client = socket.create_connection(("127.0.0.1", port))
-        last.accept()[0].close()  # who closes first keeps the connection for a minute
+        last.accept()[0].close()  # the side that closes first keeps the connection for a minute
         client.close()
     async with held("127.0.0.1", port) as address:
         assert url_of(address) == f"http://127.0.0.1:{port}"

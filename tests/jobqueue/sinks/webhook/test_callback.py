@@ -36,14 +36,14 @@ def test_any_json_is_a_payload(payload: Any, body: bytes) -> None:
         ("http://a/", "the body must be an object with a url"),
         ({}, "url is missing"),
         ({"url": 1}, "url must be a string"),
-        ({"url": "http://a/", "pyload": 1}, "there is no field 'pyload'; did you mean payload?"),
-        ({"url": "http://a/", "$.other": 1}, "there is no field '$.other'"),
-        ({"url": "http://a/", "two\nlines": 1}, "there is no field 'two\\nlines'"),
+        ({"url": "http://a/", "pyload": 1}, "unknown field 'pyload'; did you mean payload?"),
+        ({"url": "http://a/", "$.other": 1}, "unknown field '$.other'"),
+        ({"url": "http://a/", "two\nlines": 1}, "unknown field 'two\\nlines'"),
         ({"url": "http://a/", "method": "post"}, "method must be one of GET, HEAD, POST, PUT, PATCH, DELETE"),
         ({"url": "http://a/", "method": "CONNECT"}, "method must be one of GET, HEAD, POST, PUT, PATCH, DELETE"),
         ({"url": "http://a/", "headers": {"a": 1}}, "headers must be an object of strings"),
         ({"url": "http://a/", "headers": ["a"]}, "headers must be an object of strings"),
-        ({"url": "http://a/", "method": "GET", "payload": 1}, "payload: a GET has none"),
+        ({"url": "http://a/", "method": "GET", "payload": 1}, "payload: a GET must not have one"),
         ({"url": "http://a/", "payload": float("inf")}, "payload cannot be written as JSON"),
         ({"url": "http://a/", "payload": "\ud800"}, "payload cannot be written as JSON"),
     ],
@@ -98,5 +98,5 @@ def test_headers_are_printable(headers: dict[str, str]) -> None:
 
 
 def test_a_header_is_there_once() -> None:
-    with pytest.raises(BadCallback, match="'x-a' is there twice"):
+    with pytest.raises(BadCallback, match="'x-a' appears twice"):
         read({"url": "http://a/", "headers": {"X-A": "1", "x-a": "2"}})

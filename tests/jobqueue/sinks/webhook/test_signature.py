@@ -62,5 +62,5 @@ def test_a_bad_secret_is_refused_by_its_place_and_not_shown(bad: str) -> None:
 
 
 def test_no_secret_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="there is no secret in it"):
+    with pytest.raises(ValueError, match="it contains no secret"):
         signature.secrets_of(" \n")

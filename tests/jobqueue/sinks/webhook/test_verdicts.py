@@ -1,4 +1,4 @@
-"""What an answer means, and who waits when a host is full."""
+"""What an answer means for the job, and which jobs wait when a host has no free slot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobqueue_client import Bury, Retry
 from yarl import URL
 
 from jobqueue.sinks.webhook.caller import _redirected
-from jobqueue.sinks.webhook.host_slots import Full, Places
+from jobqueue.sinks.webhook.host_slots import Full, HostSlots
 from jobqueue.sinks.webhook.verdicts import Answer, judge, pause_s, retry_after_s
 
 NOW = 1795262296.0
@@ -62,33 +62,33 @@ def test_the_pause_doubles_to_an_hour() -> None:
 
 
 async def test_the_jobs_of_a_full_host_come_again_one_after_the_other() -> None:
-    """With 2 places, of an answer each 0.1 s as long as none is known, the turns lie 50 ms apart."""
-    places = Places(per_host=2, total=2)  # none to wait in
+    """With 2 slots, and 0.1 s assumed for an answer, the turns are 50 ms apart."""
+    slots = HostSlots(per_host=2, total=2)  # none to wait in
     async with contextlib.AsyncExitStack() as calls:
         for _ in range(2):
-            await calls.enter_async_context(places.at("slow", patient=False))
+            await calls.enter_async_context(slots.at("slow", patient=False))
         after_s = []
         for _ in range(2000):
             with pytest.raises(Full) as full:
-                await calls.enter_async_context(places.at("slow", patient=False))
+                await calls.enter_async_context(slots.at("slow", patient=False))
             after_s.append(full.value.after_s)
-        async with places.at("quick", patient=False):
+        async with slots.at("quick", patient=False):
             pass
     assert 1 <= after_s[0] < after_s[10] < after_s[100] < 10
     assert max(after_s) == after_s[-1] == 60
-    async with places.at("slow", patient=False):  # they are free again
+    async with slots.at("slow", patient=False):  # they are free again
         pass
 
 
 async def test_few_wait_for_a_place_and_the_patient_as_long_as_it_takes() -> None:
-    places = Places(per_host=1, total=3)  # one to wait in
+    slots = HostSlots(per_host=1, total=3)  # one to wait in
     order = []
 
     async def call(name: str, *, patient: bool) -> None:
-        async with places.at("slow", patient=patient):
+        async with slots.at("slow", patient=patient):
             order.append(name)
 
-    async with places.at("slow", patient=False):
+    async with slots.at("slow", patient=False):
         waiting = asyncio.create_task(call("waiting", patient=False))
         await asyncio.sleep(0)
         with pytest.raises(Full):
