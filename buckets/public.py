@@ -6,7 +6,7 @@ from buckets.add_codec import Added
 from buckets.bell import Bell
 from buckets.clock import Clock, HeldClock
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
-from buckets.durability.durable import Durable, Want
+from buckets.durability.durable import Durable, DurablePool
 from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
@@ -31,6 +31,7 @@ __all__ = [
     "Clock",
     "Durability",
     "Durable",
+    "DurablePool",
     "Fsck",
     "HeldClock",
     "Job",
@@ -53,5 +54,4 @@ __all__ = [
     "Topic",
     "Topics",
     "Walk",
-    "Want",
 ]

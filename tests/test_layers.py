@@ -22,15 +22,15 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "settings", "logs", "tasks"),
+        "ground": ("errors", "logs", "loops"),
         "schema": ("schema",),
-        "engine": ("policies", "engine", "metrics"),
+        "engine": ("settings", "policies", "new_jobs", "virtual_topics", "engine", "metrics"),
         "commands": ("answers", "commands"),
         "protocols": ("protocols", "reference"),
         "web": ("access", "web"),
         "service": ("redis_server", "app", "process", "workers"),
         "sinks": ("sinks",),
-        "cli": ("cli",),
+        "cli": ("cli", "__main__"),
     },
     "jobqueue_client": {
         "words": ("times", "job", "fields", "answers", "errors", "options"),

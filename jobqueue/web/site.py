@@ -15,6 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.logs import REQUEST
@@ -43,10 +44,9 @@ class Web:
         scrape: Scrape,
     ) -> None:
         self._engine = engine
+        self._commands = Commands(engine, metrics, settings.redis_timeout_s)
         self._most_body_bytes = settings.max_body_bytes
-        self._redis_timeout_s = settings.redis_timeout_s
         self._readiness = readiness
-        self._metrics = metrics
         self._scrape = scrape
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
@@ -78,11 +78,9 @@ class Web:
         reserved: list[Job] = []
         try:
             if isinstance(data, bytes):
-                reply = await handler.handle(
-                    self._engine, data, self._most_body_bytes, reserved, self._metrics, self._redis_timeout_s
-                )
+                reply = await handler.handle(self._commands, data, self._most_body_bytes, reserved)
             else:
-                reply = handler.refuse(data, self._metrics)
+                reply = handler.refuse(self._commands, data)
             if reply.status >= 500:
                 log.warning("request.failed", status=reply.status)
             if reserved:

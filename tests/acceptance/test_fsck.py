@@ -15,7 +15,7 @@ from tests.redis_server import RedisServer
 
 
 async def fsck(*flags: str) -> tuple[int, str, str]:
-    """The exit code, and what was printed and complained of."""
+    """The exit code, standard output and standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
     process = await asyncio.create_subprocess_exec(
         *JOBQUEUE, "fsck", *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
@@ -91,7 +91,7 @@ async def test_a_service_that_refuses_its_settings_starts_after_a_repair(
 async def test_the_redis_that_comes_along_is_found_in_its_data_directory(tmp_path: Path) -> None:
     code, _, complaint = await fsck("--data", str(tmp_path))
     assert code == 2
-    assert "no Redis of ours runs on the data directory" in complaint
+    assert "no embedded Redis runs on the data directory" in complaint
     far = tmp_path / ("x" * 100)  # too long for a socket: it is elsewhere, and noted
     for data in (tmp_path / "near", far):
         async with ServiceProcess("--data", str(data)) as service, Client(service.url) as client:

@@ -1,4 +1,4 @@
-"""jobqueue.commands.answer: the commands of one request, in their order."""
+"""jobqueue.commands: the commands of one request, in their order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
-from jobqueue.commands import answer
+from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
 from jobqueue.policies import Policies
@@ -23,7 +23,7 @@ def engine(live_pool: Pool) -> Engine:
 
 
 async def answers(engine: Engine, *commands: Any) -> list[dict[str, Any]]:
-    return await answer(engine, commands, [], Metrics(), 5.0)
+    return await Commands(engine, Metrics(), 5.0).answer(commands, [])
 
 
 async def released(engine: Engine, pool: Pool, *ids: str) -> None:

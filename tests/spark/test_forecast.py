@@ -149,7 +149,7 @@ def test_without_matplotlib_a_plot_is_refused_in_a_line(monkeypatch: pytest.Monk
     monkeypatch.delitem(sys.modules, "pyspark_jobqueue.pipelines.picture", raising=False)
     monkeypatch.delattr("pyspark_jobqueue.pipelines.picture", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
-    with pytest.raises(BadOption, match=r"--plot needs matplotlib .*: pip install 'jobqueue\[plot\]'"):
+    with pytest.raises(BadOption, match=r"--plot needs matplotlib .*: pip install matplotlib"):
         run(serving, "--plot", "x.png")
 
 

@@ -1,6 +1,6 @@
 """The native protocol, `POST /command`: one JSON object or an array of 1 to 1,000 of them.
 
-Reads the request into commands and renders their answers; what goes wrong in between is told by `commands.answer`.
+Reads the request into commands and renders their answers; what goes wrong in between is told by `Commands.answer`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ import orjson
 from msgspec import Struct
 
 from buckets import Job
-from jobqueue.answers import Answer, failure
-from jobqueue.commands import answer
-from jobqueue.engine import Engine
+from jobqueue.answers import Answer
+from jobqueue.commands import Commands
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest
-from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.protocols.command import reading
 from jobqueue.schema import params
 from jobqueue.schema.params import Pop
@@ -52,20 +50,16 @@ def _single(told: Answer) -> Reply:
     return Reply(STATUS[told["code"]], orjson.dumps(told), told.get("retry_after"))
 
 
-def refuse(error: Exception, metrics: Metrics) -> Reply:
+def refuse(commands: Commands, error: Exception) -> Reply:
     """The answer to a request that is not looked into."""
-    told = failure(error)
-    metrics.answered(UNREADABLE, [told])
-    return _single(told)
+    return _single(commands.refuse(error))
 
 
-async def handle(
-    engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job], metrics: Metrics, deadline_s: float
-) -> Reply:
-    """Answer a request. `reserved`, `deadline_s`: see `commands.answer`."""
+async def handle(commands: Commands, data: bytes, max_body_bytes: int, reserved: list[Job]) -> Reply:
+    """Answer a request. `reserved`: see `Commands.answer`."""
     try:
-        commands, many = _read(data, max_body_bytes)
+        parsed, many = _read(data, max_body_bytes)
     except Exception as error:
-        return refuse(error, metrics)
-    answers = await answer(engine, commands, reserved, metrics, deadline_s)
+        return refuse(commands, error)
+    answers = await commands.answer(parsed, reserved)
     return Reply(200, orjson.dumps(answers)) if many else _single(answers[0])

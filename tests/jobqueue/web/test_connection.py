@@ -12,9 +12,9 @@ import structlog
 import uvloop
 from aiohttp import web
 
+from jobqueue import loops
 from jobqueue.access.connections import Limits
 from jobqueue.protocols.command.handler import Reply
-from jobqueue.tasks import running
 from jobqueue.web.connection import MOST_AHEAD, Connection, Send
 from jobqueue.web.runner import Runner
 from tests.jobqueue.web.two_ways import Line
@@ -101,7 +101,7 @@ async def served(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     place = Place(runner)
-    async with running("limits", limits.run()):
+    async with loops.running(loops.Loop("connections", limits.run)):
         try:
             yield place
         finally:

@@ -59,7 +59,7 @@ def _picture(file: str) -> Any:
     try:
         from pyspark_jobqueue.pipelines import picture  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise BadOption(f"--plot needs matplotlib ({error}): pip install 'jobqueue[plot]'") from None
+        raise BadOption(f"--plot needs matplotlib ({error}): pip install matplotlib") from None
     return picture
 
 

@@ -1,4 +1,4 @@
-"""A service of several workers, seen from outside: its log, its processes, its metrics."""
+"""A service with several worker processes, seen from outside: its log, its processes, its metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import until
 
 
 def lines(log: Path, event: str = "") -> list[dict[str, Any]]:
-    """The lines of a log, if there is one; those of one event."""
+    """The parsed lines of a log, empty without one; with `event` only the lines of that event."""
     if not log.exists():
         return []
     all_lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -24,7 +24,7 @@ def lines(log: Path, event: str = "") -> list[dict[str, Any]]:
 
 
 def pids(log: Path) -> dict[int, int]:
-    """The process of each worker, the last that started."""
+    """The pid of each worker's newest process, by the worker's number."""
     return {line["worker"]: line["pid"] for line in lines(log, "worker.started")}
 
 
@@ -40,7 +40,7 @@ async def all_ended(processes: dict[int, int]) -> None:
 
 
 async def serving(service: ServiceProcess, log: Path) -> ServiceProcess:
-    """Start it, and wait until all of its workers listen."""
+    """Start it, and wait until all of its workers are listening."""
     before = len(lines(log, "service.started"))
     await service.start()
     await until(lambda: len(lines(log, "service.started")) > before)
@@ -48,13 +48,13 @@ async def serving(service: ServiceProcess, log: Path) -> ServiceProcess:
 
 
 async def started(log: Path, number: int) -> None:
-    """Wait until so many processes have been started in all."""
+    """Wait until `number` worker processes have been started in all."""
     await until(lambda: len(lines(log, "worker.started")) >= number)
 
 
 async def on_connections(url: str, number: int, command: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Send a command on so many new connections; the prefix of each request's id, which is its worker's, and the
-    answer."""
+    """Send a command on `number` new connections; for each the prefix of the request's id, which identifies the
+    worker, and the answer."""
     answers = []
     connector = aiohttp.TCPConnector(force_close=True)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -65,5 +65,5 @@ async def on_connections(url: str, number: int, command: dict[str, Any]) -> list
 
 
 async def count(service: ServiceProcess, command: str) -> float:
-    """How many commands of a kind were carried out, by the metrics of whichever worker is asked."""
+    """How many commands of a kind succeeded, by the metrics of whichever worker answers."""
     return (await told(service.url)).get(("jobqueue_commands_total", "OK", command), 0)
