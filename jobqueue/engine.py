@@ -28,7 +28,6 @@ from buckets import (
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
-from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
