@@ -253,7 +253,7 @@ async def test_a_bad_secret_or_option_is_refused_at_the_start_without_showing_it
     wrong = {
         f"--secret-file={secrets}": f"{secrets}: secret 1 must be whsec_ and 24 to 64 bytes in base64",
         "--allow-network=10.0.0.1/8": "'10.0.0.1/8' is not a network such as 10.1.0.0/16",
-        "--url=ftp://a": "is no URL of a service",
+        "--url=ftp://a": "url must be a service",
     }
     for flag, words in wrong.items():
         ran = await Shell(client.url).run("callbacks", "--topic", "t", flag)

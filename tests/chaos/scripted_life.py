@@ -10,9 +10,10 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from tests.chaos.books import LIVE
+from tests.chaos.codes import TEMPORARY
 from tests.chaos.history import Event, History
 from tests.chaos.load import TOPICS
-from tests.chaos.participant import LATER, Fields, Participant
+from tests.chaos.participant import Fields, Participant
 from tests.chaos.wire import NotAnswered, NotSent, Wire
 
 TTR_S = 0.4
@@ -73,7 +74,7 @@ class ScriptedLife(Participant):
             answers = await (self.ask(*asked) if kept else self._ask_unrecorded(asked))
             for place, answer in zip(todo, answers, strict=True):
                 last[place] = answer
-            todo = [place for place in todo if last[place].get("code") in LATER]
+            todo = [place for place in todo if last[place].get("code") in TEMPORARY]
             if todo:
                 await asyncio.sleep(_PAUSE_S)
         return last
@@ -151,7 +152,7 @@ class ScriptedLife(Participant):
     async def _repeat_unrecorded(self, command: Fields) -> list[Fields]:
         while True:
             answers = await self._ask_unrecorded([command])
-            if answers[0].get("code") not in LATER:
+            if answers[0].get("code") not in TEMPORARY:
                 return answers
             await asyncio.sleep(_PAUSE_S)
 

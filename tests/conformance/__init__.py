@@ -1,1 +1,1 @@
-"""One scenario and one set of trials for all clients, each as a real process against a real service."""
+"""One scenario and one set of worker tests for all clients, each run as a real process against a real service."""

@@ -1,4 +1,4 @@
-"""Each client in turn, and a stage for it."""
+"""Fixtures: each client in turn, and a stage for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture(scope="module", params=PARTICIPANTS, ids=lambda participant: participant.name)
 def participant(request: pytest.FixtureRequest) -> Participant:
-    """A client. One whose program is missing is skipped; .ci/run installs them, and takes no skip."""
+    """A client. It is skipped if its program is missing; .ci/run installs all of them and allows no skip."""
     chosen: Participant = request.param
     if missing := chosen.lacks():
         pytest.skip(missing)
@@ -28,7 +28,7 @@ def participant(request: pytest.FixtureRequest) -> Participant:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(participant: Participant) -> AsyncIterator[Stage]:
-    """A Redis, a service and a proxy for all that one client does."""
+    """A Redis, a service and a proxy, shared by all tests of one client in a module."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
         async with Stage(server, Path(folder)) as stage:
             yield stage
@@ -39,12 +39,12 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def shift(participant: Participant, stage: Stage) -> Shift:
-    """Workers of the client on a topic that no other test has."""
+    """Workers of the client on a topic that no other test uses."""
     return Shift(participant, stage, f"work-{next(_numbers)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out the scenes that a client cannot play: its language has no word for them, as its README says."""
+    """Deselect the scenes that a client cannot play because its language cannot express them, as its README says."""
 
     def cannot(item: pytest.Item) -> bool:
         values: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})

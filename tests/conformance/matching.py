@@ -1,7 +1,7 @@
-"""What the scenario expects, held against what came.
+"""Matching: compares what the scenario expects with what a client gave.
 
-An object may have more than is expected of it, a list not. `"<number>"`, `"<text>"` and `"<any>"` stand for all that
-are so; `"$name"` is bound by the first that comes and means that from then on.
+An object may have more keys than expected, but a list may not have more members. `"<number>"`, `"<text>"` and `"<any>"`
+match any value of that kind; `"$name"` is bound to the first value it meets and matches only that from then on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KINDS: dict[str, tuple[type, ...]] = {"<number>": (int, float), "<text>": (str,)
 
 
 def differences(expected: Any, got: Any, names: Names, where: str = "answer") -> Iterator[str]:
-    """What is not as expected, in words. Binds names."""
+    """Descriptions of all differences. Binds names."""
     if isinstance(expected, dict) and isinstance(got, dict):
         for key, value in expected.items():
             if key not in got:
@@ -27,7 +27,7 @@ def differences(expected: Any, got: Any, names: Names, where: str = "answer") ->
             yield from differences(*pair, names, f"{where}[{number}]")
     elif isinstance(expected, str) and expected in KINDS:
         if not isinstance(got, KINDS[expected]) or (isinstance(got, bool) and expected == "<number>"):
-            yield f"{where} is no {expected}: {got!r}"
+            yield f"{where} is not a {expected}: {got!r}"
     elif isinstance(expected, str) and expected.startswith("$"):
         if names.setdefault(expected, got) != got:
             yield f"{where} is {got!r}, not {expected} = {names[expected]!r}"
@@ -36,7 +36,7 @@ def differences(expected: Any, got: Any, names: Names, where: str = "answer") ->
 
 
 def filled(value: Any, names: Names) -> Any:
-    """A value with its names replaced by what they mean. `{"repeat": text, "times": n}` is a long text."""
+    """A value with its names replaced by their bindings. `{"repeat": text, "times": n}` stands for a long text."""
     if isinstance(value, dict):
         if value.keys() == {"repeat", "times"}:
             return value["repeat"] * value["times"]

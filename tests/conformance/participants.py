@@ -1,4 +1,4 @@
-"""Who takes part: the clients, by their drivers (README.md), and what each cannot."""
+"""The participants: each client with its driver (README.md), and the driver's process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Line = dict[str, Any]
 
 
 class Participant(NamedTuple):
-    """A client: its driver, and the program that it needs."""
+    """A client: the command that starts its driver."""
 
     name: str
     command: list[str]
-    concurrent: bool = True  # its worker runs several handlers at a time
+    concurrent: bool = True  # whether its worker runs several handlers at a time
 
     def lacks(self) -> str | None:
-        """What is missing on this machine; None when nothing is."""
+        """What this machine lacks to run it; None if nothing."""
         program = shutil.which(self.command[0])
         if program is None:
             return f"{self.command[0]} is not installed; .ci/run installs it"
@@ -49,9 +49,9 @@ PARTICIPANTS = [
 
 
 class Driver:
-    """A driver's process. `async with`."""
+    """The process of a driver. Use with `async with`."""
 
-    log: int | None = None  # where its logs go: to the test's standard error
+    log: int | None = None  # where its log goes: by default to the test's standard error
 
     def __init__(self, participant: Participant, mode: str, url: str, options: Line) -> None:
         self.participant = participant
@@ -78,11 +78,11 @@ class Driver:
         except TimeoutError:
             self.process.kill()
             await self.process.wait()
-        # A child of it may hold its standard output open, and asyncio waits for the end of that.
+        # Its child may hold its standard output open, and asyncio would wait for that to end.
         self.process._transport.close()  # type: ignore[attr-defined]  # there is no public way
 
     async def ask(self, call: str, args: Line) -> Line:
-        """Let the client do something; what came of it."""
+        """Make a call of the client; gives the line of its result."""
         await self.begin(call, args)
         return await self.line()
 
@@ -92,54 +92,54 @@ class Driver:
         await self.process.stdin.drain()
 
     async def line(self) -> Line:
-        """The next line that it writes."""
+        """The next line that the driver writes."""
         assert self.process.stdout
         async with asyncio.timeout(PATIENCE_S):
             line = await self.process.stdout.readline()
         if not line:
             raise AssertionError(f"the driver of {self.participant.name} ended, with {await self.process.wait()}")
-        told: Line = json.loads(line)
-        return told
+        decoded: Line = json.loads(line)
+        return decoded
 
 
 class Worker(Driver):
-    """A driver that works, and all that it told so far."""
+    """A driver that runs a worker, and the lines that it has written so far."""
 
     def __init__(self, participant: Participant, url: str, options: Line) -> None:
         super().__init__(participant, "worker", url, {"heartbeat_s": 0, **options})
         self.lines: list[Line] = []
 
-    async def until(self, told: Callable[[Line], bool], times: int = 1) -> Line:
-        """Wait until it told something so often; the last of these lines."""
-        while len(found := [line for line in self.lines if told(line)]) < times:
+    async def until(self, matches: Callable[[Line], bool], times: int = 1) -> Line:
+        """Wait until this many lines match; gives the last of them."""
+        while len(found := [line for line in self.lines if matches(line)]) < times:
             self.lines.append(await self.line())
         return found[-1]
 
     async def event(self, name: str, job: str | None = None, times: int = 1) -> Line:
-        """Wait for an event of the hook, of a job."""
+        """Wait for an event of the hook, of one job if given."""
         return await self.until(lambda line: line.get("event") == name and job in (None, line.get("id")), times)
 
     async def handler(self, word: str, job: str | None = None, times: int = 1) -> Line:
-        """Wait until a handler told this word."""
+        """Wait for a line of a handler, of one job if given."""
         return await self.until(lambda line: line.get("handler") == word and job in (None, line.get("id")), times)
 
     def told(self, key: str, word: str) -> list[str]:
-        """The jobs of which it told this so far, in order."""
+        """The ids of the jobs with such a line so far, in order."""
         return [line["id"] for line in self.lines if line.get(key) == word]
 
     async def end(self) -> int:
-        """Wait until it is over; its exit code. Reads what it still tells."""
+        """Wait until the driver ends, reading its remaining lines; gives its exit code."""
         assert self.process.stdout
         async with asyncio.timeout(PATIENCE_S):
             self.lines += [json.loads(line) async for line in self.process.stdout]
             return await self.process.wait()
 
     async def logged(self) -> str:
-        """What it wrote to its log, a pipe, until its end."""
+        """Its log, a pipe, until the driver ends."""
         assert self.process.stderr
         return (await self.process.stderr.read()).decode()
 
     async def stop(self) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM and wait; gives its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return await self.end()

@@ -1,9 +1,9 @@
-"""A proxy before the service that breaks requests, to see what a client repeats.
+"""A proxy in front of the service that injects faults, to show what a client retries.
 
-`faults` says what happens to the next requests, one each: `pass`; `cut`: the service does it, its answer is lost;
-`hold`: the service does it, its answer waits for `let_go`; `drop`: it never reaches the service; `hang`: no answer
-comes; `page`: a proxy's 502 page; an object with `status` and `answer`: that answer, of an instance that is not this
-service. Those that follow pass.
+`faults` lists what happens to the next requests, one entry each. `pass`: nothing; `cut`: the service executes it, and
+the answer is lost; `hold`: the service executes it, and the answer waits for `let_go`; `drop`: it never reaches the
+service; `hang`: no answer arrives; `page`: a proxy's 502 page; an object with `status` and `answer`: that answer, as if
+from another instance. Later requests pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Fault = str | dict[str, Any]
 
 
 class Request(NamedTuple):
-    """A request as it came."""
+    """A request as received."""
 
     when: float  # by time.monotonic()
     commands: list[dict[str, Any]]
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
 
 class Proxy:
-    """`async with`."""
+    """Use with `async with`."""
 
     def __init__(self, target: str) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Workers of one client on one topic of a stage, and what becomes of its jobs."""
+"""A shift: workers of one client on one topic of a stage, and the state of its jobs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Shift:
 
     @asynccontextmanager
     async def worker(self, **options: Any) -> AsyncIterator[Worker]:
-        """A worker that has begun to work; killed at the end if it still does."""
+        """A worker that has started; killed at the end if it is still running."""
         async with self._at(self.stage.service.url, options) as worker:
             yield worker
 
     @asynccontextmanager
     async def worker_through_the_proxy(self, **options: Any) -> AsyncIterator[Worker]:
-        """A worker, by default of one handler at a time, so that its requests come one by one."""
+        """A worker with, by default, one handler at a time, so that its requests arrive one by one."""
         proxy = self.stage.proxy
         proxy.faults.clear()
         proxy.requests.clear()
@@ -43,11 +43,11 @@ class Shift:
                 worker.process.kill()
 
     def sent(self, command: str) -> int:
-        """How often the proxy saw a command."""
+        """The number of times that the proxy has seen a command."""
         return sum(each["command"] == command for request in self.stage.proxy.requests for each in request.commands)
 
     async def add(self, job_id: str, body: Any, **fields: Any) -> str:
-        """Hand in a job; its id, which has the topic before it."""
+        """Add a job; gives its id, which starts with the topic."""
         told = await self.stage.client.insist("add", topic=self.topic, id=f"{self.topic}:{job_id}", body=body, **fields)
         assert told["success"], told
         return str(told["id"])
@@ -57,7 +57,7 @@ class Shift:
         return told
 
     async def becomes(self, job_id: str, state: str) -> dict[str, Any]:
-        """Wait until a job is in a state; all of it then."""
+        """Wait until a job is in a state; gives the answer to get."""
 
         async def there() -> bool:
             return bool((await self.get(job_id))["state"] == state)

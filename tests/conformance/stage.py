@@ -1,4 +1,4 @@
-"""What a scene plays on: a Redis and a service of its own, a faulty proxy before it, and what can happen to them."""
+"""The stage of a scene: a Redis, a service and a proxy in front of it, and the actions on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ paid = ["invoice", "mail"]
 
 
 class Stage:
-    """`async with`. Redis belongs to the test, so that it outlives the service."""
+    """Use with `async with`. Redis belongs to the test, so that it outlives the service."""
 
     def __init__(self, server: RedisServer, folder: Path) -> None:
         self._server = server
@@ -44,7 +44,7 @@ class Stage:
         await self.service.__aexit__()
 
     async def act(self, action: str) -> None:
-        """Something that happens to the service or to Redis."""
+        """Perform an action on the service or on Redis."""
         match action:
             case "service stops":
                 await self.service.stop()
@@ -64,7 +64,7 @@ class Stage:
             case "redis goes on":
                 self._server.thaw()
             case _:
-                raise ValueError(f"there is no action {action!r}")
+                raise ValueError(f"unknown action {action!r}")
 
     async def _configure(self, name: str, value: str) -> None:
         redis = Redis(self._server.url)
@@ -76,7 +76,7 @@ class Stage:
         return await self.service.parked(1)
 
     async def stored(self, job_id: str) -> bytes:
-        """A job's body, the bytes that travelled."""
+        """The bytes of a job's body as sent."""
         assert self.client._session
         question = json.dumps({"command": "get", "id": job_id}).encode()
         async with self.client._session.post(self.service.url + "/command", data=question) as answer:
@@ -85,6 +85,6 @@ class Stage:
         return raw[begin : raw.rindex(b',"created":')]
 
     async def figures(self, topic: str) -> dict[str, Any]:
-        """How many jobs of the topic there are, by state."""
+        """The number of jobs of the topic, by state."""
         counts: dict[str, Any] = (await self.client.ask("stats", topic=topic))["counts"]
         return counts

@@ -1,4 +1,4 @@
-"""The examples of every client do what they say."""
+"""The examples of every client print what their comments promise."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ async def test_the_example_runs_and_ends(participant: Participant, stage: Stage,
     async with asyncio.timeout(30):
         said, _ = await process.communicate()
     assert process.returncode == 0
-    # Two handlers in threads may print before either's end of line: so not line by line.
+    # Not line by line: two handlers in threads may both print before either prints its line end.
     assert all(line in said.decode() for line in SAID[example]), said.decode()

@@ -1,4 +1,4 @@
-"""The scenario's expectations can fail."""
+"""The expectations of the scenario can fail."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_what_is_as_expected_has_no_differences(expected: Any, got: Any) -> None
         ({"a": [1, 2]}, {"a": [1]}, "answer.a is [1], not [1, 2]"),
         ({"a": {}}, {"a": []}, "answer.a is [], not {}"),
         (["$x", "$x"], [1, 2], "answer[1] is 2, not $x = 1"),
-        ("<number>", True, "is no <number>: True"),
-        ("<text>", None, "is no <text>: None"),
+        ("<number>", True, "is not a <number>: True"),
+        ("<text>", None, "is not a <text>: None"),
         (True, 1, "is 1, not True"),
         (None, {}, "is {}, not None"),
     ],
 )
-def test_a_difference_is_told_with_its_place(expected: Any, got: Any, said: str) -> None:
+def test_a_difference_is_described_with_its_path(expected: Any, got: Any, said: str) -> None:
     (difference,) = differences(expected, got, {})
     assert said in difference
 

@@ -1,4 +1,4 @@
-"""What only the PHP client has: a keeper process, handles of curl, streams and signals of PHP's own."""
+"""Tests of the PHP client alone: its lease keeper process, curl handles, streams and signals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def participant(request: pytest.FixtureRequest) -> Participant:
 
 
 async def begun(stage: Stage, program: str, *arguments: str, stdin: int = asyncio.subprocess.PIPE) -> Any:
-    """A PHP program that runs: from the file that the arguments name, else from its standard input."""
+    """A running PHP program: from the file in the arguments, otherwise from its standard input."""
     process = await asyncio.create_subprocess_exec(
         *("php", *arguments),
         stdin=stdin,
@@ -51,7 +51,7 @@ async def begun(stage: Stage, program: str, *arguments: str, stdin: int = asynci
 
 
 async def said(process: Any) -> str:
-    """All that it still says, until it ends."""
+    """Its remaining output, until it ends."""
     async with asyncio.timeout(30):
         text = (await process.stdout.read()).decode()
         await process.wait()
@@ -127,7 +127,7 @@ async def test_a_signal_in_the_midst_of_the_start_stops_the_worker_in_order(stag
     for number in range(8):
         process = await begun(stage, "", str(file))
         await process.stdout.readline()
-        await asyncio.sleep(number / 2000)  # any moment: the very thing that is tried
+        await asyncio.sleep(number / 2000)  # a random moment is the point of the test
         process.send_signal(signal.SIGTERM)
         text = await said(process)
         assert text.endswith(("clean", "early")) and "rror" not in text, text
@@ -219,7 +219,7 @@ async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
 
     await until(gone)
     await process.wait()
-    process._transport.close()  # its child has its standard output still
+    process._transport.close()  # its child still holds its standard output
 
 
 async def test_pauses_are_random_and_bounded(stage: Stage) -> None:

@@ -1,15 +1,15 @@
 """The scenario, played by every client.
 
-`scenario.json` has scenes; each has steps, and may say `options` of the client, `through` the faulty proxy, a `path`
-behind the service's URL, and who `cannot`. A step is one of
+`scenario.json` has scenes. Each has steps, and may have `options` of the client, `through` the proxy, a `path` after
+the service's URL, and a list of clients that `cannot` play it. A step is one of
 
-- `call` with `args`: what the client gives back is `ok`, or the `error` that it raises; `meanwhile` something happens,
-  once the client was told to begin;
-- `do`: something happens to the service or to Redis (`Stage.act`);
+- `call` with `args`: the client's result is `ok`, or it raises the `error`; `meanwhile` is an action that happens once
+  the call has begun;
+- `do`: an action on the service or on Redis (`Stage.act`);
 - `faults`: what the proxy does with the next requests (`proxy.py`);
-- `requests`: how many commands each request had that came since the faults; `apart_s`: no two came within less;
-- `headers`: what each of these requests had among its headers;
-- `stored`: a job's body stands in the service with exactly the bytes of what it `is`.
+- `requests`: the number of commands in each request since the faults; `apart_s`: the least time between two of them;
+- `headers`: headers that each of these requests has;
+- `stored`: the id of a job whose body the service holds with exactly the bytes of what it `is`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCENES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "scenario.jso
 
 
 def given() -> Names:
-    """What the scenes may name."""
+    """The names that scenes may use."""
     soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
     return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
 
@@ -65,11 +65,11 @@ async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names)
             exactly = json.dumps(filled(body, names), ensure_ascii=False, separators=(",", ":")).encode()
             assert await stage.stored(job_id) == exactly
         case _:
-            raise ValueError(f"there is no such step: {step}")
+            raise ValueError(f"unknown step: {step}")
 
 
 def filled_later(expected: Any) -> Any:
-    """Long texts of an expectation written out; its names are bound when it is compared."""
+    """An expectation with its long texts written out; its names are bound when it is compared."""
     if isinstance(expected, dict):
         if expected.keys() == {"repeat", "times"}:
             return expected["repeat"] * expected["times"]

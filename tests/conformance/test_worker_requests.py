@@ -1,5 +1,5 @@
-"""Every client's worker: the ends of jobs and the pop for the next ones go in one request, and what becomes of the jobs
-that it brought when an end is refused, an answer is lost, or the worker is to stop."""
+"""The requests of every client's worker: ends of jobs and the pop for the next ones share a request, and the jobs that
+it brings are handled when an end is refused, an answer is lost, or the worker is stopping."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def names(request: Request) -> list[str]:
 
 
 def with_ends(shift: Shift, word: str = "finish") -> list[Request]:
-    """The requests with ends of jobs that the proxy saw."""
+    """The requests with ends of jobs that the proxy has seen."""
     return [request for request in shift.stage.proxy.requests if word in names(request)]
 
 
 def most_at_a_time(worker: Worker) -> int:
-    """How many handlers ran at a time, at most."""
+    """The largest number of handlers that ran at a time."""
     steps = [{"started": 1, "returned": -1}[line["handler"]] for line in worker.lines if "handler" in line]
     return max(itertools.accumulate(steps))
 
@@ -42,7 +42,7 @@ async def test_a_worker_with_a_backlog_makes_one_request_a_job(shift: Shift) -> 
     jobs = [await shift.add(str(number), {"do": "return"}) for number in range(10)]
     async with shift.worker_through_the_proxy() as worker:
         await worker.event("job.finished", times=10)
-        await until(shift.stage.parked)  # a poll, now that there is no more
+        await until(shift.stage.parked)  # a poll, now that no job is left
         assert worker.told("handler", "started") == jobs
         poll, *ends, last = shift.stage.proxy.requests
         assert [names(request) for request in (poll, *ends, last)] == [["pop"], *[["finish", "pop"]] * 10, ["pop"]]
@@ -57,7 +57,7 @@ async def test_a_pop_goes_with_ends_only_while_no_poll_is_out_and_for_no_more_th
         await until(shift.stage.parked)
         alone = await shift.add("alone", {"do": "sleep", "seconds": 0.3})
         await worker.event("job.finished", alone)
-        # Where there is more than one hand, a poll for the others waits.
+        # If the worker has more slots, a poll for them is waiting.
         assert names(with_ends(shift)[0]) == (["finish"] if hands > 1 else ["finish", "pop"])
         jobs = [await shift.add(str(number), {"do": "sleep", "seconds": 0.1}) for number in range(4 * hands)]
         for job in jobs:
@@ -74,7 +74,7 @@ async def test_a_pop_asks_for_all_the_places_that_its_ends_free(shift: Shift) ->
         for job in jobs[:hands]:
             await worker.handler("started", job)
         shift.stage.proxy.let_go.clear()
-        shift.stage.proxy.faults = ["hold"]  # the first end; meanwhile the others gather
+        shift.stage.proxy.faults = ["hold"]  # the first end; meanwhile the others are queued
         for job in jobs[:hands]:
             await worker.handler("returned", job)
         shift.stage.proxy.let_go.set()
@@ -87,16 +87,16 @@ async def test_a_pop_asks_for_all_the_places_that_its_ends_free(shift: Shift) ->
 
 async def test_no_poll_goes_out_beside_a_pop_that_goes_with_ends(shift: Shift) -> None:
     if not shift.participant.concurrent:
-        return  # its one hand has its one pop
+        return  # its only slot has its pop
     first = await shift.add("first", {"do": "sleep", "seconds": 0.3}, ttr=60)
-    once = await shift.add("once", {"do": "sleep", "seconds": 0.6}, ttr=0)  # has no end that is sent
+    once = await shift.add("once", {"do": "sleep", "seconds": 0.6}, ttr=0)  # no end is sent for it
     touched = await shift.add("touched", {"do": "sleep", "seconds": 1.5}, ttr=3)
     shift.stage.proxy.let_go.clear()
     async with shift.worker_through_the_proxy(concurrency=3) as worker:
         await worker.handler("started", first)
         shift.stage.proxy.faults = ["hold"]
         await worker.event("job.finished", once)
-        await until(lambda: shift.sent("touch") > 0)  # what could go out has gone out
+        await until(lambda: shift.sent("touch") > 0)  # everything that could be sent has been sent
         assert [names(request) for request in shift.stage.proxy.requests[:3]] == [["pop"], ["finish", "pop"], ["touch"]]
         shift.stage.proxy.let_go.set()
         await until(lambda: shift.sent("pop") == 3)  # now there is room for a poll
@@ -143,9 +143,9 @@ async def test_what_was_taken_by_a_pop_whose_answer_was_lost_comes_again(shift: 
 
 
 async def refused_beside_a_job(shift: Shift) -> dict[str, Any]:
-    """An answer to an end and a pop: the end is refused for now, the pop brings the next job of the topic."""
+    """The answer to an end and a pop: the end is refused temporarily, and the pop brings the next job of the topic."""
     popped = await shift.stage.client.ask("pop", topic=shift.topic, count=1)
-    brought = {**popped, **popped["jobs"][0]}  # as a pop with `count` and one without say it
+    brought = {**popped, **popped["jobs"][0]}  # the forms of a pop with and without `count`
     return {"status": 200, "answer": [NOT_NOW, brought]}
 
 
@@ -164,7 +164,7 @@ async def test_an_end_that_is_refused_for_now_heaps_up_no_jobs(shift: Shift) -> 
         assert (await shift.get(slow))["deliveries"] == 1
         if shift.participant.concurrent:
             assert (await shift.get(came))["deliveries"] == 1
-            again = with_ends(shift)[1:4]  # the pages, and what got through
+            again = with_ends(shift)[1:4]  # the proxy's pages, and the request that got through
             assert not any("pop" in names(request) for request in again)
             assert not any(again[0].when < each.when < again[2].when for each in polls(shift))
 

@@ -1,5 +1,5 @@
-"""Every client's worker when answers are lost, late or strange, and at the edges: touches, ends that are repeated, jobs
-that come too late, options that cannot be."""
+"""Every client's worker when answers are lost, late or strange, and in edge cases: touches, retried ends, jobs that
+arrive too late, invalid options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_a_lease_is_touched_when_a_third_of_it_is_over_and_not_all_the_tim
     async with shift.worker_through_the_proxy() as worker:
         job = await shift.add("thirds", {"do": "sleep", "seconds": 2.5}, ttr=3)
         await worker.event("job.finished", job)
-        assert 1 <= shift.sent("touch") <= 3  # two, where the machine is not busy
+        assert 1 <= shift.sent("touch") <= 3  # two, unless the machine is busy
 
 
 async def test_a_touch_that_hangs_costs_no_lease(shift: Shift) -> None:
@@ -38,7 +38,7 @@ async def test_a_touch_that_hangs_costs_no_lease(shift: Shift) -> None:
 async def test_a_job_that_still_comes_when_its_worker_stops_goes_back_as_if_it_had_never_been_out(shift: Shift) -> None:
     async with shift.worker_through_the_proxy(poll_s=60) as worker:
         await until(shift.stage.parked)
-        # The `leave`, so that the poll goes on waiting; and the release, twice.
+        # The `leave`, so that the poll keeps waiting, and the release, twice.
         shift.stage.proxy.faults = ["drop", "page", "page"]
         worker.process.send_signal(signal.SIGTERM)
         await worker.event("worker.stopping")
@@ -86,7 +86,7 @@ async def test_a_job_that_someone_else_finished_is_stale(shift: Shift) -> None:
 
 
 async def test_a_job_that_went_to_another_worker_is_not_counted_as_finished(shift: Shift) -> None:
-    """Its finish was perhaps done; the refusal of the next says that it was not."""
+    """Its finish may have been executed; the refusal of the next one shows that it was not."""
     async with shift.worker_through_the_proxy() as worker:
         job = await shift.add("perhaps", {"do": "sleep", "seconds": 0.1}, ttr=30)
         await worker.handler("started", job)
@@ -138,11 +138,11 @@ async def _refused(shift: Shift) -> bool:
 
 
 NOT_NOW = {"status": 503, "answer": {"success": False, "code": "UNAVAILABLE", "error": "not now", "retry_after": 2}}
-"""An answer after which a command was perhaps done."""
+"""An answer after which a command may have been executed."""
 
 
 class _Heard(Worker):
-    """A worker whose log the test reads."""
+    """A worker whose log the test can read."""
 
     log = subprocess.PIPE
 

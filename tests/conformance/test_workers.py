@@ -1,5 +1,5 @@
-"""Every client's worker, as a real process: what it makes of its handlers' ends, of signals, of kill -9, and of a
-service that goes away."""
+"""Every client's worker as a real process: how it handles the outcomes of handlers, signals, kill -9, and a service
+that goes down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIELDS = {
     "service.lost": {"reason"},
     "service.back": {"seconds"},
 }
-"""What the hook tells with each event, as clients/README.md says."""
+"""The fields of each event, as clients/README.md lists them."""
 
 
 async def test_a_handlers_end_is_the_jobs_end(shift: Shift) -> None:
@@ -123,7 +123,7 @@ async def test_the_job_of_a_worker_that_was_killed_is_handed_out_again_after_its
         job = await shift.add("killed", {"do": "sleep", "seconds": 60}, ttr=0.6)
         await worker.handler("started", job)
         first = (await shift.get(job))["reserved_until"]
-        await until(lambda: _touched(shift, job, first))  # so that what keeps the lease alive is at work
+        await until(lambda: _touched(shift, job, first))  # so that the lease is being kept alive
         worker.process.kill()
         await worker.process.wait()
         told = await shift.stage.client.ask("pop", topic=shift.topic, wait=10)
@@ -160,7 +160,7 @@ async def test_workers_that_stop_at_any_moment_leave_no_job_reserved(shift: Shif
     for number in range(6):
         async with shift.worker(concurrency=4) as worker:
             adding = asyncio.create_task(_flow(shift, f"{number}"))
-            await asyncio.sleep(chance.uniform(0.05, 0.3))  # any moment: the very thing that is tried
+            await asyncio.sleep(chance.uniform(0.05, 0.3))  # a random moment is the point of the test
             assert await worker.stop() == 0
             assert await shift.reserved() == 0
             await adding
@@ -177,7 +177,7 @@ async def test_what_still_runs_after_the_grace_is_told_and_given_back(shift: Shi
     async with shift.worker(grace_s=0.3) as worker:
         job = await shift.add("stuck", {"do": "watch"}, ttr=60)
         await worker.handler("started", job)
-        assert await worker.stop() in (0, 1)  # a handler that listens may end in time for a clean end
+        assert await worker.stop() in (0, 1)  # a handler that checks its job may end in time for a clean stop
         assert (await shift.get(job))["state"] == "ready"
         assert next(line for line in worker.lines if line.get("handler") == "lost")["reason"] == "stopping"
 
@@ -199,7 +199,7 @@ async def test_a_second_signal_ends_the_grace(shift: Shift) -> None:
         worker.process.send_signal(signal.SIGTERM)
         assert await worker.end() == 1
         told = await shift.get(job)
-        assert (told["state"], told["attempt"]) == ("ready", 1)  # given back at once; and it was a try
+        assert (told["state"], told["attempt"]) == ("ready", 1)  # released at once, and the delivery counts as a try
 
 
 @pytest.mark.parametrize("end", ["service stops", "service is killed"])
@@ -235,7 +235,7 @@ async def test_a_job_that_ended_while_the_service_was_away_is_finished_when_it_i
 
 
 async def test_no_topic_starves(shift: Shift) -> None:
-    """The first topic always has jobs; the second gets its turn."""
+    """The first topic always has jobs; the second one still gets its turn."""
     for number in range(60):
         await shift.add(str(number), {"do": "sleep", "seconds": 0.1})
     rare = Shift(shift.participant, shift.stage, f"{shift.topic}-rare")

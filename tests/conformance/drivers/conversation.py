@@ -1,4 +1,4 @@
-"""What the two drivers of Python share: the lines that they read and write (../README.md)."""
+"""What the two Python drivers share: the lines that they read and write (../README.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _one_at_a_time = threading.Lock()
 
 
 def say(line: dict[str, Any]) -> None:
-    """Write one line. From any thread."""
+    """Write one line; may be called from any thread."""
     with _one_at_a_time:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
@@ -32,13 +32,13 @@ class Call(NamedTuple):
 
 
 class Conversation:
-    """The calls of one run, and the jobs that were popped in it."""
+    """The calls of one run, and the jobs that they popped."""
 
     def __init__(self) -> None:
         self._popped: dict[tuple[str, int], Job] = {}
 
     def call(self, line: str) -> Call:
-        """The call that a line asks for."""
+        """The call in a line."""
         asked = json.loads(line)
         named = {name: _at(value) if name == "at" else value for name, value in asked["args"].items()}
         method = asked["call"]
@@ -53,7 +53,7 @@ class Conversation:
         return Call(method, [], named)
 
     def ok(self, result: Any) -> None:
-        """Tell what a call gave."""
+        """Write the result of a call."""
         if isinstance(result, list) and not all(isinstance(each, Job) for each in result):
             say({"ok": [failure(each) if isinstance(each, Exception) else {"ok": each} for each in result]})
         elif isinstance(result, list):
@@ -71,21 +71,21 @@ def _at(value: Any) -> Any:
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """An error as a line tells it. One that is neither the client's nor the language's own is raised: a defect."""
-    told: dict[str, Any] = {"class": type(error).__name__, "message": str(error)}
+    """The line of an error. An error that is neither the client's nor the language's is a defect, and raised."""
+    line: dict[str, Any] = {"class": type(error).__name__, "message": str(error)}
     if isinstance(error, Refused):
-        told |= {name: getattr(error, name) for name in ("code", "status", "state", "field", "retry_after")}
+        line |= {name: getattr(error, name) for name in ("code", "status", "state", "field", "retry_after")}
     elif isinstance(error, Unreachable):
-        told["maybe_done"] = error.maybe_done
+        line["maybe_done"] = error.maybe_done
     elif isinstance(error, _LOCAL) and not isinstance(error, JobQueueError):
-        told["class"] = "Local"
+        line["class"] = "Local"
     else:
         raise error
-    return {"error": told}
+    return {"error": line}
 
 
 def work(handle: Callable[[Job], Any], url: str, options: str) -> None:
-    """Work until a signal comes. A worker repeats until it is answered: retry_for_s is none of its options."""
+    """Work until a signal arrives. A worker retries until it is answered, so it has no option retry_for_s."""
     given = json.loads(options)
     given.pop("retry_for_s", None)
     topics = given.pop("topics")
@@ -98,17 +98,17 @@ def work(handle: Callable[[Job], Any], url: str, options: str) -> None:
 
 
 def started(job: Job) -> None:
-    """The first line of a handler."""
+    """Write the first line of a handler."""
     say({"handler": "started", "id": job.id, "attempt": job.attempt, "lease": job.lease, "body": job.body})
 
 
 def lost(job: Job) -> None:
-    """The line of a handler that watched until its job was lost."""
+    """Write the line of a handler that watched until its job was lost."""
     say({"handler": "lost", "id": job.id, "reason": job.lost})
 
 
 def end(job: Job) -> None:
-    """End as the body says: return, or raise."""
+    """End as the body says: return or raise."""
     given = {name: job.body[name] for name in ("after", "attempt", "reason") if name in job.body}
     match job.body["do"]:
         case "fail":

@@ -6,21 +6,21 @@ import { Bury, Client, Job, JobQueueError, RefusedError, Retry, Worker } from '.
 
 const [mode, url, options] = process.argv.slice(2);
 
-/** Writes to a pipe are synchronous on POSIX, so that nothing is lost at the exit. */
+/** Writes to a pipe are synchronous on POSIX, so nothing is lost at exit. */
 function tell(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
 // -- the client
 
-/** The jobs that were popped, to be handed to the client's methods as they came from it. */
+/** The jobs that were popped, to be passed to the client's methods as they are. */
 const popped = new Map();
 
 const key = ({ id, lease }) => `${id} ${lease}`;
 
+/** The methods whose arguments are not just a job, an id or a topic, and the other fields. */
 const CALLS = {
   add: (client, { topic, body, ...rest }) => client.add(topic, body, rest),
-  pop: (client, { topic, ...rest }) => client.pop(topic, rest),
   pop_many: (client, { topic, count, ...rest }) => client.popMany(topic, count, rest),
   kick_topic: (client, { topic, count }) => client.kickTopic(topic, count),
   batch: (client, { commands }) => client.batch(commands),
@@ -28,17 +28,14 @@ const CALLS = {
   stats: (client, args) => client.stats(args),
   leave: (client, { worker }) => client.leave(worker),
 };
-for (const call of ['finish', 'touch', 'release', 'bury']) {
-  CALLS[call] = (client, { job, id, ...rest }) => client[call](job ? popped.get(key(job)) : id, rest);
-}
-for (const call of ['delete', 'get', 'run', 'kick', 'update']) {
-  CALLS[call] = (client, { id, ...rest }) => client[call](id, rest);
-}
-for (const call of ['peek', 'pause', 'resume', 'purge']) {
-  CALLS[call] = (client, { topic, ...rest }) => client[call](topic, rest);
+
+function resultOf(client, call, args) {
+  if (call in CALLS) return CALLS[call](client, args);
+  const { job, id, topic, ...rest } = args;
+  return client[call](job ? popped.get(key(job)) : id ?? topic, rest);
 }
 
-function told(error) {
+function described(error) {
   if (!(error instanceof JobQueueError)) return { class: 'Local', message: String(error) };
   const { message, code, status, state, field, retry_after, maybe_done } = error;
   const name = error.name.replace(/Error$/, '');
@@ -54,11 +51,11 @@ function remembered(answer) {
 async function answered(client, { call, args }) {
   if (args.at?.time) args.at = new Date(args.at.time);
   try {
-    const answer = await CALLS[call](client, args);
+    const answer = await resultOf(client, call, args);
     if (call !== 'batch') return { ok: remembered(answer) };
-    return { ok: answer.map((each) => (each instanceof Error ? { error: told(each) } : { ok: each })) };
+    return { ok: answer.map((each) => (each instanceof Error ? { error: described(each) } : { ok: each })) };
   } catch (error) {
-    return { error: told(error) };
+    return { error: described(error) };
   }
 }
 

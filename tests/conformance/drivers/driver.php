@@ -1,6 +1,6 @@
 <?php
 
-// The driver of the PHP client for the conformance suite; ../README.md says what it does.
+// The driver of the PHP client for the conformance suite; ../README.md describes it.
 
 declare(strict_types=1);
 
@@ -22,7 +22,7 @@ const CLIENT_OPTIONS = ['timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s
 [, $what, $url, $options] = $argv;
 exit($what === 'client' ? client($url, given($options)) : worker($url, given($options)));
 
-/** @return array<string, mixed> the members of a JSON object; what is in them stays as it is */
+/** @return array<string, mixed> the members of a JSON object; their values stay as decoded */
 function given(string $json): array
 {
     return (array) Json::decode($json, objects: true);
@@ -65,7 +65,7 @@ function method(string $call): string
 
 /**
  * @param array<string, mixed> $given
- * @param array<string, Job> $popped by their ids and leases
+ * @param array<string, Job> $popped by id and lease
  * @return array<string, mixed>
  */
 function arguments(string $call, array $given, array $popped): array
@@ -148,7 +148,7 @@ function worker(string $url, array $options): int
     if (isset($ofClient['headers'])) {
         $ofClient['headers'] = (array) $ofClient['headers'];
     }
-    // In PHP a worker always does one job at a time.
+    // In PHP a worker always runs one job at a time.
     $ofWorker = array_diff_key($options, CLIENT_OPTIONS, ['topics' => 0, 'concurrency' => 0]);
     $tellEvent = static fn (string $name, array $fields) => tell(['event' => $name] + $fields);
     $worker = new Worker(new Client($url, ...$ofClient, objects: true), ...$ofWorker, on_event: $tellEvent);
@@ -181,7 +181,7 @@ function obey(Job $job): void
     };
 }
 
-/** A signal ends a sleep of PHP early. */
+/** A signal ends PHP's sleep early. */
 function sleepFor(int|float $seconds): void
 {
     $end = microtime(true) + $seconds;

@@ -1,4 +1,4 @@
-"""The driver of the synchronous Python client, and of a worker with plain handlers."""
+"""The driver of the sync Python client, and of a worker with sync handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobqueue_client import Client, Job
 
 
 def client(url: str, options: str) -> None:
-    """Do the calls of standard input."""
+    """Make the calls read from standard input."""
     conversation = Conversation()
     with Client(url, **json.loads(options)) as jobs:
         for line in sys.stdin:

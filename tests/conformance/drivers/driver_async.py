@@ -1,4 +1,4 @@
-"""The driver of the Python client for asyncio, and of a worker with `async def` handlers."""
+"""The driver of the asyncio Python client, and of a worker with `async def` handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobqueue_client import AsyncClient, Job
 
 
 async def client(url: str, options: str) -> None:
-    """Do the calls of standard input."""
+    """Make the calls read from standard input."""
     conversation = Conversation()
     async with AsyncClient(url, **json.loads(options)) as jobs:
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -29,7 +29,7 @@ async def handle(job: Job) -> None:
     if job.body["do"] == "sleep":
         await asyncio.sleep(job.body["seconds"])
     elif job.body["do"] == "watch":
-        while job.lost is None:  # noqa: ASYNC110  # as a handler of a user's does it
+        while job.lost is None:  # noqa: ASYNC110  # as a user's handler does
             await asyncio.sleep(0.02)
         lost(job)
     end(job)
