@@ -22,13 +22,13 @@ settings.load_profile("jobqueue")
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """A file at a time to a process; all of Spark's to two, for each starts a Java of its own and warms it up."""
+    """One file at a time for each process; all of Spark's go to two, which each warm up a JVM."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         if not file.startswith("tests/spark/"):
             return file
-        return "spark, a to i" if file < "tests/spark/test_j" else "spark, j to z"
+        return "spark, a to i" if Path(file).name < "test_j" else "spark, j to z"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:

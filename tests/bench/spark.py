@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_jobqueue import session
-from pyspark_jobqueue.options import Target
-from pyspark_jobqueue.service import Service
+from pyspark_jobqueue.connector.options import Target
+from pyspark_jobqueue.connector.service import Service
 
 from tests.acceptance.service import ROOT
 from tests.redis_server import RedisServer

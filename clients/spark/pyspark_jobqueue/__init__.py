@@ -4,6 +4,6 @@ Spark finds `DefaultSource` by itself in every installed package whose name begi
 whenever it looks a format up: so nothing heavy is imported here.
 """
 
-from pyspark_jobqueue.source import DefaultSource
+from pyspark_jobqueue.connector.source import DefaultSource
 
 __all__ = ["DefaultSource"]

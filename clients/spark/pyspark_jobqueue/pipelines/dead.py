@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import flags, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import flags, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 _MOST_GROUPS = 50
 _SAMPLES = 3
@@ -59,7 +59,7 @@ def dead(arguments: argparse.Namespace) -> Report:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.rate is not None and not arguments.redrive:
         raise BadOption("--rate is for --redrive")
-    writing.check_rate(arguments.rate)
+    writes.check_rate(arguments.rate)
 
 
 def _since(text: str, now: float) -> float:
@@ -114,7 +114,7 @@ def _told(row: Row) -> dict[str, Any]:
 def _redrive(found: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
     """Whoever was kicked or deleted meanwhile is refused, which does no harm."""
     kicks = found.select("id", F.lit("kick").alias("action"))
-    told = writing.write(kicks, {**flags.connection(arguments), "onError": "skip"}, arguments.rate)
+    told = writes.write(kicks, {**flags.connection(arguments), "onError": "skip"}, arguments.rate)
     if told:
         report.note(kicked=told["accepted"], refused=told["refused"])
 

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import flags, increment, inputs, jobs, mark_file, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import flags, increment, inputs, jobs, watermark_file, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     group = made.add_argument_group("incremental")
     group.add_argument("--watermark", metavar="COLUMN", help="only rows above its highest value of the last run")
     group.add_argument("--state", metavar="FILE", help="where that value is kept")
-    group = writing.add_flags(made)
+    group = writes.add_flags(made)
     group.add_argument("--if-exists", choices=["keep", "reject", "replace"], help="an id that is there [keep]")
     group.add_argument("--on-error", metavar="fail|skip|FOLDER", help="what to do with refused rows [fail]")
     group.add_argument("--rate", type=int, metavar="N", help="rows a second in all; one task sends then [no limit]")
@@ -35,18 +35,20 @@ def emit(arguments: argparse.Namespace) -> Report:
     """One run. The report has the writer's figures, and the watermark that it reached."""
     inputs.check(arguments)
     jobs.check(arguments)
-    writing.check_rate(arguments.rate)
+    writes.check_rate(arguments.rate)
     if (arguments.watermark is None) != (arguments.state is None):
         raise BadOption("--watermark and --state go together: both or none")
     report = Report("emit")
-    with mark_file.held(arguments.state) if arguments.state else contextlib.nullcontext():
-        before = mark_file.load(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
+    with watermark_file.held(arguments.state) if arguments.state else contextlib.nullcontext():
+        before = watermark_file.load(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
         spark = flags.begin(arguments)
         _run(spark, arguments, before, report)
     return report
 
 
-def _run(spark: SparkSession, arguments: argparse.Namespace, before: mark_file.Mark | None, report: Report) -> None:
+def _run(
+    spark: SparkSession, arguments: argparse.Namespace, before: watermark_file.Watermark | None, report: Report
+) -> None:
     rows = inputs.read(spark, arguments)
     frame = jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
     reached = None
@@ -57,11 +59,11 @@ def _run(spark: SparkSession, arguments: argparse.Namespace, before: mark_file.M
     if arguments.watermark:
         _tell(found, report)
         if reached and reached != before and not arguments.dry_run:
-            mark_file.save(arguments.state, reached)
+            watermark_file.save(arguments.state, reached)
 
 
 def _write(frame: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    figures = writing.write(frame, _options(arguments), arguments.rate)
+    figures = writes.write(frame, _options(arguments), arguments.rate)
     figures.pop("gone", None)  # of deletes
     report.note(topic=arguments.topic, **({"dry_run": True} if arguments.dry_run else {}), **figures)
 
@@ -80,7 +82,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, str]:
     return {
         **flags.connection(arguments),
         **jobs.options(arguments),
-        **writing.options(arguments),
+        **writes.options(arguments),
         **{name: text for name, text in given.items() if text is not None},
         "dryRun": str(arguments.dry_run).lower(),
     }

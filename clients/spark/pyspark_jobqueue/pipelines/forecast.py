@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import flags
-from pyspark_jobqueue.pipelines.backlog import Backlog, backlog
-from pyspark_jobqueue.pipelines.histogram import Histogram, histogram
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import flags
+from pyspark_jobqueue.pipelines.parts.backlog import Backlog, backlog
+from pyspark_jobqueue.pipelines.parts.histogram import Histogram, histogram
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 _BUSIEST = 10
 
@@ -38,29 +38,29 @@ def parser() -> argparse.ArgumentParser:
 def forecast(arguments: argparse.Namespace) -> Report:
     """Raises BadOption, Refused, Unreachable."""
     report = Report("forecast")
-    picture = _picture(arguments.plot) if arguments.plot else None
+    drawing = _chart(arguments.plot) if arguments.plot else None
     spark = flags.begin(arguments)
     options = {**flags.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
     jobs = spark.read.format("jobqueue").options(**options).load()
     found = histogram(jobs, arguments.by, time.time(), arguments.hours)
     expected = _backlog(found, arguments.rate) if arguments.rate else None
-    if picture:
-        picture.draw(Path(arguments.plot), found, expected, arguments.rate)
+    if drawing:
+        drawing.draw(Path(arguments.plot), found, expected, arguments.rate)
     _tell(report, found, expected, arguments)
     return report
 
 
-def _picture(file: str) -> Any:
+def _chart(file: str) -> Any:
     """The module that draws. Raises BadOption, before the queue is walked over."""
     if not file.endswith((".png", ".svg")):
         raise BadOption(f"--plot must name a .png or .svg file, not {file!r}")
     if not Path(file).resolve().parent.is_dir():
         raise BadOption(f"--plot: there is no folder {str(Path(file).resolve().parent)!r}")
     try:
-        from pyspark_jobqueue.pipelines import picture  # noqa: PLC0415 - an extra
+        from pyspark_jobqueue.pipelines.parts import chart  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise BadOption(f"--plot needs matplotlib ({error}): pip install 'jobqueue[plot]'") from None
-    return picture
+    return chart
 
 
 def _backlog(found: Histogram, rate: float) -> Backlog:

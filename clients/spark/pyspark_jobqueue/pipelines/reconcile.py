@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import comparison, flags, inputs, jobs, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import comparison, flags, inputs, jobs, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 _SAMPLES = 5
 
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
         "--tolerance", type=int, default=0, metavar="MS", help="a due time may differ by so much [%(default)s]"
     )
     group.add_argument("--out", metavar="FOLDER", help="a new one, for all rows that are not ok: JSON, by kind")
-    group = writing.add_flags(made)
+    group = writes.add_flags(made)
     group.add_argument("--repair", action="store_true", help="add what is missing, and nothing else")
     return made
 
@@ -102,10 +102,10 @@ def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace,
     options = {
         **flags.connection(arguments),
         **jobs.options(arguments),
-        **writing.options(arguments),
+        **writes.options(arguments),
         "onError": "skip",
     }
-    figures = writing.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
+    figures = writes.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
     report.note(repaired=figures.get("accepted", 0) + figures.get("existing", 0), refused=figures.get("refused", 0))
 
 

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_jobqueue.errors import BadOption, JobQueueError
-from pyspark_jobqueue.pipelines import events, expressions, flags, inputs, jobs, micro_batch, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import events, expressions, flags, inputs, jobs, micro_batch, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 FIGURES = ("events", "ignored", "unreadable", "added", "existing", "changed", "gone", "refused", "retries")
 _LOOK_S = 1
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     either.add_argument(
         "--every", type=flags.positive, default=1.0, metavar="SECONDS", help="a micro-batch [%(default)s]"
     )
-    writing.add_flags(made)
+    writes.add_flags(made)
     return made
 
 
