@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 
-from tests.chaos.proxy import BOTH, FAIR, Proxy, Weather, to
+from tests.chaos.servers.proxy import BOTH, FAIR, Proxy, Weather, to
 
 SERVICE = "127.0.0.1"
 """Where the service calls from, and whoever else has no address of a server's."""

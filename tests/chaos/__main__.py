@@ -12,10 +12,10 @@ from pathlib import Path
 
 import uvloop
 
-from tests.chaos.programs import PROGRAMS
 from tests.chaos.run import Outcome, run
-from tests.chaos.scenario import Scenario
-from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.scenarios.catalog import SCENARIOS
+from tests.chaos.scenarios.programs import PROGRAMS
+from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.table import HEAD, row
 
 FOLDER = Path(".chaos")

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Self
 
 from buckets import Fsck, Redis
-from tests.chaos.checker import check
-from tests.chaos.findings import Finding
 from tests.chaos.forked_service import ForkedService
-from tests.chaos.gate import AFTER, BEFORE, Gate, Point
 from tests.chaos.history import Event, History, read
-from tests.chaos.scripted_life import VIRTUAL_TOPICS, ScriptedLife, without_calls
+from tests.chaos.judges.checker import check
+from tests.chaos.judges.findings import Finding
+from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife, without_calls
+from tests.chaos.load.wire import Wire
+from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point
 from tests.chaos.survey import drained, survey
-from tests.chaos.wire import Wire
 from tests.redis_server import RedisServer
 
 KILL = "kill"

@@ -13,8 +13,8 @@ from pathlib import Path
 from buckets import Redis
 from buckets.redis.client import One
 from tests.chaos.history import History
-from tests.chaos.leaks import REDIS, Held, leaks
-from tests.chaos.servers import Servers
+from tests.chaos.judges.leaks import REDIS, Held, leaks
+from tests.chaos.servers.redis import Servers
 from tests.chaos.stage import Instance, Stage
 from tests.redis_cluster import ClusterSet
 from tests.redis_sentinels import SentinelSet

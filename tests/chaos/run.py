@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from tests.chaos.checker import check
-from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event, History, read
-from tests.chaos.load import Load
+from tests.chaos.judges.checker import check
+from tests.chaos.judges.findings import Finding, Report
+from tests.chaos.load.load import Load
 from tests.chaos.nemeses import Nemesis, make
 from tests.chaos.resources import measure, note, note_at_rest
-from tests.chaos.scenario import Scenario, judge
+from tests.chaos.scenarios.scenario import Scenario, judge
 from tests.chaos.stage import Instance, Stage, WorkerProcess
 from tests.chaos.survey import drained, survey
 

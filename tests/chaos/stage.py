@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.chaos.history import History
-from tests.chaos.servers import Servers, Standalone
+from tests.chaos.servers.redis import Servers, Standalone
 from tests.waiting import until
 
 
@@ -41,8 +41,8 @@ class Instance(ServiceProcess):
 
 
 class WorkerProcess:
-    """Consumers in a process of their own: tests/chaos/worker.py. Each start has a name and a history of its own in the
-    folder of histories."""
+    """Consumers in a process of their own (load/worker.py). Each start gets a new name and a new history in the folder
+    of histories."""
 
     def __init__(self, name: str, urls: list[str], histories: Path, seed: int) -> None:
         self._name = name
@@ -58,7 +58,7 @@ class WorkerProcess:
         history = self._histories / f"{name}jsonl"
         arguments = (name, str(self._seed), str(history), *self._urls)
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.worker", *arguments, cwd=ROOT
+            sys.executable, "-m", "tests.chaos.load.worker", *arguments, cwd=ROOT
         )
         await until(history.exists)  # before that SIGTERM is no order to end well
 

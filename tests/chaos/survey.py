@@ -7,12 +7,12 @@ import random
 from collections.abc import Iterable
 
 from buckets import Fsck, Redis
-from tests.chaos.books import LIVE
 from tests.chaos.history import History
-from tests.chaos.in_order import IN_ORDER
-from tests.chaos.load import TOPICS
-from tests.chaos.participant import Participant
-from tests.chaos.wire import Wire
+from tests.chaos.judges.final_counts import LIVE
+from tests.chaos.load.in_order import IN_ORDER
+from tests.chaos.load.load import TOPICS
+from tests.chaos.load.participant import Participant
+from tests.chaos.load.wire import Wire
 
 _NAME = "survey"
 _PAGE = 200

@@ -9,12 +9,12 @@ from typing import ClassVar
 import pytest
 
 from tests.chaos.history import read
-from tests.chaos.load import Work
+from tests.chaos.load.load import Work
 from tests.chaos.nemeses import NEMESES, Nemesis, make
 from tests.chaos.run import run
-from tests.chaos.scenario import Scenario
-from tests.chaos.scenarios import SCENARIOS
-from tests.chaos.servers import volatile
+from tests.chaos.scenarios.catalog import SCENARIOS
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.servers.redis import volatile
 from tests.chaos.stage import Stage
 
 _LIGHT = Work(rate=60, producers=1, consumers=2)

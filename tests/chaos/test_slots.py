@@ -17,8 +17,8 @@ from buckets.pool import Pool
 from buckets.scripts import SCRIPTS
 from tests.chaos.forked_service import ForkedService
 from tests.chaos.history import History
-from tests.chaos.scripted_life import VIRTUAL_TOPICS, ScriptedLife
-from tests.chaos.wire import Wire
+from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife
+from tests.chaos.load.wire import Wire
 from tests.redis_server import RedisServer
 from tests.waiting import until
 

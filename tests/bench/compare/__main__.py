@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.compare import System, generator, machine, plots
+from tests.bench.compare import System, machine, plots
+from tests.bench.compare.load import generator
 from tests.bench.compare.report import OURS, Report
 from tests.bench.compare.rounds import Rounds
 from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
@@ -24,7 +25,7 @@ from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
 DOCS = Path(__file__).parents[3] / "docs"
 SYSTEMS = {
     "ours": "ours:Ours",
-    "redis": "bare:Bare",
+    "redis": "bare_redis:Bare",
     "beanstalkd": "beanstalkd:Beanstalkd",
     "bullmq": "bullmq:BullMQ",
     "arq": "arq:Arq",
@@ -36,7 +37,7 @@ SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 def load(name: str) -> System:
     module, _, member = SYSTEMS[name].partition(":")
-    system: System = getattr(importlib.import_module(f"tests.bench.compare.{module}"), member)()
+    system: System = getattr(importlib.import_module(f"tests.bench.compare.systems.{module}"), member)()
     return system
 
 

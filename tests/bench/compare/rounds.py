@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.compare import CannotError, Late, MissingError, System, TooSlowError
-from tests.bench.compare.parking import allow_files
+from tests.bench.compare.load.parked_consumers import allow_files
 from tests.bench.compare.works import GROWING, Figures, Outcome, Sizes, Work, figures
 
 _TRIES = 3

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.bench.compare import BODY, Cpu, Late, MissingError, Run, System, WrongError, check, check_times, job_id
-from tests.bench.compare.bare import Bare
+from tests.bench.compare.load.conversations import http, replies
 from tests.bench.compare.report import Report
 from tests.bench.compare.rounds import Found, Rounds
-from tests.bench.compare.talk import http, replies
+from tests.bench.compare.systems.bare_redis import Bare
 from tests.bench.compare.works import TINY, WORKS
 
 BY_NAME = {work.name: work for work in WORKS}

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.proxy import FAIR, Weather
-from tests.chaos.servers import Networked
+from tests.chaos.servers.proxy import FAIR, Weather
+from tests.chaos.servers.redis import Networked
 from tests.chaos.stage import Stage
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.replicated import UNSENT_S, replicated
+from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
 from tests.redis_node import RedisNode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from tests.chaos.load import TTR_S
+from tests.chaos.load.load import TTR_S
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Stage, WorkerProcess
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tests.chaos.load import TOPICS, TTR_S
+from tests.chaos.load.load import TOPICS, TTR_S
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Stage
 

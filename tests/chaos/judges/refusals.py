@@ -1,0 +1,56 @@
+"""I11: nothing is refused that there is no reason for.
+
+A fault explains UNAVAILABLE and its like. That a job is in another state than the one who asks believes needs a reason
+in the history: somebody may have moved it meanwhile, its lease may be over, or a fault forgot it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tests.chaos.history import Event
+from tests.chaos.judges.findings import Finding
+from tests.chaos.judges.lives import Act, Delivery, Faults, Life
+
+_LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
+_OF_STATE = ("STALE_LEASE", "NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
+_NEEDS_ROOM = ("add", "update")
+_MOVES = ("finish", "delete", "bury", "release")
+
+
+def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
+    """No answer but those that a fault or a state explains; and full memory refuses only what needs room."""
+    for event in events:
+        if event.code is None or event.code in (*_LATER, *_OF_STATE):
+            continue
+        if event.code != "NO_ROOM" or event.command not in _NEEDS_ROOM:
+            yield Finding("refusal", f"{event.command} was answered {event.code}", event.id, (event.line,))
+
+
+def check_refused(life: Life, trouble: Faults) -> Iterator[Finding]:
+    """Who is told that a job is in another state, or with somebody else, is told so for a reason."""
+    for command in ("touch", *_MOVES):
+        for act in life.acts[command]:
+            answer = act.answer
+            if answer and answer.kind == "fail" and answer.code in _OF_STATE and not _has_reason(act, life, trouble):
+                says = f"{command} was answered {answer.code}, and nobody had moved the job"
+                yield Finding("refusal", says, life.id, tuple(act.lines))
+
+
+def _has_reason(act: Act, life: Life, trouble: Faults) -> bool:
+    assert act.answer
+    others = [other for name in _MOVES for other in life.acts[name] if other is not act and other.perhaps]
+    moved = any(other.invoke.at < act.answer.at for other in others)
+    own = next((each for each in life.deliveries if each.lease == act.invoke.lease), None)
+    if moved or trouble.excuse(life.added):
+        return True
+    if own is None:  # a delete; or a lease that nobody was given
+        return act.invoke.command == "delete" and not life.added
+    return trouble.excuse(own) or act.answer.at >= _over(own, life, trouble)
+
+
+def _over(own: Delivery, life: Life, trouble: Faults) -> float:
+    """When a lease may be over at the earliest, s of the machine's clock: it began after its pop was sent. Only a touch
+    that was taken for sure, and that nothing forgot, makes it longer."""
+    touches = [act.invoke.at for act in life.of(own, "touch") if act.ok and not trouble.excuse(act)]
+    return max([own.invoke.at, *touches]) + (own.answer.ttr or 0)
