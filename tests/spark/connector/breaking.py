@@ -1,4 +1,4 @@
-"""The proxy that breaks requests, for tests that block."""
+"""The fault-injecting proxy, for blocking tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.proxy import Fault, Proxy, Request
 
 
 class Breaking:
-    """A `Proxy` before a service, in a thread of its own. `with`."""
+    """A `Proxy` in front of a service, in a thread of its own. A context manager."""
 
     def __init__(self, target: str, faults: Sequence[Fault]) -> None:
         self._proxy = Proxy(target)

@@ -1,4 +1,4 @@
-"""Schemas for tests."""
+"""Schemas from DDL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 
 
 def parsed(ddl: str) -> StructType:
-    """A schema from the text that SQL has for it; wants a session of Spark."""
+    """The schema that DDL describes. Needs a Spark session."""
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
     return schema

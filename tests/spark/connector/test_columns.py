@@ -1,4 +1,4 @@
-"""What a schema and the options of a write must be, in sentences."""
+"""The checks of a write's schema and options, and their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_jobqueue.errors import BadOption
 
 from tests.spark.connector.schemas import parsed
 
-pytestmark = pytest.mark.usefixtures("spark")  # it reads DDL
+pytestmark = pytest.mark.usefixtures("spark")  # parsing DDL needs one
 OPTIONS = {"url": "http://localhost:1", "topic": "t"}
 
 
@@ -33,21 +33,21 @@ def refusal(schema: str, **options: str | None) -> str:
         ("id bigint", "column 'id' (id) must be a string, not bigint: cast it to string"),
         (
             "id string, due_at date",
-            "must be a timestamp (with local time zone), not date: it says no time zone; cast it",
+            "must be a timestamp (with local time zone), not date: it has no time zone; cast it",
         ),
-        ("id string, due_at timestamp_ntz", "it says no time zone; cast it to timestamp"),
-        ("id string, due_at bigint", "timestamp_seconds and timestamp_millis"),
+        ("id string, due_at timestamp_ntz", "it has no time zone; cast it to timestamp"),
+        ("id string, due_at bigint", "timestamp_seconds or timestamp_millis"),
         ("id string, delay string", "column 'delay' (delay) must be a number of seconds, not string"),
         ("id string, due_at timestamp, delay int", "due_at and delay exclude each other"),
-        ("id string, body binary", "cast binary to string, or take base64"),
+        ("id string, body binary", "cast binary to string, or use base64()"),
         ("id string, body map<int,string>", "a map's keys must be strings"),
         ("id string, body struct<a: interval day to second>", "JSON has no interval day to second; cast it to string"),
         ("id string, priority double", "must be an integer, not double"),
         ("id string, backoff array<string>", "must be an array of numbers, or a string like 15,15,30"),
         ("id string, headers map<string,int>", "must be a map of strings"),
         ("id string, tags string", "must be an array of strings"),
-        ("id string, dueat timestamp", "column 'dueat' is none that a job has; did you mean due_at?"),
-        ("id string, ID string", "there are 2 columns named 'id'"),
+        ("id string, dueat timestamp", "unknown column 'dueat'; did you mean due_at?"),
+        ("id string, ID string", "2 columns are named 'id'"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> None:
@@ -58,19 +58,19 @@ def test_a_schema_that_does_not_fit_is_refused(schema: str, sentence: str) -> No
     ("options", "sentence"),
     [
         ({"url": None}, "option url is missing"),
-        ({"topic": None}, "give the option topic, or a column topic"),
-        ({"topic": "order-*"}, "option topic must be one topic: up to 255 characters of"),
+        ({"topic": None}, "set option topic, or add a column topic"),
+        ({"topic": "order-*"}, "option topic must be one topic: up to 255 characters from A-Z"),
         ({"batchSize": "1001"}, "option batchSize must be an integer from 1 to 1000, not '1001'"),
         ({"inFlight": "0"}, "option inFlight must be an integer from 1 to 64"),
         ({"rowsPerSecondPerTask": "fast"}, "option rowsPerSecondPerTask must be an integer"),
         ({"ifExists": "update"}, "option ifExists must be one of keep, reject, replace"),
         ({"bodyFormat": "text"}, "option bodyFormat must be one of string, json"),
-        ({"batchsise": "1"}, "there is no option 'batchsise' here; did you mean batchSize?"),
-        ({"dueAtColumn": "pay_until"}, "option dueAtColumn: there is no column 'pay_until'; there are: id, body"),
-        ({"bodyColumn": "id"}, "column 'body' is there, but option bodyColumn names another one"),
-        ({"onError": "ignore"}, "option onError must be fail, skip, or a folder with a / in its path, not 'ignore'"),
-        ({"onError": "s4://bucket"}, "option onError must be a folder or its URI, not 's4://bucket'"),
-        ({"onError": "dbfs:/bad"}, "option onError must be a folder or its URI, not 'dbfs:/bad'"),
+        ({"batchsise": "1"}, "unknown option 'batchsise'; did you mean batchSize?"),
+        ({"dueAtColumn": "pay_until"}, "option dueAtColumn names an unknown column 'pay_until'; available: id, body"),
+        ({"bodyColumn": "id"}, "column 'body' and the one that option bodyColumn names are both present"),
+        ({"onError": "ignore"}, "option onError must be fail, skip, or a folder whose path contains a /, not 'ignore'"),
+        ({"onError": "s4://bucket"}, "option onError must be a folder or the URI of one, not 's4://bucket'"),
+        ({"onError": "dbfs:/bad"}, "option onError must be a folder or the URI of one, not 'dbfs:/bad'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: Mapping[str, str | None], sentence: str) -> None:

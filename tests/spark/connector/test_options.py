@@ -1,4 +1,4 @@
-"""pyspark_jobqueue.connector.options: options as Spark hands them over."""
+"""pyspark_jobqueue.connector.options: parsing of the options that Spark passes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
     target = Target.of(given)
     given.done()
     assert target == Target(("http://one:8000", "https://two/prefix"))
-    told = Target.of(Given({"url": "http://h", "timeoutms": "1500", "MAXRETRIES": "0", "retryWaitMs": "50"}))
-    assert (told.timeout_s, told.max_retries, told.retry_wait_s) == (1.5, 0, 0.05)
+    result = Target.of(Given({"url": "http://h", "timeoutms": "1500", "MAXRETRIES": "0", "retryWaitMs": "50"}))
+    assert (result.timeout_s, result.max_retries, result.retry_wait_s) == (1.5, 0, 0.05)
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
         ({"url": "http://h", "retryWaitMs": "ten"}, "option retryWaitMs must be an integer from 1 to 10000, not 'ten'"),
         ({"url": "http://h", "timeoutMs": "9" * 30}, "option timeoutMs must be an integer"),
         ({"url": "http://h", "token": " "}, "option token is empty"),
-        ({"url": "http://h", "tokn": "x"}, "there is no option 'tokn' here; did you mean token?"),
-        ({"url": "http://h", "zzz": "x"}, "There are: url, token, timeoutMs, maxRetries, retryWaitMs"),
+        ({"url": "http://h", "tokn": "x"}, "unknown option 'tokn'; did you mean token?"),
+        ({"url": "http://h", "zzz": "x"}, "Available: url, token, timeoutMs, maxRetries, retryWaitMs"),
     ],
     ids=str,
 )
-def test_an_option_that_cannot_be_is_told_in_a_sentence(options: dict[str, str], sentence: str) -> None:
+def test_an_invalid_option_is_reported_in_a_sentence(options: dict[str, str], sentence: str) -> None:
     assert sentence in refused(options)
 
 

@@ -1,4 +1,4 @@
-"""The rows of a task on their way: requests are formed so that nothing overtakes what it must not."""
+"""Ordered requests: rows are batched so that no row overtakes another one of its id."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ def row(serving: Serving, topic: str, job_id: str, fields: str = '"command":"add
 class Sent:
     """Sends rows to a service, and keeps the requests that it sent."""
 
-    def __init__(self, serving: Serving, lanes: int, most_rows: int) -> None:
+    def __init__(self, serving: Serving, senders: int, most_rows: int) -> None:
         self.requests: list[list[str]] = []
         self.answers: list[tuple[str, Answer]] = []
-        self.lanes = OrderedRequests(Service(Target((serving.url,))), lanes, most_rows, RateLimit(None), self._settle)
+        self.senders = OrderedRequests(
+            Service(Target((serving.url,))), senders, most_rows, RateLimit(None), self._settle
+        )
 
     def _settle(self, rows: Sequence[Row], answers: Sequence[Answer]) -> None:
         self.requests.append([row.id for row in rows])
@@ -43,27 +45,27 @@ class Sent:
 
     def send(self, rows: Sequence[Row]) -> None:
         for each in rows:
-            self.lanes.put(each)
-        self.lanes.finish()
+            self.senders.put(each)
+        self.senders.finish()
 
 
 def test_few_rows_go_in_one_request(serving: Serving, topic: str) -> None:
-    sent = Sent(serving, lanes=8, most_rows=100)
+    sent = Sent(serving, senders=8, most_rows=100)
     sent.send([row(serving, topic, f"few:{number}") for number in range(100)])
     assert list(map(len, sent.requests)) == [100]
 
 
 def test_no_request_is_larger_than_asked_for_in_rows_and_bytes(serving: Serving, topic: str) -> None:
-    sent = Sent(serving, lanes=1, most_rows=50)
+    sent = Sent(serving, senders=1, most_rows=50)
     sent.send([row(serving, topic, f"big:{number}", size=200_000 if number < 50 else 10) for number in range(130)])
-    assert list(map(len, sent.requests)) == [20, 20, 50, 40]  # 4 MiB are 20 of them
+    assert list(map(len, sent.requests)) == [20, 20, 50, 40]  # 20 of them make 4 MiB
 
 
 def test_a_row_that_would_spoil_its_request_spoils_itself_only(serving: Serving, topic: str) -> None:
     deep = "[" * 1010 + "]" * 1010
     rows = [row(serving, topic, f"spoilt:{number}") for number in range(9)]
     rows[4] = Row("spoilt:4", f'{{"command":"add","topic":"{topic}","id":"deep","body":{deep}}}'.encode(), BATCH, 0)
-    sent = Sent(serving, lanes=1, most_rows=100)
+    sent = Sent(serving, senders=1, most_rows=100)
     sent.send(rows)
     assert [answer.get("code") for _, answer in sent.answers] == [None] * 4 + ["BAD_JSON"] + [None] * 4
 
@@ -71,48 +73,48 @@ def test_a_row_that_would_spoil_its_request_spoils_itself_only(serving: Serving,
 def test_rows_of_one_id_take_effect_in_their_order_and_stand_once_in_a_request(serving: Serving, topic: str) -> None:
     ids = [f"turn:{number}" for number in range(30)]
     steps = ['"command":"add"', '"command":"update","priority":7', '"command":"delete"', '"command":"get"']
-    sent = Sent(serving, lanes=3, most_rows=10)
+    sent = Sent(serving, senders=3, most_rows=10)
     sent.send([row(serving, topic, each, step) for step in steps for each in ids])
     assert all(len(request) == len(set(request)) for request in sent.requests)
     for each in ids:
-        told = [answer for job_id, answer in sent.answers if job_id == each]
-        assert [answer["success"] for answer in told] == [True] * 4
-        assert (told[0]["result"], told[3]["state"], told[3]["priority"]) == ("created", "deleted", 7)
+        reported = [answer for job_id, answer in sent.answers if job_id == each]
+        assert [answer["success"] for answer in reported] == [True] * 4
+        assert (reported[0]["result"], reported[3]["state"], reported[3]["priority"]) == ("created", "deleted", 7)
 
 
 def test_one_id_in_very_many_rows(serving: Serving, topic: str) -> None:
-    sent = Sent(serving, lanes=4, most_rows=20)
+    sent = Sent(serving, senders=4, most_rows=20)
     sent.send([row(serving, topic, "one", f'"command":"{"delete" if n % 2 else "add"}"') for n in range(100)])
     results = [answer.get("result") for _, answer in sent.answers]
     assert results[0] == "created"
     assert len(results) == 100
 
 
-def test_a_task_that_is_abandoned_waits_for_no_repetition() -> None:
-    patient = Target(("http://127.0.0.1:9",), max_retries=1000, retry_wait_s=60)  # discard: nobody listens
+def test_an_abandoned_task_does_not_wait_for_retries() -> None:
+    patient = Target(("http://127.0.0.1:9",), max_retries=1000, retry_wait_s=60)  # the discard port: nobody listens
     service = Service(patient)
-    lanes = OrderedRequests(service, 2, 1, RateLimit(None), lambda rows, answers: None)
-    for number in range(2):  # a third might have to wait
-        lanes.put(Row(f"{number}", b"{}", BATCH, 0))
-    lanes.abandon()  # else it would be there for hours
+    senders = OrderedRequests(service, 2, 1, RateLimit(None), lambda rows, answers: None)
+    for number in range(2):  # a third one might block
+        senders.put(Row(f"{number}", b"{}", BATCH, 0))
+    senders.abandon()  # without it the test would hang for hours
 
 
 def test_a_service_that_stays_away_is_told() -> None:
     service = Service(Target(("http://127.0.0.1:9",), max_retries=0))
-    lanes = OrderedRequests(service, 2, 10, RateLimit(None), lambda rows, answers: None)
-    lanes.put(Row("a", b"{}", BATCH, 0))
-    with pytest.raises(Unreachable, match=r"gave up after 0 repetitions: http://127.0.0.1:9 does not answer"):
-        lanes.finish()
-    lanes.abandon()
+    senders = OrderedRequests(service, 2, 10, RateLimit(None), lambda rows, answers: None)
+    senders.put(Row("a", b"{}", BATCH, 0))
+    with pytest.raises(Unreachable, match=r"gave up after 0 retries: http://127.0.0.1:9 does not answer"):
+        senders.finish()
+    senders.abandon()
 
 
-def test_lanes_that_fail_together_go_on_together_to_the_url_that_answers(serving: Serving, topic: str) -> None:
+def test_senders_that_fail_together_switch_together_to_the_url_that_answers(serving: Serving, topic: str) -> None:
     service = Service(Target(("http://127.0.0.1:9", serving.url), max_retries=1, retry_wait_s=0.01))
     settled: list[Answer] = []
-    lanes = OrderedRequests(service, 4, 1, RateLimit(None), lambda rows, answers: settled.extend(answers))
+    senders = OrderedRequests(service, 4, 1, RateLimit(None), lambda rows, answers: settled.extend(answers))
     for number in range(40):
-        lanes.put(row(serving, topic, f"together:{number}"))
-    lanes.finish()
+        senders.put(row(serving, topic, f"together:{number}"))
+    senders.finish()
     assert len(settled) == 40
 
 
@@ -138,10 +140,10 @@ def test_a_task_keeps_to_its_pace_and_no_lane_waits_for_the_answer_of_another(
         asked = [[command["id"] for command in request.commands] for request in proxy.requests]
         times = [request.when for request in proxy.requests]
     assert (done.rows, done.accepted, done.retries) == (8, 8, 1)
-    assert all(len(each) <= 2 for each in asked)  # a tenth of a second's
-    assert times[2] - times[0] >= 0.1  # of the other lane; 0.2, but for what the first took to arrive
+    assert all(len(each) <= 2 for each in asked)  # a tenth of a second's worth
+    assert times[2] - times[0] >= 0.1  # from the other sender; 0.2 minus the time that the first took to arrive
     again = asked.index(asked[0], 1)
-    assert again > 1  # the other lane went on
+    assert again > 1  # the other sender went on
     assert "jobqueue: task 0: 8 rows, " in capsys.readouterr().err
 
 

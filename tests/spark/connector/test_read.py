@@ -1,4 +1,4 @@
-"""Jobs, dead letters and figures as tables of Spark."""
+"""Reads: jobs, dead letters and statistics as Spark tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(spark: SparkSession, serving: Serving, **options: str) -> DataFrame:
 
 
 def expected(job: dict[str, Any]) -> dict[str, Any]:
-    """The row of a job, from what `get` tells."""
+    """The row of a job, made from the answer of `get`."""
     instants = {name: job.get(field) for name, field in TIMES.items()}
     return {
         **{name: job.get(name) for name in SAME},
@@ -56,7 +56,7 @@ def test_a_job_in_each_state_has_in_its_columns_what_get_tells(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:
     full = {"priority": 7, "tries": 9, "ttr": 2.5, "ttl": 100_000, "retention": 5, "backoff": [1.5, 1000]}
-    deep = json.loads("[" * 500 + "]" * 500)  # as deep as the service takes it
+    deep = json.loads("[" * 500 + "]" * 500)  # as deep as the service accepts
     full |= {"headers": {"trace": "a", "x": "b"}, "tags": ["p", "q"], "body": {"text": "é ☂", "list": [1.0, None]}}
     serving.ask("add", topic=topic, id="full", delay=86_400, **full)
     for name in ("dead", "released", "reserved", "ready"):
@@ -84,7 +84,7 @@ def test_topics_and_states_are_chosen_and_each_of_many_jobs_is_met_once(
     for number, name in enumerate((f"{topic}.a", f"{topic}.b", f"other.{topic}")):
         for at in range(0, 2500, 500):
             ids = [f"{name}:{at + place}" for place in range(500)]
-            delay = number * 86_400  # those of the first topic are ready
+            delay = number * 86_400  # the jobs of the first topic are ready
             serving.batch([{"command": "add", "topic": name, "id": each, "body": 1, "delay": delay} for each in ids])
     serving.ask("pop", topic=f"{topic}.a")
     serving.ask("bury", id=f"{topic}.a:0")
@@ -125,45 +125,45 @@ def test_what_fits_nothing_is_an_empty_table_with_its_columns(spark: SparkSessio
     assert (jobs.columns, jobs.collect(), stats.collect()) == (list(JOBS), [], [])
 
 
-def test_a_service_that_is_away_is_told_in_a_sentence(spark: SparkSession) -> None:
+def test_an_unreachable_service_is_reported_in_a_sentence(spark: SparkSession) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     frame = spark.read.format("jobqueue").options(url=url, retryWaitMs="1").load()
-    with pytest.raises(Exception, match="gave up") as told:
+    with pytest.raises(Exception, match="gave up") as caught:
         frame.count()
-    assert sentence(told.value).startswith(f"gave up after 4 repetitions: {url} does not answer: ConnectionRefused")
+    assert sentence(caught.value).startswith(f"gave up after 4 retries: {url} does not answer: ConnectionRefused")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"what": "job"}, "option what must be one of jobs, dead, stats, not 'job'"),
-        ({"state": "ready,gone"}, "option state must be of delayed, ready, reserved, dead with what=jobs, not 'gone'"),
-        ({"what": "dead", "state": "ready"}, "option state must be of dead with what=dead, not 'ready'"),
-        ({"what": "stats", "state": "ready"}, "option state is for reading jobs: what=stats counts all states"),
+        ({"state": "ready,gone"}, "option state must be one of delayed, ready, reserved, dead with what=jobs"),
+        ({"what": "dead", "state": "ready"}, "option state must be one of dead with what=dead, not 'ready'"),
+        ({"what": "stats", "state": "ready"}, "option state is only for reading jobs: what=stats counts all states"),
         ({"topic": "a b"}, "'a b' is not"),
-        ({"topik": "a"}, "there is no option 'topik' here; did you mean topic?"),
+        ({"topik": "a"}, "unknown option 'topik'; did you mean topic?"),
         ({"url": ""}, "option url is empty"),
     ],
 )
-def test_a_wrong_option_is_told_when_the_read_is_planned(options: dict[str, str], words: str) -> None:
+def test_a_wrong_option_is_reported_when_the_read_is_planned(options: dict[str, str], words: str) -> None:
     schema = StructType([StructField("topic", StringType())])
-    with pytest.raises(BadOption) as told:
+    with pytest.raises(BadOption) as caught:
         reader({"url": "http://127.0.0.1:1", **options}, schema)
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        (StructField("due", TimestampType()), "there is no column 'due' to read; did you mean due_at? There are: id,"),
-        (StructField("delay", DoubleType()), "there is no column 'delay' to read"),
-        (StructField("Due_At", StringType()), "column Due_At is timestamp in a read, not string"),
+        (StructField("due", TimestampType()), "unknown column 'due' in a read; did you mean due_at? Available: id,"),
+        (StructField("delay", DoubleType()), "unknown column 'delay' in a read"),
+        (StructField("Due_At", StringType()), "column Due_At has type timestamp in a read, not string"),
     ],
 )
-def test_a_column_that_a_read_has_not_is_told_when_it_is_planned(field: StructField, words: str) -> None:
-    with pytest.raises(BadOption) as told:
+def test_an_unknown_column_is_reported_when_the_read_is_planned(field: StructField, words: str) -> None:
+    with pytest.raises(BadOption) as caught:
         reader({"url": "http://127.0.0.1:1"}, StructType([field]))
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 def test_the_options_of_a_write_may_stand_beside_those_of_a_read() -> None:
@@ -177,7 +177,7 @@ def test_what_nobody_writes_is_a_column_of_a_read() -> None:
 
 @contextmanager
 def two_shards(asked: list[dict[str, Any]]) -> Iterator[str]:
-    """The url of a service that has two shards, as one on a Cluster has, and whose first pages are empty."""
+    """The URL of a service with two shards, as on a Cluster, whose first pages are empty."""
     job = {"id": "a", "state": "ready", "topic": "t", "value": 1, "due": 1.5, "created": 1, "backoff": []}
 
     class Answers(BaseHTTPRequestHandler):

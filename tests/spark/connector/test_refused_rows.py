@@ -1,4 +1,4 @@
-"""The files of refused rows: whole, of the last attempt, and none without cause."""
+"""The files of refused rows: complete, from the last attempt only, and absent when no row was refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pyspark_jobqueue.connector.service: batches of commands that are sent until they are answered."""
+"""pyspark_jobqueue.connector.service: batches of commands are sent until all are answered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture
 async def proxy(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Proxy]:
-    """Before a service on the tests' own Redis, which is empty."""
+    """A proxy in front of a service on the tests' own, empty Redis."""
     async with ServiceProcess("--redis", redis_server.url) as service, Proxy(service.url) as proxy:
         yield proxy
 
@@ -46,7 +46,7 @@ async def batch(service: Service, commands: list[bytes]) -> list[Answer]:
 
 
 async def kept(proxy: Proxy) -> dict[str, Any]:
-    """The jobs that are in the queue, by id."""
+    """The jobs in the queue, by id."""
     async with Client(proxy.url) as client:
         return {job["id"]: job for job in (await client.ask("peek", topic="t", count=1000))["jobs"]}
 
@@ -89,17 +89,17 @@ async def test_only_the_members_that_were_refused_for_now_are_sent_again(proxy: 
 
 @pytest.mark.parametrize("of_all", [True, False], ids=["Retry-After", "retry_after of a member"])
 async def test_it_waits_as_long_as_it_is_told(proxy: Proxy, of_all: bool) -> None:
-    told = later("NO_ROOM", retry_after=1)
-    by_header = {"status": 503, "answer": told, "headers": {"Retry-After": "1"}}
-    proxy.faults = [by_header if of_all else {"status": 200, "answer": [told]}]
+    reported = later("NO_ROOM", retry_after=1)
+    by_header = {"status": 503, "answer": reported, "headers": {"Retry-After": "1"}}
+    proxy.faults = [by_header if of_all else {"status": 200, "answer": [reported]}]
     await batch(Service(target(proxy)), adds("a"))
     first, second = proxy.requests
     assert second.when - first.when >= 1
 
 
-async def test_it_gives_up_when_repetitions_in_a_row_moved_nothing(proxy: Proxy) -> None:
+async def test_it_gives_up_after_retries_in_a_row_without_progress(proxy: Proxy) -> None:
     proxy.faults = [{"status": 200, "answer": [later("TOPIC_FULL")]}] * 4
-    with pytest.raises(Unreachable, match=r"gave up after 3 repetitions: not now \(TOPIC_FULL\)"):
+    with pytest.raises(Unreachable, match=r"gave up after 3 retries: not now \(TOPIC_FULL\)"):
         await batch(Service(target(proxy)), adds("a"))
     assert len(proxy.requests) == 4
 
@@ -128,7 +128,7 @@ async def test_a_refusal_of_all_is_raised_and_names_neither_token_nor_job(proxy:
 
 
 async def test_what_is_too_large_for_one_request_goes_in_several(proxy: Proxy) -> None:
-    """The proxy takes 1 MiB, and says so by a page; the service takes a body of 256 KiB."""
+    """The proxy accepts 1 MiB, and answers with an HTML page beyond that; the service accepts bodies of 256 KiB."""
     commands = [
         *(add(f"{n}", "x" * 250_000) for n in range(16)),
         add("larger", "x" * 300_000),
@@ -148,10 +148,10 @@ async def test_threads_have_connections_of_their_own(proxy: Proxy) -> None:
         return str(answer["id"])
 
     with ThreadPoolExecutor(8) as threads:
-        told = await asyncio.gather(
+        reported = await asyncio.gather(
             *(asyncio.get_running_loop().run_in_executor(threads, one, number) for number in range(100))
         )
-    assert told == [f"{number}" for number in range(100)] and len(await kept(proxy)) == 100
+    assert reported == [f"{number}" for number in range(100)] and len(await kept(proxy)) == 100
     service.close()
 
 

@@ -1,4 +1,4 @@
-"""A queue as a table in SQL: the same one for SELECT and for INSERT INTO."""
+"""A queue as an SQL table: one table serves SELECT and INSERT INTO."""
 
 # ruff: noqa: S608 - the statements are the test's own
 
@@ -27,7 +27,7 @@ leaves_columns_out = pytest.mark.xfail(
 
 @pytest.fixture(autouse=True)
 def tables(spark: SparkSession) -> Iterator[None]:
-    """What a test made is gone after it."""
+    """Drops the tables that a test made."""
     yield
     for table in spark.catalog.listTables():
         spark.sql(f"DROP {'VIEW' if table.isTemporary else 'TABLE'} {table.name}")
@@ -73,9 +73,9 @@ def test_a_table_is_told_with_each_statement_where_the_service_is(
     spark.sql(f"CREATE TABLE kept USING jobqueue OPTIONS (url '{serving.url}')")
     spark.sql(f"INSERT INTO kept {at} (id, due_at) VALUES ('t', {DUE})")
     assert [tuple(row) for row in spark.sql(f"SELECT id, state FROM kept {at}").collect()] == [("t", "delayed")]
-    with pytest.raises(Exception, match="option url is missing") as told:
+    with pytest.raises(Exception, match="option url is missing") as caught:
         spark.sql("SELECT * FROM kept").collect()
-    assert "say WITH (url = '…') in the statement" in sentence(told.value)
+    assert "add WITH (url = '…') to the statement" in sentence(caught.value)
 
 
 @leaves_columns_out
@@ -89,13 +89,13 @@ def test_what_was_read_is_written_anew_without_the_columns_that_are_only_read(
     spark.sql(f"INSERT INTO new_jobs (id, {columns}) SELECT concat('new:', id), {columns} FROM old_jobs")
     old, new = serving.ask("get", id="old"), serving.ask("get", id="new:old")
     assert {**new, "created": 0} == {**old, "id": "new:old", "topic": f"{topic}.new", "created": 0}
-    with pytest.raises(Exception, match="state is only read"):
+    with pytest.raises(Exception, match="state can only be read"):
         spark.sql("INSERT INTO new_jobs SELECT * FROM old_jobs")
 
 
 @pytest.mark.parametrize("what", ["dead", "stats"])
 def test_what_is_no_queue_cannot_be_written(spark: SparkSession, serving: Serving, what: str) -> None:
-    view(spark, serving, "told", f"what '{what}'")
-    with pytest.raises(Exception, match="reading only") as refused:
-        spark.sql("INSERT INTO told SELECT * FROM told")
-    assert sentence(refused.value) == f"this is for reading only: with what={what} nothing can be written"
+    view(spark, serving, "read_only", f"what '{what}'")
+    with pytest.raises(Exception, match="can only be read") as refused:
+        spark.sql("INSERT INTO read_only SELECT * FROM read_only")
+    assert sentence(refused.value) == f"what={what} can only be read, not written to"

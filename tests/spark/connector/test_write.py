@@ -1,4 +1,4 @@
-"""Rows of Spark become jobs."""
+"""Writes: rows of Spark become jobs."""
 
 from __future__ import annotations
 
@@ -114,18 +114,18 @@ def test_columns_of_other_names_json_text_and_replacing(
 
 
 @pytest.mark.parametrize(
-    ("column", "options", "mode", "told"),
+    ("column", "options", "mode", "reported"),
     [
-        ("raise_error('a row was read') AS body", {"batchsise": "1"}, "append", "there is no option"),
-        ("raise_error('a row was read') AS text", {}, "append", "column 'text' is none that a job has"),
-        ("raise_error('a row was read') AS body", {}, "overwrite", "a queue is not overwritten"),
+        ("raise_error('a row was read') AS body", {"batchsise": "1"}, "append", "unknown option"),
+        ("raise_error('a row was read') AS text", {}, "append", "unknown column 'text'"),
+        ("raise_error('a row was read') AS body", {}, "overwrite", "a queue cannot be overwritten"),
     ],
 )
-def test_what_cannot_be_is_told_before_a_row_is_read(
-    spark: SparkSession, serving: Serving, column: str, options: dict[str, str], mode: str, told: str
+def test_a_write_that_cannot_work_is_refused_before_a_row_is_read(
+    spark: SparkSession, serving: Serving, column: str, options: dict[str, str], mode: str, reported: str
 ) -> None:
     rows = spark.range(3).selectExpr("'a' AS id", column)
     writing = rows.write.format("jobqueue").options(url=serving.url, topic="t", **options).mode(mode)
     with pytest.raises(AnalysisException) as caught:
         writing.save()
-    assert told in sentence(caught.value)
+    assert reported in sentence(caught.value)

@@ -1,4 +1,4 @@
-"""What a write does when rows are bad, tasks fail, and the service is away."""
+"""Writes when rows are bad, tasks fail, or the service is unreachable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BAD = {
     "not there": ("BAD_FIELD", "id"),
     "moved": ("NOT_FOUND", None),
 }
-"""Ids of bad rows; the code and the column of their refusals."""
+"""The ids of bad rows, with the code and the column of each refusal."""
 
 
 def mixed(spark: SparkSession, topic: str) -> DataFrame:
@@ -61,10 +61,10 @@ def test_refused_rows_land_in_the_folder_and_the_others_in_the_queue(
 ) -> None:
     rows = mixed(spark, topic)
     refused = folder / "refused"
-    told = write(rows, serving, folder, onError=str(refused), dueAtColumn="pay_until")
-    assert counts(told) == {"rows": 37, "accepted": 30, "refused": 7}
+    reported = write(rows, serving, folder, onError=str(refused), dueAtColumn="pay_until")
+    assert counts(reported) == {"rows": 37, "accepted": 30, "refused": 7}
     assert set(serving.jobs(topic)) == {f"{topic}:{number}" for number in range(30)}
-    found = spark.read.json(str(refused / told["run"])).collect()
+    found = spark.read.json(str(refused / reported["run"])).collect()
     assert {line.id: (line.code, line.field) for line in found} == BAD
     lines = {line.id: line.asDict(recursive=True) for line in found}
     assert lines["bad id"]["row"] == {
@@ -75,14 +75,14 @@ def test_refused_rows_land_in_the_folder_and_the_others_in_the_queue(
         "action": None,
     }
     assert (lines["moved"]["action"], lines["late"]["topic"]) == ("update", topic)
-    assert lines["late"]["error"] == "due_at is null: the job would be due at once"
+    assert lines["late"]["error"] == "due_at is null, which would make the job due at once"
 
 
 def test_refused_rows_are_counted_when_they_are_skipped(
     spark: SparkSession, serving: Serving, topic: str, folder: Path
 ) -> None:
-    told = write(mixed(spark, topic), serving, folder, onError="skip", dueAtColumn="pay_until")
-    assert counts(told) == {"rows": 37, "accepted": 30, "refused": 7}
+    reported = write(mixed(spark, topic), serving, folder, onError="skip", dueAtColumn="pay_until")
+    assert counts(reported) == {"rows": 37, "accepted": 30, "refused": 7}
 
 
 def test_a_refused_row_fails_the_query_with_its_id_and_its_column_but_not_its_body(
@@ -123,12 +123,12 @@ def test_a_task_that_fails_in_its_middle_and_is_repeated_loses_and_doubles_nothi
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
     try:
         ids = spark.range(0, 4000, 1, 1).selectExpr(f"'{topic}:' || id AS id").mapInArrow(fail_once, "id string")
-        told = write(ids, serving, folder, topic=topic, batchSize=100, onError=str(folder / "refused"))
+        reported = write(ids, serving, folder, topic=topic, batchSize=100, onError=str(folder / "refused"))
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert marker.exists()
-    assert told["accepted"] + told["existing"] == told["rows"] == 4000
-    assert told["existing"] > 0
+    assert reported["accepted"] + reported["existing"] == reported["rows"] == 4000
+    assert reported["existing"] > 0
     assert serving.totals(topic)["created"] == 4000
 
 
@@ -142,10 +142,10 @@ def test_the_service_may_stop_and_start_in_the_middle_of_a_write(
 
     interrupted = background.submit(interrupt)
     rows = spark.range(0, 6000, 1, 2).selectExpr(f"'{topic}:' || id AS id")
-    told = write(rows, serving, folder, topic=topic, rowsPerSecondPerTask=1500)
+    reported = write(rows, serving, folder, topic=topic, rowsPerSecondPerTask=1500)
     interrupted.result(0)
-    assert told["accepted"] + told["existing"] == told["rows"] == 6000
-    assert told["retries"] > 0
+    assert reported["accepted"] + reported["existing"] == reported["rows"] == 6000
+    assert reported["retries"] > 0
     assert serving.totals(topic)["created"] == 6000
 
 
@@ -161,9 +161,9 @@ def test_answers_that_are_lost_and_instances_that_cannot_now(
     with Breaking(serving.url, [not_now, "cut", "drop", "page"]) as proxy:
         urls = f"http://127.0.0.1:9,{proxy.url}"
         token = "geheim"  # noqa: S105
-        told = write(rows, serving, folder, topic=topic, url=urls, token=token, retryWaitMs=1)
-    assert told["accepted"] + told["existing"] == told["rows"] == 50
-    assert told["existing"] == 50  # those of the answer that was lost
+        reported = write(rows, serving, folder, topic=topic, url=urls, token=token, retryWaitMs=1)
+    assert reported["accepted"] + reported["existing"] == reported["rows"] == 50
+    assert reported["existing"] == 50  # the rows whose answer was lost
     first, second, *_ = proxy.requests
     assert second.when - first.when >= 1
     assert {request.headers["Authorization"] for request in proxy.requests} == {"Bearer geheim"}
@@ -178,7 +178,7 @@ def test_a_wrong_token_is_not_tried_again(spark: SparkSession, serving: Serving,
         with pytest.raises(Exception, match="UNAUTHORIZED") as caught:
             write(rows, serving, folder, topic=topic, url=proxy.url)
     assert sentence(caught.value) == f"{proxy.url}: no such token (UNAUTHORIZED)"
-    assert len(proxy.requests) == 3  # once an attempt of the task
+    assert len(proxy.requests) == 3  # once per attempt of the task
 
 
 def test_a_full_topic_is_waited_for(
@@ -198,7 +198,7 @@ def test_a_full_topic_is_waited_for(
 
         popped = background.submit(drain)
         rows = spark.range(0, 100, 1, 1).selectExpr(f"'{topic}:' || id AS id")
-        told = write(rows, serving, folder, topic=topic, batchSize=20, retryWaitMs=10)
+        reported = write(rows, serving, folder, topic=topic, batchSize=20, retryWaitMs=10)
         assert len(popped.result(60)) == 100
-    assert (told["rows"], told["accepted"]) == (100, 100)
-    assert told["retries"] > 0
+    assert (reported["rows"], reported["accepted"]) == (100, 100)
+    assert reported["retries"] > 0

@@ -1,4 +1,4 @@
-"""Streams of rows become jobs, and a micro-batch that comes again does no harm."""
+"""Stream writes: rows become jobs, and a repeated micro-batch does no harm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = "id string, action string, delay int"
 
 
 class Stream:
-    """A folder of JSON that a query reads to its end, and its checkpoint."""
+    """A folder of JSON files that a query reads to the end, with its checkpoint."""
 
     def __init__(self, spark: SparkSession, serving: Serving, topic: str, folder: Path) -> None:
         self._spark, self._folder, self._topic = spark, folder, topic
@@ -31,19 +31,20 @@ class Stream:
         self.input.mkdir()
 
     def events(self, name: str, *rows: dict[str, Any]) -> None:
-        """A file more."""
+        """Add a file."""
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (self.input / f"{name}.json").write_text(lines)
 
     def run(self, **options: Any) -> None:
-        """Until there is no more input."""
+        """Run the query until it has no more input."""
         rows: DataFrame = self._spark.readStream.schema(EVENTS).json(str(self.input))
         query = rows.writeStream.format("jobqueue").options(**{**self.options, **options})
         query = query.queryName(self._topic).option("checkpointLocation", str(self._folder / "checkpoint"))
         query.trigger(availableNow=True).start().awaitTermination()
 
     def crash(self, batch: int) -> None:
-        """As if the driver had died after the rows of a micro-batch went, and before Spark wrote that down."""
+        """Make it look as if the driver had died after sending the rows of a micro-batch and before Spark recorded
+        it."""
         for name in (f"{batch}", f".{batch}.crc"):
             (self._folder / "checkpoint" / "commits" / name).unlink()
 
@@ -73,7 +74,7 @@ def test_a_stream_goes_on_where_it_ended_and_a_repeated_micro_batch_finds_its_jo
     stream.crash(1)
     stream.events("c", add(f"{topic}:4"))
     stream.run(onError=str(refused))
-    assert stream.report(1) == {"rows": 2, "accepted": 1, "existing": 1}  # the delete is done, again
+    assert stream.report(1) == {"rows": 2, "accepted": 1, "existing": 1}  # the delete counts as done again
     assert stream.report(2) == {"rows": 1, "accepted": 1}
     assert set(serving.jobs(topic)) == {f"{topic}:{number}" for number in (2, 3, 4)}
     assert serving.totals(topic)["created"] == 4

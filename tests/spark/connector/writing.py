@@ -1,4 +1,4 @@
-"""Writing with the connector, for tests."""
+"""Writes through the connector, and their totals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def write(rows: DataFrame, serving: Serving, folder: Path, **options: Any) -> dict[str, Any]:
-    """Write, and return the sum that the write left in the folder."""
+    """Write, and return the totals that the write left in the folder."""
     before = set(folder.glob("write-*.json"))
     given = {"url": serving.url, "reportPath": str(folder), **options}
     rows.write.format("jobqueue").options(**given).mode("append").save()
@@ -21,7 +21,7 @@ def write(rows: DataFrame, serving: Serving, folder: Path, **options: Any) -> di
     return dict(json.loads(fresh.read_text()))
 
 
-def counts(told: dict[str, Any]) -> dict[str, int]:
-    """The counts of a sum that are not 0."""
+def counts(reported: dict[str, Any]) -> dict[str, int]:
+    """The counts that are not 0."""
     names = ("rows", "accepted", "existing", "gone", "refused", "retries")
-    return {name: told[name] for name in names if told[name]}
+    return {name: reported[name] for name in names if reported[name]}

@@ -1,4 +1,4 @@
-"""dead: dead letters, grouped, and handed out again."""
+"""dead: dead letters are grouped, and kicked on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(serving: Serving, *flags: str) -> Report:
 
 
 def bury(serving: Serving, topic: str, ids: list[str], reason: str | None) -> None:
-    """Jobs that a worker gave up."""
+    """Add jobs that a worker then buries."""
     serving.batch([{"command": "add", "topic": topic, "id": each, "body": "secret"} for each in ids])
     popped = serving.ask("pop", topic=topic, count=len(ids))["jobs"]
     assert sorted(job["id"] for job in popped) == sorted(ids)
@@ -35,7 +35,7 @@ def groups(report: Report) -> dict[tuple[str, str], tuple[int, str]]:
     return {(row["topic"], row["reason"]): (row["jobs"], row["samples"]) for row in report.figures["largest"]}
 
 
-def test_dead_letters_are_told_by_topic_hour_and_reason_with_samples_and_no_bodies(
+def test_dead_letters_are_reported_by_topic_hour_and_reason_with_samples_and_no_bodies(
     spark: SparkSession, serving: Serving, topic: str
 ) -> None:
     bury(serving, f"{topic}.a", [f"h{number}" for number in range(5)], "HTTP 410")
@@ -64,28 +64,28 @@ def test_a_redrive_kicks_what_was_found_and_nothing_else_and_twice_is_harmless(
     bury(serving, topic, ["r1", "r2", "r3"], "timed out after 10 s")
     bury(serving, topic, ["other"], "HTTP 410")
     flags = ["--topic", topic, "--reason", "timed out%", "--redrive"]
-    told = run(serving, *flags, "--rate", "100").figures
-    assert (told["dead"], told["kicked"], told["refused"]) == (3, 3, 0)
+    result = run(serving, *flags, "--rate", "100").figures
+    assert (result["dead"], result["kicked"], result["refused"]) == (3, 3, 0)
     jobs = serving.jobs(topic)
     states = {name: (job["state"], job["attempt"]) for name, job in jobs.items()}
     assert states == {"other": ("dead", 1), **dict.fromkeys(("r1", "r2", "r3"), ("ready", 0))}
-    told = run(serving, *flags).figures
-    assert (told["dead"], told["kicked"], told["refused"]) == (0, 0, 0)
+    result = run(serving, *flags).figures
+    assert (result["dead"], result["kicked"], result["refused"]) == (0, 0, 0)
 
 
 def test_who_is_alive_again_when_it_is_kicked_is_refused_and_counted(
     spark: SparkSession, serving: Serving, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bury(serving, topic, ["k1", "k2"], "why")
-    tell = dead._tell
+    tell = dead._note
 
     def kicked_meanwhile(*arguments: Any) -> None:
         tell(*arguments)
         serving.ask("kick", id="k1")
 
-    monkeypatch.setattr(dead, "_tell", kicked_meanwhile)
-    told = run(serving, "--topic", topic, "--redrive").figures
-    assert (told["dead"], told["kicked"], told["refused"]) == (2, 1, 1)
+    monkeypatch.setattr(dead, "_note", kicked_meanwhile)
+    result = run(serving, "--topic", topic, "--redrive").figures
+    assert (result["dead"], result["kicked"], result["refused"]) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_since_is_a_time_or_so_long_ago(text: str, seconds: float) -> None:
     ("flags", "words"),
     [
         (["--since", "yesterday"], "--since must be like 2026-11-21T10:00Z, or like 90m, 24h or 7d, not 'yesterday'"),
-        (["--rate", "5"], "--rate is for --redrive"),
-        (["--redrive", "--rate", "0"], "--rate must be an integer from 1, not 0"),
+        (["--rate", "5"], "--rate requires --redrive"),
+        (["--redrive", "--rate", "0"], "--rate must be at least 1, not 0"),
     ],
 )
-def test_a_flag_that_cannot_be_is_told_before_anything_is_read(flags: list[str], words: str) -> None:
-    with pytest.raises(BadOption) as told:
+def test_an_invalid_flag_is_reported_before_anything_is_read(flags: list[str], words: str) -> None:
+    with pytest.raises(BadOption) as caught:
         dead.dead(dead.parser().parse_args(flags))
-    assert str(told.value) == words
+    assert str(caught.value) == words
 
 
 @pytest.mark.slow

@@ -24,16 +24,16 @@ CALLBACK = ["--id", "concat('close:', id)", "--due-at", "pay_until", "--callback
 
 
 def run(serving: Serving, topic: str, *flags: str) -> dict[str, Any]:
-    """The figures of a run in this process."""
+    """The figures of a run within this process."""
     return emit.emit(emit.parser().parse_args(["--url", serving.url, "--topic", topic, *flags])).figures
 
 
-def figures(told: dict[str, Any], *names: str) -> list[Any]:
-    return [told[name] for name in names]
+def figures(result: dict[str, Any], *names: str) -> list[Any]:
+    return [result[name] for name in names]
 
 
 def orders(spark: SparkSession, folder: Path, first: int, last: int) -> str:
-    """Orders as Parquet files; `pay_until` is not at a whole millisecond."""
+    """Orders as Parquet files; `pay_until` is not a whole millisecond."""
     path = str(folder / "orders")
     pay_until = f"timestamp_micros({int(DUE.timestamp())} * 1000000L + id * 1001) AS pay_until"
     spark.range(first, last).selectExpr("id", "id * 1.5 AS total", pay_until).write.mode("append").parquet(path)
@@ -46,9 +46,9 @@ def test_each_row_becomes_a_callback_and_a_second_run_finds_them_all(
     path = orders(spark, folder, 0, 50)
     flags = ["--from", path, "--format", "parquet", *CALLBACK, "--payload", "struct(id AS order, total)"]
     flags += ["--header", "X-Shop: one", "--header", "Accept: */*"]
-    told = run(serving, topic, *flags)
-    assert figures(told, "rows", "accepted", "existing", "refused", "retries") == [50, 50, 0, 0, 0]
-    assert told["rows_per_second"] > 0
+    result = run(serving, topic, *flags)
+    assert figures(result, "rows", "accepted", "existing", "refused", "retries") == [50, 50, 0, 0, 0]
+    assert result["rows_per_second"] > 0
     jobs = serving.jobs(topic)
     assert set(jobs) == {f"close:{number}" for number in range(50)}
     assert jobs["close:7"]["value"] == {
@@ -68,7 +68,7 @@ def test_a_query_over_a_csv_file_gives_any_body_and_refused_rows_are_set_aside(
     spark: SparkSession, serving: Serving, topic: str, folder: Path
 ) -> None:
     (folder / "orders.csv").write_text('id,note,left\n1,"a ""b""",100\n2,,200\n3 3,bad id,300\n4,no time,\n')
-    told = run(
+    result = run(
         serving,
         topic,
         *("--from", str(folder / "orders.csv"), "--sql", "SELECT *, cast(left AS DOUBLE) AS wait FROM input"),
@@ -76,7 +76,7 @@ def test_a_query_over_a_csv_file_gives_any_body_and_refused_rows_are_set_aside(
         *("--ttr", "7", "--priority", "9", "--tries", "3", "--ttl", "99", "--retention", "5", "--rate", "1000"),
         *("--on-error", str(folder / "refused")),
     )
-    assert figures(told, "rows", "accepted", "refused") == [4, 2, 2]
+    assert figures(result, "rows", "accepted", "refused") == [4, 2, 2]
     jobs = serving.jobs(topic)
     assert {each: job["value"] for each, job in jobs.items()} == {
         "1": {"note": 'a "b"', "left": 100.0},
@@ -137,8 +137,8 @@ def test_only_what_is_new_is_sent_and_what_comes_late_at_the_mark_is_not_lost(
             "--state",
             state,
         ]
-        told = run(serving, topic, *flags, "--watermark", "updated_at", *more)
-        return figures(told, "rows", "accepted", "watermark")
+        result = run(serving, topic, *flags, "--watermark", "updated_at", *more)
+        return figures(result, "rows", "accepted", "watermark")
 
     come(1, 2, at="2026-01-01 10:00:00.000001")
     come(3, at=None)
@@ -148,7 +148,7 @@ def test_only_what_is_new_is_sent_and_what_comes_late_at_the_mark_is_not_lost(
     come(4, at="2026-01-01 10:00:00.000001")
     assert emitted() == [1, 1, "2026-01-01T10:00:00.000001+00:00"]
     assert emitted()[0] == 0
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # the mark is a moment, whatever the zone
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # the watermark is an instant, whatever the zone
     try:
         assert emitted()[0] == 0
     finally:
@@ -157,7 +157,7 @@ def test_only_what_is_new_is_sent_and_what_comes_late_at_the_mark_is_not_lost(
     monkeypatch.setattr(increment, "MOST_IDS", 2)
     assert emitted() == [3, 3, "2026-01-01T11:00:00+00:00"]
     come(8, at="2026-01-01 11:00:00")
-    assert emitted()[:2] == [4, 1]  # too many to know which are new: all again, and found by their ids
+    assert emitted()[:2] == [4, 1]  # too many to tell which are new: all are sent again and found by their ids
     assert set(serving.jobs(topic)) == {f"late:{each}" for each in (1, 2, 4, 5, 6, 7, 8)}
 
 
@@ -172,10 +172,10 @@ def test_rows_without_a_watermark_and_marks_with_too_many_rows_are_told(
     monkeypatch.setattr(increment, "MOST_IDS", 1)
     query = "SELECT id, nullif(id, 3) % 1 AS day FROM range(5)"
     flags = ["--sql", query, "--id", "id", "--delay", "100", "--watermark", "day", "--state", str(folder / "state")]
-    told = run(serving, topic, *flags)
-    assert figures(told, "rows", "without_watermark") == [4, 1]
-    assert told["at_watermark"] == "more than 1 rows: the next run sends them again"
-    assert "1 rows have no watermark, and were not sent" in capfd.readouterr().err
+    result = run(serving, topic, *flags)
+    assert figures(result, "rows", "without_watermark") == [4, 1]
+    assert result["at_watermark"] == "more than 1 rows: the next run sends them again"
+    assert "1 rows have no watermark and were not sent" in capfd.readouterr().err
 
 
 def test_a_write_that_fails_leaves_the_mark_where_it_was(
@@ -196,34 +196,34 @@ def test_a_write_that_fails_leaves_the_mark_where_it_was(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--watermark", "id"], "--watermark and --state go together: both or none"),
+        (["--watermark", "id"], "--watermark and --state require each other"),
         (["--sql", "SELEC 1"], "--sql: .*SELEC"),
         (["--from", "no_such"], "--from: .*no_such"),
-        (["--from", "/data/orders/"], "--format is missing: the ending of '/data/orders/' tells none"),
+        (["--from", "/data/orders/"], "--format is missing: it cannot be inferred from the ending of '/data/orders/'"),
         (["--format", "csv", "--option", "secret"], "--option must be NAME=VALUE; 'secret' has no ="),
         (["--id", "order_id"], "--id: .*order_id"),
         (
             ["--due-at", "current_date()"],
-            "--due-at must be a timestamp, not date; CAST.* takes the session's time zone",
+            "--due-at must be a timestamp, not date; CAST.* uses the session's time zone",
         ),
         (["--body", "max(id)"], "--body: .*GROUP BY"),
-        (["--payload", "id"], "--payload goes with --callback-url"),
-        (["--method", "PUT"], "--method goes with --callback-url"),
-        (["--body-format", "json"], "--body-format goes with --body"),
-        (["--body", "id", "--callback-url", "'http://x'"], "either --body or --callback-url, not both"),
+        (["--payload", "id"], "--payload requires --callback-url"),
+        (["--method", "PUT"], "--method requires --callback-url"),
+        (["--body-format", "json"], "--body-format requires --body"),
+        (["--body", "id", "--callback-url", "'http://x'"], "--body and --callback-url exclude each other"),
         (["--callback-url", "id"], "--callback-url must be a string, not bigint"),
-        (["--callback-url", "'x'", "--method", "GET", "--payload", "id"], "--payload: a GET has none"),
-        (["--callback-url", "'x'", "--header", "X Y: z"], "--header must be like 'Name: value'; 'X Y' is no name"),
-        (["--callback-url", "'x'", "--header", "A: b\nC: d"], "--header A: its value must be printable ASCII"),
-        (["--callback-url", "'x'", "--header", "Webhook-Id: 1"], "--header Webhook-Id may not be set by a job"),
+        (["--callback-url", "'x'", "--method", "GET", "--payload", "id"], "--payload: a GET request has none"),
+        (["--callback-url", "'x'", "--header", "X Y: z"], "--header must be like 'Name: value'; 'X Y' is not a name"),
+        (["--callback-url", "'x'", "--header", "A: b\nC: d"], "--header A: the value must be printable ASCII"),
+        (["--callback-url", "'x'", "--header", "Webhook-Id: 1"], "--header Webhook-Id: a job may not set this header"),
         (["--callback-url", "'x'", "--header", "A: b", "--header", "a: c"], "--header a is given twice"),
-        (["--rate", "0"], "--rate must be an integer from 1, not 0"),
-        (["--backoff", "1;2"], "--backoff must be seconds with commas between them"),
-        (["--watermark", "name", "--state", "STATE"], "--watermark must be a timestamp, .* and name is string"),
-        (["--watermark", "nam", "--state", "STATE"], "--watermark: there is no column 'nam'; there are: id, name"),
+        (["--rate", "0"], "--rate must be at least 1, not 0"),
+        (["--backoff", "1;2"], "--backoff must be seconds separated by commas"),
+        (["--watermark", "name", "--state", "STATE"], "--watermark must be a timestamp, .* but name is string"),
+        (["--watermark", "nam", "--state", "STATE"], "--watermark: unknown column 'nam'; available: id, name"),
     ],
 )
-def test_what_cannot_be_is_told_before_a_row_is_read(
+def test_an_invalid_run_is_refused_before_a_row_is_read(
     spark: SparkSession, serving: Serving, topic: str, folder: Path, flags: list[str], words: str
 ) -> None:
     given = [str(folder / "state") if flag == "STATE" else flag for flag in flags]
@@ -239,7 +239,7 @@ def test_what_cannot_be_is_told_before_a_row_is_read(
 
 def test_a_callback_without_a_url_is_not_scheduled(spark: SparkSession, serving: Serving, topic: str) -> None:
     flags = ["--sql", "SELECT id FROM range(3)", "--id", "id", "--delay", "9", "--callback-url", "nullif('x', 'x')"]
-    with pytest.raises(Exception, match="--callback-url is null for the id"):
+    with pytest.raises(Exception, match="--callback-url is null for id"):
         run(serving, topic, *flags)
     assert serving.jobs(topic) == {}
 
@@ -250,10 +250,10 @@ def test_a_wrong_expression_is_one_line(
     given = ["--url", serving.url, "--topic", topic, "--sql", "SELECT 1 AS id", "--id", "ib", "--delay", "1"]
     with pytest.raises(SystemExit) as caught:
         flags.run(emit.emit, emit.parser().parse_args(given))
-    told = capfd.readouterr().err
+    result = capfd.readouterr().err
     assert caught.value.code == 2
-    assert told.startswith("error: --id: ") and told.count("\n") == 1
-    assert "`ib` cannot be resolved. Did you mean one of the following? [`id`]" in told
+    assert result.startswith("error: --id: ") and result.count("\n") == 1
+    assert "`ib` cannot be resolved. Did you mean one of the following? [`id`]" in result
 
 
 def test_the_command_line_ends_with_one_line_and_a_code(serving: Serving, topic: str, folder: Path) -> None:
@@ -262,4 +262,4 @@ def test_the_command_line_ends_with_one_line_and_a_code(serving: Serving, topic:
     with watermark_file.held(str(folder / "state")):
         ran = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == f"error: another run works with --state {folder}/state now; wait for its end\n"
+    assert ran.stderr == f"error: another run is using --state {folder}/state; wait until it has ended\n"

@@ -1,4 +1,4 @@
-"""What events come to: read, judged, and folded to one change of a job."""
+"""Events are parsed, judged, and folded into one change per job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KAFKA = "key string, value string, topic string, partition int, offset bigint, t
 
 
 class Queue:
-    """One job of a queue as the protocol has it: what each command of the events does to it."""
+    """A model of one job: what each command of an event does to it, according to the protocol."""
 
     def __init__(self, due: int | None) -> None:
         self.due = due
@@ -45,15 +45,15 @@ def test_a_fold_does_what_the_events_would_do_one_after_another(spark: SparkSess
     source.shuffle(table)
     frame = spark.createDataFrame(table, "id string, action string, delay int, offset bigint").selectExpr(
         "*",
-        "map('a', delay) AS body",  # a type that has no order
+        "map('a', delay) AS body",  # a type without an order
         "'orders' AS topic",
         "0 AS partition",
-        "timestamp_seconds(1000 - offset) AS timestamp",  # clocks may go backwards: the offset counts
+        "timestamp_seconds(1000 - offset) AS timestamp",  # clocks may run backwards: the offset decides
     )
     folded = {row["id"]: row for row in folding.folded(frame, ["delay", "body"]).collect()}
     assert set(folded) == set(rows)
     for each, sent in rows.items():
-        for before in (None, 7):  # no such job, or one that is due at 7
+        for before in (None, 7):  # no such job, or one due at 7
             plainly, once = Queue(before), Queue(before)
             for action, due in sent:
                 plainly.send(action, due)
@@ -75,17 +75,17 @@ def test_across_partitions_the_time_says_which_event_was_the_last(spark: SparkSe
     assert folded == {"a": ("delete", False), "b": ("delete", True)}
 
 
-def test_each_bad_event_is_told_why(spark: SparkSession) -> None:
+def test_each_bad_event_is_reported_with_its_reason(spark: SparkSession) -> None:
     values = {
         '{"id": 1, "event": "NEW"}': None,
         '{"id": 1, "event": "SEEN"}': None,
         '{"event": "SEEN"}': None,
-        '{"id": "one", "event": "NEW"}': "the value is no JSON of --value-schema",
-        "nothing": "the value is no JSON of --value-schema",
-        "": "the value is no JSON of --value-schema",
+        '{"id": "one", "event": "NEW"}': "the value is not JSON of --value-schema",
+        "nothing": "the value is not JSON of --value-schema",
+        "": "the value is not JSON of --value-schema",
         '{"event": "NEW"}': "--id is null",
         '{"id": 1}': "--event is null",
-        '{"id": 1, "event": "OTHER"}': "no --on for the event OTHER",
+        '{"id": 1, "event": "OTHER"}': "no --on for event OTHER",
         '{"id": 13, "event": "NEW"}': "--callback-url is null",
         '{"id": 13, "event": "PAID"}': None,
     }
@@ -97,7 +97,7 @@ def test_each_bad_event_is_told_why(spark: SparkSession) -> None:
 
 
 def judged(spark: SparkSession, values: dict[str, Any], *flags: str) -> dict[str, Any]:
-    """The problem of each value."""
+    """The problem reported for each value."""
     parser = argparse.ArgumentParser()
     jobs.add_flags(parser)
     events.add_flags(parser)
@@ -120,5 +120,5 @@ def test_rules_and_schemas_that_cannot_be_are_refused_in_words(spark: SparkSessi
         events.parsed(rows, "id NUMBR")
     with pytest.raises(BadOption, match="--value-schema must name columns"):
         events.parsed(rows, "INT")
-    with pytest.raises(BadOption, match="--format: its rows have no offset, which Kafka's have"):
+    with pytest.raises(BadOption, match="--format: the rows lack offset, which Kafka's have"):
         events.parsed(rows.drop("offset"), "id INT")

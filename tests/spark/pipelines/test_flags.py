@@ -1,4 +1,4 @@
-"""How a run of a pipeline ends, without Spark."""
+"""How the run of a pipeline ends. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def test_an_error_is_one_line_and_a_code(
     assert (ended.value.code, capsys.readouterr().err) == (code, f"error: {words}\n")
 
 
-def test_a_report_that_cannot_be_kept_is_told_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_cannot_be_written_is_printed_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for file, code in ((tmp_path / "report", 0), (tmp_path / "none" / "report", 1)):
         with pytest.raises(SystemExit) as ended:
             flags.run(lambda _: Report("emit"), Namespace(report=str(file), json=True))
-        told = capsys.readouterr()
+        result = capsys.readouterr()
         assert ended.value.code == code
-        assert told.out.startswith('{"pipeline": "emit"')
-        assert told.err.startswith("error: ") == bool(code)
+        assert result.out.startswith('{"pipeline": "emit"')
+        assert result.err.startswith("error: ") == bool(code)
     assert (tmp_path / "report").read_text().startswith('{"pipeline": "emit"')

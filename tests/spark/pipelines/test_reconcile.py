@@ -1,4 +1,4 @@
-"""reconcile: expected jobs against those in the queue."""
+"""reconcile: expected jobs are compared with those in the queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def table(folder: Path, *rows: dict[str, Any]) -> list[str]:
-    """Rows of id and due (seconds behind LATER), as flags."""
+    """Flags for rows of id and due time (seconds after LATER)."""
     lines = [json.dumps({**row, "due": LATER + row.get("due", 0)}) for row in rows]
     (folder / "orders.json").write_text("\n".join(lines))
     query = "SELECT id, timestamp_micros(bigint(due * 1000000)) AS due FROM input"
@@ -44,7 +44,7 @@ def add(serving: Serving, topic: str, name: str, **more: Any) -> None:
     serving.ask("add", **{"topic": topic, "id": name, "body": 1, "at": LATER, "retention": 600, **more})
 
 
-def test_each_kind_is_told_and_what_is_missing_is_repaired(
+def test_each_kind_is_reported_and_what_is_missing_is_repaired(
     spark: SparkSession, serving: Serving, topic: str, folder: Path
 ) -> None:
     add(serving, topic, "c/fine")
@@ -80,7 +80,7 @@ def test_each_kind_is_told_and_what_is_missing_is_repaired(
     assert written["c/late"]["found"] == "2033-05-18T03:33:25.000Z"
     report = run(serving, topic, *flags, "--repair")
     assert counts(report) == {**found, "missing": 2, "repaired": 2}
-    assert not report.well  # the others are as they were
+    assert not report.well  # the others are still wrong
     jobs = serving.jobs(topic)
     assert (jobs["c/lost"]["value"], jobs["c/lost"]["due"]) == ({"order": "c/lost"}, LATER + 7)
     assert jobs["c/twice"]["due"] == LATER + 9
@@ -92,7 +92,7 @@ def test_all_is_well_when_each_job_is_there_or_was_added_now(
     flags = table(folder, {"id": "w/1"}, {"id": "w/2"})
     add(serving, topic, "w/1", at=LATER + 0.004)
     assert run(serving, topic, *flags).well is False
-    assert counts(run(serving, topic, *flags)) == {"expected": 2, "ok": 1, "missing": 1}  # no --due-at: by ids alone
+    assert counts(run(serving, topic, *flags)) == {"expected": 2, "ok": 1, "missing": 1}  # without --due-at: by id only
     due = ["--due-at", "due"]
     assert counts(run(serving, topic, *flags, *due, "--tolerance", "3"))["wrong_due"] == 1
     report = run(serving, topic, *flags, *due, "--tolerance", "4", "--repair")
@@ -119,7 +119,9 @@ def test_a_missing_job_that_cannot_be_added_stays_missing(
         run(serving, topic, *flags, "--tolerance", "-1")
 
 
-def test_what_changed_since_the_walk_is_told_as_it_is_now(spark: SparkSession, serving: Serving, topic: str) -> None:
+def test_what_changed_since_the_walk_is_reported_as_it_is_now(
+    spark: SparkSession, serving: Serving, topic: str
+) -> None:
     add(serving, topic, "n/moved")
     add(serving, topic, "n/gone", at=1)
     add(serving, topic, "n/twice")
@@ -135,9 +137,9 @@ def test_what_changed_since_the_walk_is_told_as_it_is_now(spark: SparkSession, s
     )
     rows = spark.createDataFrame([(name,) for name in names], "id string")
     wanted = comparison.expected(rows, rows["id"], None)
-    told = comparison.compared(wanted, walked, topic, 0, {"url": serving.url}).collect()
+    result = comparison.compared(wanted, walked, topic, 0, {"url": serving.url}).collect()
     kinds = {"n/moved": "ok", "n/never": "missing", "n/twice": "ok", "n/moved-and-gone": "deleted"}
-    assert {row["id"]: row["kind"] for row in told} == kinds
+    assert {row["id"]: row["kind"] for row in result} == kinds
 
 
 def test_many_large_bodies_are_looked_up_though_one_answer_cannot_hold_them(serving: Serving, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""stream: events of orders become jobs, whatever happens to the driver."""
+"""stream: events become jobs, whatever happens to the driver."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LATER = 2_000_000_000
-START_S = 200.0  # a driver of its own takes 15 s on a quiet machine, and minutes beside other tests
+START_S = 200.0  # a separate driver takes 15 s to start on a quiet machine, and minutes next to other tests
 RULES = [f"--on={rule}" for rule in ("CREATED=add", "PAID=delete", "EXTENDED=update", "RATED=ignore")]
 WHAT = ["--value-schema", "id STRING, event STRING, due BIGINT", "--id", "v.id", "--event", "v.event", *RULES]
 JOB = ["--due-at", "timestamp_seconds(v.due)", "--body", "if(v.event = 'CREATED', struct(v.id AS order), null)"]
 
 
 class Shop:
-    """Writes events as files, each a micro-batch of its own; offsets count on. Events are (event, id, due)."""
+    """Writes events as files, one micro-batch each, with running offsets. Events are (event, id, due)."""
 
     def __init__(self, folder: Path, topic: str) -> None:
         self.events, self.checkpoint, self.bad = folder / "events", folder / "checkpoint", folder / "bad"
@@ -51,7 +51,7 @@ class Shop:
             self._offset += 1
         hidden = self.events / f".{self._files:05}"
         hidden.write_text("\n".join(lines))
-        os.utime(hidden, (1_700_000_000 + self._files,) * 2)  # the order in which Spark takes them
+        os.utime(hidden, (1_700_000_000 + self._files,) * 2)  # Spark reads files in order of their time
         hidden.rename(self.events / f"{self._files:05}.json")
         self._files += 1
 
@@ -61,13 +61,13 @@ class Shop:
         return [*here, *files, *WHAT, *JOB, *more]
 
     def run(self, serving: Serving, *more: str) -> dict[str, Any]:
-        """The figures of a run in this process over what is there."""
+        """The figures of a run within this process over the existing files."""
         arguments = stream.parser().parse_args(self.flags(serving, "--once", *more))
-        told = stream.stream(arguments).figures
-        return {name: told[name] for name in ("micro_batches", *stream.FIGURES) if told[name]}
+        result = stream.stream(arguments).figures
+        return {name: result[name] for name in ("micro_batches", *stream.FIGURES) if result[name]}
 
     def forget(self, batch: int) -> None:
-        """As if the driver had died before it noted the end of a micro-batch: it is done again."""
+        """Make it look as if the driver had died before recording the end of a micro-batch: it is repeated."""
         for name in (str(batch), f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink()
 
@@ -97,13 +97,13 @@ def test_events_add_delete_and_update_jobs_wherever_a_micro_batch_ends(
         "ignored": 1,
         "added": 4,
         "changed": 2,
-        "gone": 2,  # the deletes of 2, which was never there, and of 9
+        "gone": 2,  # the deletes of 2, which never existed, and of 9
     }
     assert due(serving, topic) == {"1": 11, "4": 44, "5": 5}
     jobs = serving.jobs(topic)
     assert [jobs[each]["value"] for each in ("s/1", "s/4")] == [{"order": "s/1"}, {"order": "s/4"}]
     assert "micro-batch 0: 4 events, 2 added, 1 gone in " in capfd.readouterr().err
-    # Cancelled and created anew: in one micro-batch, and in two.
+    # Cancelled and created again: in one micro-batch, and in two.
     # And created again by mistake, then extended.
     shop.say(
         ("PAID", "s/5", 0),
@@ -142,19 +142,19 @@ def test_bad_rows_are_set_aside_and_the_others_are_done(
 ) -> None:
     shop.put("{}", "no JSON", '{"event": "LOST", "id": "x/1"}', '{"event": "CREATED", "id": "x/2"}')
     shop.say(("CREATED", None, 1), ("CREATED", "x/3", 3), ("EXTENDED", "x/4", 4), ("CREATED", "x 5", 5))
-    with pytest.raises(JobQueueError) as caught:  # and not what Spark makes of it
+    with pytest.raises(JobQueueError) as caught:  # instead of what Spark wraps it in
         shop.run(serving)
     assert str(caught.value) == (
-        "3 bad rows, as at offset 0 in partition 0 of orders (--event is null); --bad-rows sets such rows aside"
+        "3 bad rows, one at offset 0 in partition 0 of orders (--event is null); --bad-rows sets such rows aside"
     )
-    told = shop.run(serving, "--bad-rows", str(shop.bad))
-    assert told == {"micro_batches": 2, "events": 8, "unreadable": 4, "added": 1, "refused": 3}
+    result = shop.run(serving, "--bad-rows", str(shop.bad))
+    assert result == {"micro_batches": 2, "events": 8, "unreadable": 4, "added": 1, "refused": 3}
     assert due(serving, topic) == {"3": 3}
     bad = shop.bad_rows()
     assert {row["offset"]: row["problem"] for row in bad if "problem" in row} == {
         0: "--event is null",
-        1: "the value is no JSON of --value-schema",
-        2: "no --on for the event LOST",
+        1: "the value is not JSON of --value-schema",
+        2: "no --on for event LOST",
         4: "--id is null",
     }
     refused = {row["id"]: (row["action"], row["code"], row["field"]) for row in bad if "code" in row}
@@ -184,7 +184,7 @@ def test_sigterm_ends_it_behind_the_running_micro_batch(
 
 @contextmanager
 def driver(*given: str) -> Iterator[subprocess.Popen[str]]:
-    """`stream` as a process of its own, with the Java that it starts."""
+    """`stream` in a process of its own, with the JVM that it starts."""
     conf = [f"--conf={name}={value}" for name, value in CONF.items()]
     command = [sys.executable, "-m", "pyspark_jobqueue.pipelines.stream", "--master", "local[2]", *conf, *given]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, process_group=0)
@@ -196,7 +196,7 @@ def driver(*given: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """kill -9, of the driver and of its Java."""
+    """Kill the driver and its JVM with SIGKILL."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -221,7 +221,7 @@ def test_a_driver_that_is_killed_in_mid_stream_loses_and_doubles_nothing(
     given = shop.flags(serving, "--every", "0.1")
     come(0, 4)
     with driver(*given) as process:
-        until(lambda: created() > 24, START_S)  # it is in the second micro-batch, or behind it
+        until(lambda: created() > 24, START_S)  # it has reached the second micro-batch
         come(4, 8)
         kill(process)
     assert created() < len(expected)

@@ -1,4 +1,4 @@
-"""The state of incremental runs, without Spark."""
+"""The watermark file of incremental runs. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def test_a_file_that_is_not_of_this_run_is_refused_in_words(tmp_path: Path) -> N
     file = tmp_path / "state"
     save(str(file), MARK)
     whole = json.loads(file.read_text())
-    with pytest.raises(BadOption, match="is of --topic orders, not others"):
+    with pytest.raises(BadOption, match="belongs to --topic orders, not others"):
         load(str(file), "others", "updated_at")
-    with pytest.raises(BadOption, match="is of --watermark updated_at, not created_at"):
+    with pytest.raises(BadOption, match="belongs to --watermark updated_at, not created_at"):
         load(str(file), "orders", "created_at")
     for changed, words in (
-        ({**whole, "pipeline": "stream"}, "is no state of emit"),
-        ({**whole, "version": 2}, "is of version 2; this emit knows 1"),
+        ({**whole, "pipeline": "stream"}, "is not a state file of emit"),
+        ({**whole, "version": 2}, "has version 2; this emit supports 1"),
         ({**whole, "ids": None}, "is damaged"),
-        ([], "is no state of emit"),
+        ([], "is not a state file of emit"),
     ):
         file.write_text(json.dumps(changed))
         with pytest.raises(BadOption, match=words):
@@ -45,7 +45,7 @@ def test_a_file_that_is_not_of_this_run_is_refused_in_words(tmp_path: Path) -> N
 
 def test_a_second_run_on_the_same_file_is_refused_until_the_first_ended(tmp_path: Path) -> None:
     file = str(tmp_path / "state")
-    with held(file), pytest.raises(JobQueueError, match="another run works with --state"), held(file):
+    with held(file), pytest.raises(JobQueueError, match="another run is using --state"), held(file):
         raise AssertionError
     with held(file):
         pass

@@ -1,4 +1,4 @@
-"""What the service tells of jobs and topics, as Arrow batches."""
+"""Answers of the service about jobs and topics, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pyspark_jobqueue.connector.read_schema import Column
 
-# Where a column's name is not that of the field in an answer.
+# Columns whose name differs from the field of the answer.
 _FIELDS = {"due_at": "due", "created_at": "created", "delayed_until": "until", "body": "value"}
 _TYPES = {
     "string": pa.string(),
@@ -28,18 +28,18 @@ _TYPES = {
 
 
 class AnswerBatches:
-    """Makes batches of the columns that a query has."""
+    """Makes batches with the columns of one query."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._schema = pa.schema([pa.field(each.name, _TYPES[each.kind], each.nullable) for each in columns])
-        self._fields = [_FIELDS.get(each.told, each.told) for each in columns]
+        self._fields = [_FIELDS.get(each.field, each.field) for each in columns]
         self._values = [
-            _body if field == "value" else _VALUES.get(each.kind, _as_told)
+            _body if field == "value" else _VALUES.get(each.kind, _unchanged)
             for each, field in zip(columns, self._fields, strict=True)
         ]
 
     def of(self, answers: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-        """Jobs, or topics, as a batch."""
+        """Jobs or topics as a batch."""
         arrays = [
             pa.array(values(answer.get(field) for answer in answers), type=each.type)
             for each, field, values in zip(self._schema, self._fields, self._values, strict=True)
@@ -47,12 +47,12 @@ class AnswerBatches:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _as_told(values: Iterable[Any]) -> list[Any]:
+def _unchanged(values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
 def _lists(values: Iterable[list[Any] | None]) -> list[list[Any] | None]:
-    """None for an empty one: no back-off, which may be written as it was read."""
+    """None for an empty list: no backoff, so that what was read can be written back."""
     return [value or None for value in values]
 
 
@@ -63,12 +63,12 @@ def _body(values: Iterable[Any]) -> list[str]:
 def _text(body: Any) -> str:
     try:
         return orjson.dumps(body).decode()
-    except orjson.JSONEncodeError:  # it writes 254 levels at most; the service takes 500
+    except orjson.JSONEncodeError:  # orjson writes 254 levels at most; the service accepts 500
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
 def _instants(values: Iterable[float | None]) -> list[int | None]:
-    """Unix seconds in microseconds. The service counts in milliseconds: so no fraction of one comes in by a double."""
+    """Unix seconds as microseconds, rounded to the service's milliseconds: a double brings in fractions otherwise."""
     return [None if value is None else round(value * 1000) * 1000 for value in values]
 
 

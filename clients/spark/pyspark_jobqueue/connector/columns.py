@@ -1,4 +1,4 @@
-"""The columns that a write knows: which types each may have, and whether a schema fits."""
+"""The columns that a write accepts: the types of each, and the check of a schema."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _is_map_of_texts(kind: DataType) -> bool:
 
 
 class _Kind(NamedTuple):
-    fits: Callable[[DataType], bool]
-    words: str
+    accepts: Callable[[DataType], bool]
+    description: str
 
 
 _TEXT = _Kind(is_text, "a string")
@@ -72,7 +72,7 @@ FIELDS: Mapping[str, _Kind] = {
     "tags": _Kind(_is_list_of_texts, "an array of strings"),
     "action": _TEXT,
 }
-"""What a row may say of a job."""
+"""The fields of a job that a row may have."""
 
 
 def option_of(field: str) -> str:
@@ -83,7 +83,7 @@ def option_of(field: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where a write finds the fields in its rows. Travels to the tasks."""
+    """Where a write finds each field in its rows. Pickled to the tasks."""
 
     names: tuple[str, ...]  # of all columns
     places: Mapping[str, int]  # of the fields
@@ -92,7 +92,7 @@ class Columns:
 
     @classmethod
     def of(cls, schema: StructType, named: Mapping[str, str], topic: str | None) -> Self:
-        """Check a schema. `named` has the columns with other names, by field; `topic` is the option.
+        """Check a schema. `named`: by field, the columns that have another name. `topic`: the option.
 
         Raises BadOption.
         """
@@ -109,13 +109,13 @@ class Columns:
         return cls(tuple(schema.names), places, read_only, text_body)
 
     def name(self, field: str) -> str:
-        """The column of a field of the protocol, for people."""
+        """The column that holds a field of the protocol, for messages."""
         field = "due_at" if field == "at" else field
         return self.names[self.places[field]] if field in self.places else field
 
 
 def _places(schema: StructType, named: Mapping[str, str]) -> dict[str, int]:
-    """The place of each field that there is; one column may serve two."""
+    """The position of each field that the schema has; one column may serve two."""
     by_name = _by_name(schema)
     places = {}
     for field in FIELDS:
@@ -123,33 +123,33 @@ def _places(schema: StructType, named: Mapping[str, str]) -> dict[str, int]:
         if name.lower() in by_name:
             places[field] = by_name[name.lower()]
         elif field in named:
-            there_are = f"there are: {', '.join(schema.names)}"
-            raise BadOption(f"option {option_of(field)}: there is no column {name!r}; {there_are}")
+            available = ", ".join(schema.names)
+            raise BadOption(f"option {option_of(field)} names an unknown column {name!r}; available: {available}")
     return places
 
 
 def _by_name(schema: StructType) -> dict[str, int]:
-    """The places of the columns; names are equal in any case, as in Spark."""
+    """The positions of the columns by lower-cased name: like Spark, it ignores case."""
     lowered = [name.lower() for name in schema.names]
     for name, number in Counter(lowered).items():
         if number > 1:
-            raise BadOption(f"there are {number} columns named {name!r}")
+            raise BadOption(f"{number} columns are named {name!r}; names must be unique")
     return {name: place for place, name in enumerate(lowered)}
 
 
 def _unknown(name: str, named: Mapping[str, str]) -> str:
     if name.lower() in named:
-        return f"column {name!r} is there, but option {option_of(name.lower())} names another one: drop one of the two"
+        return f"column {name!r} and the one that option {option_of(name.lower())} names are both present: drop one"
     near = difflib.get_close_matches(name.lower(), FIELDS, 1)
     meant = f"; did you mean {near[0]}?" if near else "."
-    return f"column {name!r} is none that a job has{meant} There are: {', '.join(FIELDS)}. Select what is to travel"
+    return f"unknown column {name!r}{meant} A job has: {', '.join(FIELDS)}. Select only what should be sent"
 
 
 def _check_type(field: str, name: str, kind: DataType) -> None:
-    if (kind.typeName() == "void" and field != "id") or FIELDS[field].fits(kind):
+    if (kind.typeName() == "void" and field != "id") or FIELDS[field].accepts(kind):
         return
     raise BadOption(
-        f"column {name!r} ({field}) must be {FIELDS[field].words}, not {_shown(kind)}{_advice(field, kind)}"
+        f"column {name!r} ({field}) must be {FIELDS[field].description}, not {_shown(kind)}{_advice(field, kind)}"
     )
 
 
@@ -163,21 +163,21 @@ def _advice(field: str, kind: DataType) -> str:
         why = _no_json(kind)
         return f": {why}" if why else ""
     if field == "due_at" and kind.typeName() in ("timestamp_ntz", "date"):
-        return ": it says no time zone; cast it to timestamp, which takes the session's"
+        return ": it has no time zone; cast it to timestamp, which applies the session's"
     if field == "due_at" and _is_number(kind):
-        return ": timestamp_seconds and timestamp_millis make one of a number"
+        return ": convert a number with timestamp_seconds or timestamp_millis"
     return ": cast it to string" if FIELDS[field] is _TEXT else ""
 
 
 def _no_json(kind: DataType) -> str | None:
-    """Why a type cannot become JSON, as an advice; None where it can."""
+    """Why a type cannot become JSON, as advice for the user; None if it can."""
     if kind.typeName() == "binary":
-        return "cast binary to string, or take base64"
+        return "cast binary to string, or use base64()"
     return _no_part(kind)
 
 
 def _no_part(kind: DataType) -> str | None:
-    """The same of what is in an array, a map or a struct, where binary becomes base64."""
+    """The same for parts of an array, a map or a struct, in which binary becomes base64."""
     match kind:
         case ArrayType():
             return _no_part(kind.elementType)
@@ -186,16 +186,18 @@ def _no_part(kind: DataType) -> str | None:
         case StructType():
             twice = [name for name, number in Counter(kind.names).items() if number > 1]
             if twice:
-                return f"field {twice[0]!r} is in it twice"
+                return f"it contains the field {twice[0]!r} twice"
             return next((why for part in kind if (why := _no_part(part.dataType))), None)
-    plain = kind.typeName() in _IN_A_BODY or kind.typeName() == "binary"
-    return None if plain else f"JSON has no {kind.simpleString()}; cast it to string"
+    known = kind.typeName() in _IN_A_BODY or kind.typeName() == "binary"
+    return None if known else f"JSON has no {kind.simpleString()}; cast it to string"
 
 
 def _check_together(places: Mapping[str, int], topic: str | None) -> None:
     if "id" not in places:
-        raise BadOption("column id is missing; it makes a repeated write harmless. Select it, or name it by idColumn")
+        raise BadOption(
+            "column id is missing; it makes a repeated write harmless. Select it, or name it with option idColumn"
+        )
     if "due_at" in places and "delay" in places:
-        raise BadOption("columns due_at and delay exclude each other; select one of the two")
+        raise BadOption("columns due_at and delay exclude each other; select one of them")
     if topic is None and "topic" not in places and "action" not in places:
-        raise BadOption("a topic is missing: give the option topic, or a column topic")
+        raise BadOption("a topic is missing: set option topic, or add a column topic")

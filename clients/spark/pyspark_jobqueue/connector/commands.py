@@ -1,7 +1,7 @@
-"""A row becomes a command, as JSON; or it is refused here, where the service could not say it.
+"""Turns rows into commands as JSON, or refuses them here where the service could not.
 
-The service judges ranges. What is refused here it would never see, or see as something else: a null where it would
-mean "at once", a number that JSON has not, text that is not JSON and would spoil its whole request.
+The service checks ranges. Refused here is what it would never see, or see as something else: a null that would mean "at
+once", a number that JSON cannot express, text that is not JSON and would get the whole request refused.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pyspark_jobqueue.connector.row_batches import UNREADABLE, Batch, endless
 from pyspark_jobqueue.connector.write_options import WriteOptions
 
 ACTIONS = ("add", "delete", "update", "kick")
-_NUMBERS = ("delay", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may have floats in them
+_NUMBERS = ("delay", "ttr", "ttl", "retention", "backoff", "body")  # the fields that may contain floats
 _OF_UPDATE = ("delay", "at", "body", "priority", "ttl")
-_MATTERS = ("id", "topic", "due_at", "delay")  # null says something
+_MATTERS = ("id", "topic", "due_at", "delay")  # null has a meaning here
 _DATED = {"due_at": "at", "delay": "delay"}
 
 _Check = Callable[[Mapping[str, Any], int], None]
 
 
 class Row(NamedTuple):
-    """A row that can be sent. Where it stands is kept for the case that the service refuses it."""
+    """A row that can be sent, with its place in its batch in case the service refuses it."""
 
     id: str
     command: bytes
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A row that was refused, by us or by the service, and why."""
+    """A row that the connector or the service refused, and why."""
 
     answer: Mapping[str, Any]
     action: str | None
@@ -53,7 +53,7 @@ class _Bad(Exception):
 
 
 class Commands:
-    """What makes commands of the rows of a task."""
+    """Makes commands of the rows of a task."""
 
     def __init__(self, columns: Columns, options: WriteOptions) -> None:
         self._columns, self._options = columns, options
@@ -65,10 +65,10 @@ class Commands:
         self._json_text = options.json_text and columns.text_body
 
     def of(self, batch: Batch) -> Iterator[Row | Refusal]:
-        """Of each row its command or its refusal, in their order."""
+        """The command or the refusal of each row, in order."""
         try:
             lists = self._lists(batch)
-        except UNREADABLE:  # one value spoils the column: then each row stands for itself
+        except UNREADABLE:  # one value makes the column unreadable: take the rows one by one
             yield from self._one_by_one(batch)
             return
         doubtful = self._doubtful(batch)
@@ -83,20 +83,20 @@ class Commands:
             yield from [refusal] if refusal else self.of(one)
 
     def _unreadable(self, one: Batch) -> Refusal | None:
-        """The refusal of a row that has a value that cannot be read; the rest of it is told."""
-        told: dict[str, Any] = {}
+        """The refusal of a row with an unreadable value, reporting the readable ones; None if all are readable."""
+        readable: dict[str, Any] = {}
         bad = None
         for field in self._columns.places:
             try:
-                told[field] = self._list(one, field)[0]
+                readable[field] = self._list(one, field)[0]
             except UNREADABLE as error:
                 bad = _Bad(field, f"{field} cannot be read: {_why(error)}")
-        topic = self._options.topic or told.get("topic")
-        return Refusal(bad.answer, told.get("action") or "add", told.get("id"), topic, one, 0) if bad else None
+        topic = self._options.topic or readable.get("topic")
+        return Refusal(bad.answer, readable.get("action") or "add", readable.get("id"), topic, one, 0) if bad else None
 
     def _lists(self, batch: Batch) -> dict[str, list[Any]]:
-        """The values of the fields, by their names in the protocol; without those that are null in all rows, if null
-        is as if they were not there."""
+        """The values of the fields, by their names in the protocol. Left out are fields that are null in all rows and
+        for which null means absent."""
         return {
             _DATED.get(field, field): self._list(batch, field)
             for field, place in self._columns.places.items()
@@ -108,7 +108,7 @@ class Commands:
         return list(map(unix_s, batch.micros(place))) if field == "due_at" else batch.values(place)
 
     def _doubtful(self, batch: Batch) -> list[_Check]:
-        """The checks that only few batches need, and that cost time for each row."""
+        """The checks that few batches need: they cost time for each row."""
         places = self._columns.places
         checks: list[_Check] = []
         if not all(batch.finite(places[field]) for field in _NUMBERS if field in places):
@@ -133,17 +133,17 @@ class Commands:
             return Refusal(bad.answer, action, fields["id"], topic, batch, number)
 
     def _add(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields that are null are sent so: to the service it is as if they were not there."""
+        """Null fields are sent as null: to the service that means absent."""
         if self._dated and fields[self._dated] is None:
             field = "due_at" if self._dated == "at" else self._dated
-            raise _Bad(field, f"{field} is null: the job would be due at once")
+            raise _Bad(field, f"{field} is null, which would make the job due at once")
         command = {**self._fixed, **fields, **self._topic}
         if command["topic"] is None:
-            raise _Bad("topic", "topic is null, and there is no option topic")
+            raise _Bad("topic", "topic is null, and option topic is not set")
         return self._formed(command)
 
     def _other(self, action: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Without what is null: a body of null would be one."""
+        """Null fields are left out: a null body would count as a new body."""
         names = _OF_UPDATE if action == "update" else ()
         given = {name: fields[name] for name in names if fields.get(name) is not None}
         return self._formed({"command": action, "id": fields["id"], **given})
@@ -157,12 +157,12 @@ class Commands:
 
 
 def encoded(value: Any) -> bytes:
-    """A value of a row as JSON."""
+    """JSON of a value of a row."""
     return orjson.dumps(value, _plain, orjson.OPT_UTC_Z)
 
 
 def unix_s(micros: int | None) -> float | None:
-    """An instant in unix seconds, rounded up to the millisecond; what is before 1970 is past, as 1970 is."""
+    """An instant in unix seconds, rounded up to the millisecond. Anything before 1970 becomes 0: both are past."""
     return None if micros is None else max(0, -(-micros // 1000)) / 1000
 
 
@@ -177,13 +177,13 @@ def _action(value: str | None) -> str:
 
 def _check_empty(batch: Batch, place: int, name: str, fields: Mapping[str, Any], number: int) -> None:
     if not batch.one(number).empty(place):
-        raise _Bad(name, f"{name} is only read; it must be null in a write")
+        raise _Bad(name, f"{name} can only be read; it must be null in a write")
 
 
 def _check_finite(fields: Mapping[str, Any], number: int) -> None:
     for field in _NUMBERS:
         if endless(fields.get(field)):
-            raise _Bad(field, f"{field} has a number that is infinite or none (NaN): JSON has no such numbers")
+            raise _Bad(field, f"{field} contains NaN or an infinite number, which JSON cannot express")
 
 
 def _json(text: str) -> orjson.Fragment:
@@ -195,24 +195,24 @@ def _json(text: str) -> orjson.Fragment:
 
 
 def _ladder(text: str) -> list[Any]:
-    """`15,15,30`"""
+    """A backoff like `15,15,30`."""
     try:
         return list(orjson.loads(f"[{text}]"))
     except orjson.JSONDecodeError:
-        raise _Bad("backoff", "backoff must be numbers with commas between them, as in 15,15,30") from None
+        raise _Bad("backoff", "backoff must be numbers separated by commas, as in 15,15,30") from None
 
 
 def _plain(value: Any) -> Any:
-    """What orjson does not know by itself."""
+    """Types that orjson does not know by itself."""
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError(f"JSON has no {type(value).__name__}")
+    raise TypeError(f"{type(value).__name__} cannot become JSON")
 
 
 def _why(error: Exception) -> str:
-    """Without the value: it may be secret."""
+    """Why a value is unreadable, without the value: it may be secret."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
-    return "a key is in a map twice" if isinstance(error, KeyError) else "a time is out of range"
+    return "a map has a duplicate key" if isinstance(error, KeyError) else "a time is out of range"

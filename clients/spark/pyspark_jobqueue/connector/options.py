@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: texts by name, in any case. And those that reading and writing share."""
+"""Parsing of options as Spark passes them (strings, names in any case), and the options that reads and writes share."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from urllib.parse import urlsplit
 
 from pyspark_jobqueue.errors import BadOption
 
-# What Spark itself adds, for a table in SQL and for a stream.
+# Options that Spark itself adds for SQL tables and streams.
 _OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
 
-# A table in SQL has one set of options, for reading and for writing.
+# An SQL table has one set of options for reading and writing, so a read must tolerate those of a write.
 _PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
 OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath")
 
 
 class Given:
-    """The options of a query. Each `take` notes the name; `done` refuses what nobody took. All raise BadOption."""
+    """The options of a query. Each getter marks its option as known; `done` refuses what is left. All raise
+    BadOption."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
         self._known: list[str] = []
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Any text but an empty one."""
+        """Any non-empty string, stripped."""
         self._known.append(name)
         text = self._left.pop(name.lower(), None)
         if text is not None and not text.strip():
@@ -51,21 +52,21 @@ class Given:
         return self.choice(name, "false", "true", "false") == "true"
 
     def pass_over(self, *names: str) -> None:
-        """They may be there, and mean nothing here."""
+        """Accept and ignore these options."""
         for name in names:
             self._left.pop(name.lower(), None)
 
     def done(self) -> None:
-        """Raises for an option that there is not, and names the nearest."""
+        """Raises for an unknown option, and suggests the nearest."""
         for name in self._left:
             near = difflib.get_close_matches(name, [known.lower() for known in self._known], 1)
             meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), ".")
-            raise BadOption(f"there is no option {name!r} here{meant} There are: {', '.join(self._known)}")
+            raise BadOption(f"unknown option {name!r}{meant} Available: {', '.join(self._known)}")
 
 
 @dataclass(frozen=True)
 class Target:
-    """The service to speak with, and how patiently. Travels to the tasks."""
+    """Where the service is, and how long to keep trying. Pickled to the tasks."""
 
     urls: tuple[str, ...]
     token: str | None = None
@@ -79,12 +80,12 @@ class Target:
         urls = tuple(_url(url.strip()) for url in (given.text("url") or "").split(",") if url.strip())
         if not urls:
             raise BadOption(
-                "option url is missing: where the service listens, as in http://localhost:8000. (A table in SQL: Spark "
-                "does not hand over the OPTIONS of CREATE TABLE; say WITH (url = '…') in the statement)"
+                "option url is missing: the address of the service, such as http://localhost:8000. (For an SQL table, "
+                "Spark does not pass on the OPTIONS of CREATE TABLE: add WITH (url = '…') to the statement)"
             )
         token = given.text("token")
         if token is not None and not (token.isascii() and token.isprintable()):
-            raise BadOption("option token may have only printable ASCII characters")
+            raise BadOption("option token must consist of printable ASCII characters")
         return cls(
             urls,
             token,
@@ -100,12 +101,12 @@ class Target:
 def _url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         (parts.hostname or "").encode("idna")
         parts.path.encode("ascii")
-    except ValueError:  # a port that is none, or text that no request may have
-        sound = False
-    if not sound or "@" in parts.netloc or parts.query or parts.fragment or any(map(str.isspace, url)):
+    except ValueError:  # an invalid port, or characters that no request may contain
+        valid = False
+    if not valid or "@" in parts.netloc or parts.query or parts.fragment or any(map(str.isspace, url)):
         raise BadOption(
             f"option url must be like http://localhost:8000, or several with commas; {without_secret(url)!r} is not"
         )
@@ -113,5 +114,5 @@ def _url(url: str) -> str:
 
 
 def without_secret(url: str) -> str:
-    """Without what stands before an @ or behind a ?: it may be a password."""
+    """A URL without what precedes an @ or follows a ?: it may be a password."""
     return url.rpartition("@")[2].partition("?")[0]

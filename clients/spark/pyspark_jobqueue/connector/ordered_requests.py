@@ -1,8 +1,8 @@
-"""The rows of a task on their way: several requests at a time, and the rows of one id one after the other.
+"""Sends the rows of a task: several requests at a time, yet the rows of one id strictly one after the other.
 
-A row's lane follows from its id. A lane has one request under way and at most one behind it, so that a task that is
-faster than the service waits. A request has an id once: what the service has to repeat for one row would else come
-behind a later row of the same id.
+The id of a row decides on its sender. A sender has one request in flight and at most one waiting, so that a task that
+is faster than the service is held back. A request contains an id only once: otherwise a retry of one row could overtake
+a later row of the same id.
 """
 
 from __future__ import annotations
@@ -24,90 +24,93 @@ Settle = Callable[[Sequence[Row], Sequence[Answer]], None]
 
 
 class OrderedRequests:
-    """`put` all rows, then `finish`; where something raises, `abandon`. For one thread.
+    """`put` all rows, then `finish`; if anything raises, `abandon`. For use by one thread.
 
     `settle` is called in that thread, with rows and their answers.
     """
 
-    def __init__(self, service: Service, number: int, most_rows: int, pace: RateLimit, settle: Settle) -> None:
-        self._most_rows = pace.at_most(most_rows)
+    def __init__(self, service: Service, number: int, most_rows: int, rate_limit: RateLimit, settle: Settle) -> None:
+        self._most_rows = rate_limit.at_most(most_rows)
         self._stopped = threading.Event()
         self._service = service
-        self._lanes = [_Lane(_Sending(service, pace, self._stopped), self._most_rows, settle) for _ in range(number)]
+        self._senders = [
+            _Sender(_Send(service, rate_limit, self._stopped), self._most_rows, settle) for _ in range(number)
+        ]
         self._began = False
 
     def put(self, row: Row) -> None:
-        """Send a row, together with others. Raises what `settle` raises, Refused and Unreachable."""
-        lane = self._lanes[crc32(row.id.encode()) % len(self._lanes)]
-        lane.rows.append(row)
-        lane.size += len(row.command)
-        if len(lane.rows) >= self._most_rows or lane.size >= _MOST_BYTES:
+        """Queue a row, and send what makes a full request. Raises Refused, Unreachable, and what `settle` raises."""
+        sender = self._senders[crc32(row.id.encode()) % len(self._senders)]
+        sender.rows.append(row)
+        sender.size += len(row.command)
+        if len(sender.rows) >= self._most_rows or sender.size >= _MOST_BYTES:
             self._began = True
-            lane.send()
-            for each in self._lanes:
+            sender.send()
+            for each in self._senders:
                 each.settle_done()
 
     def finish(self) -> None:
-        """Send the rest, and wait for all answers. Raises as `put`."""
+        """Send what is left, and wait for all answers. Raises like `put`."""
         if not self._began:
-            self._gather()
-        for lane in self._lanes:
-            while lane.rows:
-                lane.send()
-        for lane in self._lanes:
-            lane.end()
+            self._concentrate()
+        for sender in self._senders:
+            while sender.rows:
+                sender.send()
+        for sender in self._senders:
+            sender.end()
         self._service.close()
 
     def abandon(self) -> None:
-        """Send nothing more, and wait for what is under way: a task must not go on behind its own back."""
+        """Send nothing more, and wait for the requests in flight: nothing may go on after the task has ended."""
         self._stopped.set()
         self._service.stop()
-        for lane in self._lanes:
-            lane.close()
+        for sender in self._senders:
+            sender.close()
         self._service.close()
 
-    def _gather(self) -> None:
-        """Few rows go in few requests: no more lanes than there are full ones."""
-        number = -(-sum(len(lane.rows) for lane in self._lanes) // self._most_rows)
-        for place, lane in enumerate(self._lanes):
-            rows, lane.rows = lane.rows, []
-            self._lanes[place * number // len(self._lanes)].rows += rows  # no lane to the right of its own
+    def _concentrate(self) -> None:
+        """Put few rows into few requests: use no more senders than there are full requests."""
+        number = -(-sum(len(sender.rows) for sender in self._senders) // self._most_rows)
+        for place, sender in enumerate(self._senders):
+            rows, sender.rows = sender.rows, []
+            # Never to a later sender, whose own rows are still to be moved.
+            self._senders[place * number // len(self._senders)].rows += rows
 
 
-class _Sending:
-    """What a lane's thread does."""
+class _Send:
+    """What the thread of a sender runs."""
 
-    def __init__(self, service: Service, pace: RateLimit, stopped: threading.Event) -> None:
-        self._service, self._pace, self._stopped = service, pace, stopped
+    def __init__(self, service: Service, rate_limit: RateLimit, stopped: threading.Event) -> None:
+        self._service, self._rate_limit, self._stopped = service, rate_limit, stopped
 
     def __call__(self, rows: Sequence[Row]) -> list[Answer]:
-        """Nothing once the task has failed."""
-        if self._stopped.wait(self._pace.wait_s(len(rows))):
+        """Send a request; do nothing once the task has failed."""
+        if self._stopped.wait(self._rate_limit.wait_s(len(rows))):
             return []
         return self._service.batch([row.command for row in rows])
 
 
-class _Lane:
-    """One thread with its connection. `rows` are those that no request has yet, and have `size` bytes."""
+class _Sender:
+    """One thread with its connection. `rows` are not in a request yet, and have `size` bytes."""
 
-    def __init__(self, sending: _Sending, most_rows: int, settle: Settle) -> None:
+    def __init__(self, send_request: _Send, most_rows: int, settle: Settle) -> None:
         self.rows: list[Row] = []
         self.size = 0
-        self._sending, self._most_rows, self._settle = sending, most_rows, settle
+        self._send_request, self._most_rows, self._settle = send_request, most_rows, settle
         self._thread: ThreadPoolExecutor | None = None
         self._under_way: deque[tuple[Sequence[Row], Future[list[Answer]]]] = deque()
 
     def send(self) -> None:
-        """Make a request of the first rows; waits while two are under way."""
+        """Send the first rows as a request; wait while two are under way."""
         rows, self.rows = _request(self.rows, self._most_rows)
         self.size = sum(len(row.command) for row in self.rows)
         if len(self._under_way) == _MOST_WAITING:
             self._settle_first()
         self._thread = self._thread or ThreadPoolExecutor(1)
-        self._under_way.append((rows, self._thread.submit(self._sending, rows)))
+        self._under_way.append((rows, self._thread.submit(self._send_request, rows)))
 
     def settle_done(self) -> None:
-        """Look at the answers that are there."""
+        """Settle the answers that have arrived."""
         while self._under_way and self._under_way[0][1].done():
             self._settle_first()
 
@@ -128,7 +131,7 @@ class _Lane:
 
 
 def _request(rows: Sequence[Row], most_rows: int) -> tuple[list[Row], list[Row]]:
-    """The rows of the next request, each id once, and those for later, in their order."""
+    """The rows of the next request, each id once, and the rows left for later, in order."""
     now: dict[str, Row] = {}
     later: list[Row] = []
     size = 0

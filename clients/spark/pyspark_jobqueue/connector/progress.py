@@ -1,4 +1,4 @@
-"""How far a task is, told while it runs."""
+"""Progress lines of a running task."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ _EVERY_S = 10.0
 
 
 class Progress:
-    """A line on standard error every ten seconds: on the terminal where Spark runs on this machine, else in the
-    executor's log. (No task ever has a terminal of its own: Spark stands between.)"""
+    """Prints a line to standard error every ten seconds. With a local Spark it reaches the terminal, otherwise the
+    executor's log. (It cannot check for a terminal: Spark redirects the output of every task.)"""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
-        self._rows = self._told_rows = 0
-        self._told = time.monotonic()
+        self._rows = self._printed_rows = 0
+        self._printed_at = time.monotonic()
 
     def add(self, rows: int) -> None:
-        """So many more rows are answered."""
+        """Count rows that have been answered."""
         self._rows += rows
-        passed = time.monotonic() - self._told
+        passed = time.monotonic() - self._printed_at
         if passed >= _EVERY_S:
-            speed = (self._rows - self._told_rows) / passed
+            speed = (self._rows - self._printed_rows) / passed
             print(f"jobqueue: task {self._partition}: {self._rows:,} rows, {speed:,.0f} rows/s", file=sys.stderr)
             sys.stderr.flush()
-            self._told, self._told_rows = time.monotonic(), self._rows
+            self._printed_at, self._printed_rows = time.monotonic(), self._rows

@@ -1,4 +1,4 @@
-"""How fast the rows of a task may go, all its lanes together."""
+"""The rate limit of a task: rows per second over all its requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _REQUESTS_A_SECOND = 10
 
 
 class RateLimit:
-    """At most so many rows a second, evenly: a request waits until those before it have had their time."""
+    """Lets through a number of rows per second, evenly: each request waits until those before it have had their
+    time."""
 
     def __init__(self, rows_per_second: int | None) -> None:
         self._rate = rows_per_second
@@ -17,11 +18,12 @@ class RateLimit:
         self._next = 0.0
 
     def at_most(self, rows: int) -> int:
-        """How many rows a request may have, of up to `rows`: few enough that there is no burst a second."""
+        """How many rows (up to `rows`) a request may have: few enough that the rows do not leave in one burst a
+        second."""
         return rows if self._rate is None else min(rows, max(1, self._rate // _REQUESTS_A_SECOND))
 
     def wait_s(self, rows: int) -> float:
-        """How long to wait before so many rows are sent. They count from now on."""
+        """Seconds to wait before sending this many rows, which count from now on."""
         if self._rate is None:
             return 0.0
         with self._lock:

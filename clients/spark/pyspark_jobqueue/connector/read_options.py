@@ -12,19 +12,20 @@ from pyspark_jobqueue.connector.options import OF_WRITES, Given, Target
 from pyspark_jobqueue.connector.read_schema import JOBS, STATS, Column
 from pyspark_jobqueue.errors import BadOption
 
-# In the order of a job's life, which is that of the tasks: a job that moves on is rather met twice than missed.
+# In the order of a job's life. Tasks run in this order, so a job that moves on meanwhile is met twice rather than
+# missed.
 STATES = ("delayed", "ready", "reserved", "dead")
 _TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=*?]{1,255}")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read. Travels to the tasks."""
+    """What to read. Pickled to the tasks."""
 
     target: Target
     what: str
     topics: tuple[str, ...]
-    """Names, and patterns with `*` and `?`."""
+    """Names or patterns with `*` and `?`."""
     states: tuple[str, ...]
 
     @classmethod
@@ -57,8 +58,8 @@ def _topics(text: str | None) -> tuple[str, ...]:
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             raise BadOption(
-                "option topic must be a topic (up to 255 characters of A-Z a-z 0-9 . _ - : / @ # + =), a pattern of "
-                f"them with * and ?, or several with commas; {topic!r} is not"
+                "option topic must be a topic (up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + =), a pattern "
+                f"with * and ?, or several of these with commas; {topic!r} is not"
             )
     return topics
 
@@ -68,9 +69,9 @@ def _states(text: str | None, what: str) -> tuple[str, ...]:
     if text is None:
         return allowed
     if what == "stats":
-        raise BadOption("option state is for reading jobs: what=stats counts all states")
+        raise BadOption("option state is only for reading jobs: what=stats counts all states")
     states = [each.strip().lower() for each in text.split(",")]
     for state in states:
         if state not in allowed:
-            raise BadOption(f"option state must be of {', '.join(allowed)} with what={what}, not {state!r}")
+            raise BadOption(f"option state must be one of {', '.join(allowed)} with what={what}, not {state!r}")
     return tuple(state for state in STATES if state in states)

@@ -1,4 +1,4 @@
-"""The columns of a read: names, and types as Spark's `simpleString` has them."""
+"""The columns of a read: their names, and their types as Spark's `simpleString` spells them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOBS: Mapping[str, str] = {
     "reason": "string",
     "cause": "string",
 }
-"""Of jobs, and of dead letters."""
+"""The columns of jobs and dead letters."""
 
 STATS: Mapping[str, str] = {
     "topic": "string",
@@ -44,7 +44,7 @@ STATS: Mapping[str, str] = {
     "paused": "boolean",
     "paused_until": "timestamp",
 }
-"""Of topics."""
+"""The columns of what=stats, one row per topic."""
 
 READ_ONLY: tuple[str, ...] = (
     "state",
@@ -60,22 +60,22 @@ READ_ONLY: tuple[str, ...] = (
     "reason",
     "cause",
 )
-"""What the service tells of a job and nobody writes: a writer takes these columns when they are null."""
+"""Columns that only the service sets. A writer accepts them when they are null."""
 
 
 class Column(NamedTuple):
     """A column of a query."""
 
     name: str
-    """As the query has it."""
-    told: str
-    """Its name above."""
+    """The name in the query."""
+    field: str
+    """The name in JOBS or STATS."""
     kind: str
-    """Its type, as above."""
+    """The type, as in JOBS or STATS."""
     nullable: bool = True
 
 
 def ddl(columns: Iterable[Column]) -> str:
-    """The schema as Spark reads it; its timestamps are instants, whatever a session means by `TIMESTAMP`."""
+    """The schema as DDL for Spark. Its timestamps are instants, whatever `TIMESTAMP` means in the session."""
     names = [(each.name.replace("`", "``"), each.kind.replace("timestamp", "timestamp_ltz")) for each in columns]
     return ", ".join(f"`{name}` {kind}" for name, kind in names)

@@ -1,4 +1,4 @@
-"""Reading: jobs by topic, state and shard in parallel, or the figures of topics."""
+"""The readers: jobs, in parallel by topic, state and shard; or the statistics of topics."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _JOBS_A_PAGE = 1000
 _TOPICS_A_TASK = 500
-# While a query is planned somebody may wait for it: a wrong url is told after seconds, not after a minute.
-_REPEATS_OF_PLANNING = 4
+# Somebody may be waiting while a query is planned: a wrong url is reported after seconds, not after a minute.
+_RETRIES_WHILE_PLANNING = 4
 
 
 class Walk(NamedTuple):
-    """What one task walks over. `shard` None: the service has one only, and need not be told which."""
+    """The part of a queue that one task walks over. `shard` is None if the service has only one."""
 
     number: int
     topic: str
@@ -37,36 +37,36 @@ class Walk(NamedTuple):
 
 
 def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader of a query. Raises BadOption for what it cannot give."""
+    """The reader of a query. Raises BadOption for columns that it does not have."""
     read = ReadOptions.of(options)
     wanted = _wanted(schema, columns(options))
     return TopicsReader(read, wanted) if read.what == "stats" else JobsReader(read, wanted)
 
 
 class _Reader(DataSourceReader):
-    """What both have: the options, and the columns that are wanted."""
+    """What both readers share: the options, and the columns that the query wants."""
 
     def __init__(self, options: ReadOptions, wanted: list[Column]) -> None:
         self._options = options
         self._wanted = wanted
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition. A reader without partitions is called too: with an empty one, by Spark 4.0 with
+        """The rows of a partition. Spark calls a reader that has no partitions too: with an empty one, or, in 4.0, with
         None."""
         value = partition.value if partition else None
         if value is not None:
             yield from self._batches(value)
 
     def _batches(self, value: Any) -> Iterator[pa.RecordBatch]:
-        """The rows of what a partition holds."""
+        """The rows behind the value of a partition."""
         raise NotImplementedError
 
 
 class JobsReader(_Reader):
-    """A row a job."""
+    """Reads jobs, one row each."""
 
     def partitions(self) -> list[InputPartition]:
-        """Topic by topic, state by state. Raises Refused and Unreachable."""
+        """One partition for each topic, state and shard, in this order. Raises Refused and Unreachable."""
         with _planning(self._options) as service:
             topics = sorted(_listed(service, self._options.topics))
             shards = _shards(service, topics[0]) if topics else []
@@ -74,7 +74,7 @@ class JobsReader(_Reader):
         return [InputPartition(Walk(number, *place)) for number, place in enumerate(places)]
 
     def _batches(self, walk: Walk) -> Iterator[pa.RecordBatch]:
-        """The pages of a walk."""
+        """The pages of a walk, one batch each."""
         batches = AnswerBatches(self._wanted)
         where = {"topic": walk.topic, "state": walk.state, "shard": walk.shard}
         with contextlib.closing(Service(self._options.target, walk.number)) as service:
@@ -84,22 +84,22 @@ class JobsReader(_Reader):
 
 
 class TopicsReader(_Reader):
-    """A row a topic."""
+    """Reads the statistics of topics, one row each."""
 
     def partitions(self) -> list[InputPartition]:
-        """The topics that there are now. Raises Refused and Unreachable."""
+        """The current topics, up to 500 in a partition. Raises Refused and Unreachable."""
         with _planning(self._options) as service:
             listed = list(_listed(service, self._options.topics).values())
         return [InputPartition(listed[at : at + _TOPICS_A_TASK]) for at in range(0, len(listed), _TOPICS_A_TASK)]
 
     def _batches(self, listed: list[Answer]) -> Iterator[pa.RecordBatch]:
-        """The figures of some topics."""
+        """The statistics of some topics."""
         with contextlib.closing(Service(self._options.target)) as service:
-            yield AnswerBatches(self._wanted).of(_figures(service, listed))
+            yield AnswerBatches(self._wanted).of(_statistics(service, listed))
 
 
 def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
-    """The columns of a query, which are of those that there are. Raises BadOption."""
+    """The columns that a query asks for. Raises BadOption for an unknown name or another type."""
     known = {column.name.lower(): column for column in columns}
     wanted = []
     for field in schema.fields:
@@ -107,22 +107,24 @@ def _wanted(schema: StructType, columns: list[Column]) -> list[Column]:
         if column is None:
             near = difflib.get_close_matches(field.name.lower(), known, 1)
             meant = f"; did you mean {known[near[0]].name}?" if near else "."
-            there_are = ", ".join(each.name for each in columns)
-            raise BadOption(f"there is no column {field.name!r} to read{meant} There are: {there_are}")
+            available = ", ".join(each.name for each in columns)
+            raise BadOption(f"unknown column {field.name!r} in a read{meant} Available: {available}")
         if field.dataType.simpleString() != column.kind:
-            raise BadOption(f"column {field.name} is {column.kind} in a read, not {field.dataType.simpleString()}")
+            raise BadOption(
+                f"column {field.name} has type {column.kind} in a read, not {field.dataType.simpleString()}"
+            )
         wanted.append(column._replace(name=field.name, nullable=field.nullable))
     return wanted
 
 
 def _planning(options: ReadOptions) -> contextlib.closing[Service]:
-    """The service, while a query is planned."""
-    patience = min(options.target.max_retries, _REPEATS_OF_PLANNING)
-    return contextlib.closing(Service(dataclasses.replace(options.target, max_retries=patience)))
+    """The service, with the few retries that planning a query allows."""
+    retries = min(options.target.max_retries, _RETRIES_WHILE_PLANNING)
+    return contextlib.closing(Service(dataclasses.replace(options.target, max_retries=retries)))
 
 
 def _pages(service: Service, command: str, **fields: Any) -> Iterator[Answer]:
-    """The answers of a walk to its end; any of them may be empty."""
+    """All pages of a walk; any of them may be empty."""
     cursor = None
     while True:
         page = service.ask({"command": command, **fields, "cursor": cursor})
@@ -133,20 +135,21 @@ def _pages(service: Service, command: str, **fields: Any) -> Iterator[Answer]:
 
 
 def _listed(service: Service, topics: Iterable[str]) -> dict[str, Answer]:
-    """The topics that there are of some names and patterns, as `topics` lists them."""
+    """The existing topics that match some names and patterns, as the command `topics` lists them."""
     pages = (page for topic in topics for page in _pages(service, "topics", pattern=topic))
     return {each["topic"]: each for page in pages for each in page["topics"]}
 
 
 def _shards(service: Service, topic: str) -> Iterable[int | None]:
-    """The shards to walk over. An older service does not tell how many there are, and has one."""
+    """The shards to walk over. An older service does not report how many it has: it has one."""
     shards = service.ask({"command": "stats", "topic": topic}).get("shards")
     return range(shards) if shards else [None]
 
 
-def _figures(service: Service, listed: list[Answer]) -> list[Answer]:
-    """What `topics` and `stats` tell together."""
-    told = service.batch([orjson.dumps({"command": "stats", "topic": each["topic"]}) for each in listed])
+def _statistics(service: Service, listed: list[Answer]) -> list[Answer]:
+    """The answers of `topics` and `stats`, merged."""
+    answers = service.batch([orjson.dumps({"command": "stats", "topic": each["topic"]}) for each in listed])
     return [
-        {**each, **each["counts"], **figures, **figures["counts"]} for each, figures in zip(listed, told, strict=True)
+        {**each, **each["counts"], **figures, **figures["counts"]}
+        for each, figures in zip(listed, answers, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What becomes of a refused row: the task fails, or the row is passed over, or it lands in a folder."""
+"""Handles refused rows as option onError says: fail the task, skip the row, or write it to a folder."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 from pyspark_jobqueue.connector.columns import Columns
 from pyspark_jobqueue.connector.commands import Refusal, encoded
-from pyspark_jobqueue.connector.folders import Folder, Writing
+from pyspark_jobqueue.connector.folders import Folder, PartialFile
 from pyspark_jobqueue.connector.row_batches import UNREADABLE, Batch
 from pyspark_jobqueue.errors import Refused
 
 
 class RefusedRows:
-    """The refused rows of a task. `keep` at its end, or `drop`."""
+    """The refused rows of a task. Call `keep` when it succeeded, `drop` when it failed."""
 
     def __init__(self, on_error: str, columns: Columns, run: str, partition: int) -> None:
         self._on_error, self._columns = on_error, columns
         self._folder = None if on_error in ("fail", "skip") else Folder(on_error, run)
         self._name = f"part-{partition:05}.jsonl"
-        self._file: Writing | None = None
+        self._file: PartialFile | None = None
 
     def take(self, refusal: Refusal) -> None:
-        """Raises Refused where the query is to fail."""
+        """Raises Refused if the query is to fail."""
         if self._on_error == "fail":
             raise Refused(refusal.answer, self._where(refusal))
         if self._folder is None:
@@ -31,14 +31,14 @@ class RefusedRows:
         self._file.write(self._line(refusal))
 
     def keep(self) -> None:
-        """All rows are done. Of an earlier attempt nothing stays."""
+        """All rows are done: publish the file, and remove what an earlier attempt left."""
         if self._file:
             self._file.keep()
         elif self._folder:
             self._folder.drop(self._name)
 
     def drop(self) -> None:
-        """The task failed."""
+        """The task failed: discard the file."""
         if self._file:
             self._file.drop()
 

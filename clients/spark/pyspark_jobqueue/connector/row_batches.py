@@ -1,6 +1,6 @@
-"""Rows as Spark hands them to a writer, by column: Arrow's batches, or its own rows where it gives no others.
+"""Rows as Spark passes them to a writer, by column: Arrow batches, or its own rows where it offers nothing else.
 
-Both tell the same values: instants in UTC, maps and structs as dicts, decimals and bytes as Python has them.
+Both give the same values: instants in UTC, maps and structs as dicts, decimals and bytes as Python's own types.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from pyspark.sql.types import ArrayType, DataType, MapType, Row, StructType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What pyarrow raises for a value that Python cannot hold: text that is not UTF-8, a year after 9999, a key that is in
-# a map twice.
+# What pyarrow raises for a value that Python cannot represent: text that is not UTF-8, a year after 9999, a duplicate
+# key in a map.
 UNREADABLE = (ValueError, OverflowError, KeyError)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = 1000
 
 
 class Batch(Protocol):
-    """Some rows."""
+    """Some rows of a write, by column."""
 
     def __len__(self) -> int: ...
 
     def values(self, place: int) -> list[Any]:
-        """A column. Raises one of UNREADABLE."""
+        """The values of a column. Raises one of UNREADABLE."""
 
     def micros(self, place: int) -> list[int | None]:
-        """A column of instants, in microseconds since 1970."""
+        """The values of a column of instants, in microseconds since 1970."""
 
     def finite(self, place: int) -> bool:
-        """False where a column may have a number in it that is infinite or none."""
+        """False if a column may contain NaN or an infinite number."""
 
     def empty(self, place: int) -> bool:
-        """Whether a column has nulls only."""
+        """Whether a column contains only nulls."""
 
     def one(self, index: int) -> Batch:
-        """A row."""
+        """A batch of one row."""
 
 
 class ArrowBatch:
-    """A batch of Arrow's."""
+    """An Arrow batch."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -57,9 +57,9 @@ class ArrowBatch:
     def values(self, place: int) -> list[Any]:
         column = self._batch.column(place)
         kind = _in_utc(column.type)
-        # Spark's names of time zones are not all known to Python; and the zone of a session is not the row's.
+        # Python does not know all of Spark's time zone names; and the session's zone does not belong to the row.
         column = column if kind == column.type else column.cast(kind)
-        # Asked for dicts, pyarrow takes ten times as long; and without, it makes pairs of maps.
+        # Asking for dicts makes pyarrow ten times slower; without it, maps become lists of pairs.
         return list(column.to_pylist(maps_as_pydicts="strict") if _has_map(kind) else column.to_pylist())
 
     def micros(self, place: int) -> list[int | None]:
@@ -77,7 +77,7 @@ class ArrowBatch:
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
-    """A type with all its instants in UTC."""
+    """The same type with all its instants in UTC."""
     import pyarrow as pa  # noqa: PLC0415 - heavy; Spark imports this module to look a format up
 
     if pa.types.is_timestamp(kind):
@@ -103,7 +103,7 @@ def _finite(array: pa.Array) -> bool:
 
     kind = array.type
     if pa.types.is_floating(kind):
-        return pc.all(pc.is_finite(array)).as_py() is not False  # null: there is no number
+        return pc.all(pc.is_finite(array)).as_py() is not False  # null: the column has no number
     if pa.types.is_struct(kind):
         return all(map(_finite, array.flatten()))
     if pa.types.is_map(kind):
@@ -114,7 +114,7 @@ def _finite(array: pa.Array) -> bool:
 
 
 class RowBatch:
-    """Rows of Spark's, for writers that get no others: streams before Spark 4.1."""
+    """Spark's own rows, which streams get before Spark 4.1."""
 
     def __init__(self, rows: Sequence[Row], schema: StructType) -> None:
         self._rows, self._schema = rows, schema
@@ -145,8 +145,8 @@ class RowBatch:
 
 
 def _plain(kind: DataType) -> Callable[[Any], Any]:
-    """What makes a value of a row plain. Only an instant's type tells it from a local time: Spark's rows have both
-    without a zone, instants in the process's own."""
+    """A function from a value of a row to plain Python. It goes by the type: Spark's rows hold both instants and local
+    times without a zone, instants in the zone of the process."""
     match kind:
         case ArrayType():
             part = _nullable(_plain(kind.elementType))
@@ -167,7 +167,7 @@ def _nullable(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def endless(value: Any) -> bool:
-    """Whether there is a number in it that JSON has not: NaN, or an infinite one."""
+    """Whether a value contains a number that JSON cannot express: NaN or an infinite one."""
     if isinstance(value, float | Decimal):
         return not math.isfinite(value)
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""The service over HTTP, for tasks: batches of commands on kept connections, repeated until they are answered.
+"""A client of the service for tasks: sends batches of commands over kept connections, and retries until all are
+answered.
 
-It uses http.client and orjson only, so that executors need nothing else. What is "not now" (a lost connection, 429, 503
-with Retry-After, or such a code of one command in a batch) is waited for here: a task that failed would send its whole
+It uses only http.client and orjson, so that executors need nothing else. "Not now" (a lost connection, 429, 503 with
+Retry-After, or such a code for one command of a batch) is waited out here, because a task that fails sends its whole
 partition again.
 """
 
@@ -22,16 +23,16 @@ from pyspark_jobqueue.errors import Refused, Unreachable
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
 """The codes after which the same command may succeed."""
 _LONGEST_WAIT_S = 10.0
-# Said of a whole request for the sake of its size, or of one member (a body of too many levels): sent in halves.
-_OF_A_PART = ("TOO_LARGE", "TOO_MANY", "BAD_JSON")
+# Refusals of a whole request for its size, or for one member (a body nested too deeply): it is sent again in halves.
+_SPLIT_ON = ("TOO_LARGE", "TOO_MANY", "BAD_JSON")
 
 Answer = Mapping[str, Any]
 
 
 class Service:
-    """One task's way to the service. For any number of threads: each has a connection of its own.
+    """One task's client of the service. Safe for any number of threads, each of which gets its own connection.
 
-    `start` chooses among several URLs, so that tasks spread over them; where one does not answer, the next is asked.
+    `start` picks the first of several URLs, so that tasks spread over them. If one does not answer, the next is tried.
     """
 
     def __init__(self, target: Target, start: int = 0) -> None:
@@ -42,7 +43,7 @@ class Service:
         self._open: set[http.client.HTTPConnection] = set()
         self._stopped = threading.Event()
         self.retries = 0
-        """How many requests were sent again, so far."""
+        """Requests sent again so far."""
 
     def ask(self, command: Mapping[str, Any]) -> Answer:
         """The answer to one command. Raises Refused and Unreachable."""
@@ -52,17 +53,17 @@ class Service:
         return answer
 
     def batch(self, commands: Sequence[bytes]) -> list[Answer]:
-        """The answers to up to 1,000 commands (each one as JSON), in their order; refusals among them, but none that
-        is "not now": such commands are sent again until one of `max_retries` repetitions in a row moves nothing.
+        """The answers to up to 1,000 commands (each encoded as JSON), in order. Refusals are among them, except "not
+        now": such commands are sent again, until more than `max_retries` retries in a row have answered none of them.
 
-        Raises Refused when the service refuses all (a wrong token), Unreachable when it stays away.
+        Raises Refused if the service refuses the request as a whole (a wrong token), Unreachable if it stays away.
         """
         answers: list[Answer | None] = [None] * len(commands)
         left = list(range(len(commands)))
         failures = 0
         while left:
-            told, wait_s, why = self._try([commands[place] for place in left])
-            for place, answer in zip(left, told, strict=True):
+            tried, wait_s, why = self._try([commands[place] for place in left])
+            for place, answer in zip(left, tried, strict=True):
                 answers[place] = answer
             still = [place for place in left if answers[place] is None]
             failures = 0 if len(still) < len(left) else failures + 1
@@ -72,11 +73,11 @@ class Service:
         return [answer for answer in answers if answer is not None]
 
     def stop(self) -> None:
-        """No more repetitions: whoever waits for one gets Unreachable now."""
+        """Stop retrying: whoever waits for a retry gets Unreachable now."""
         self._stopped.set()
 
     def close(self) -> None:
-        """Close the connections of all threads, which use them no more."""
+        """Close the connections of all threads, which must not use them afterwards."""
         with self._lock:
             for connection in self._open:
                 connection.close()
@@ -84,7 +85,7 @@ class Service:
 
     def _pause(self, failures: int, wait_s: float, why: str) -> None:
         if failures > self._target.max_retries:
-            raise Unreachable(f"gave up after {self._target.max_retries} repetitions: {why}")
+            raise Unreachable(f"gave up after {self._target.max_retries} retries: {why}")
         with self._lock:
             self.retries += 1
         longest = min(_LONGEST_WAIT_S, self._target.retry_wait_s * 2 ** min(max(failures - 1, 0), 16))
@@ -92,34 +93,35 @@ class Service:
             raise Unreachable(f"stopped: {why}")
 
     def _try(self, commands: Sequence[bytes]) -> tuple[list[Answer | None], float, str]:
-        """Send them once. Of each the answer, or None where it is to be sent again; then how long to wait at least, and
-        why it was not answered."""
+        """Send the commands once. Returns the answers (None: send it again), the least time to wait before that, and
+        why there is anything to send again."""
         turn = self._turn
         try:
             status, retry_after, data = self._post(self._target.urls[turn], b"[" + b",".join(commands) + b"]")
         except (OSError, http.client.HTTPException) as error:
             self._leave(turn)
             return [None] * len(commands), 0.0, f"{self._target.urls[turn]} does not answer: {error!r}"
-        told = _decoded(data)
-        if status == 200 and isinstance(told, list) and len(told) == len(commands):
-            return self._sorted(told)
-        return self._of_all(commands, turn, status, retry_after, told)
+        decoded = _decoded(data)
+        if status == 200 and isinstance(decoded, list) and len(decoded) == len(commands):
+            return self._final_answers(decoded)
+        return self._refusal_of_all(commands, turn, status, retry_after, decoded)
 
-    def _sorted(self, told: list[Answer]) -> tuple[list[Answer | None], float, str]:
-        answers = [None if not answer["success"] and answer.get("code") in NOT_NOW else answer for answer in told]
-        later = [answer for answer, kept in zip(told, answers, strict=True) if kept is None]
+    def _final_answers(self, given: list[Answer]) -> tuple[list[Answer | None], float, str]:
+        """The answers of a batch, with None for those that mean "not now"."""
+        answers = [None if not answer["success"] and answer.get("code") in NOT_NOW else answer for answer in given]
+        later = [answer for answer, kept in zip(given, answers, strict=True) if kept is None]
         if not later:
             return answers, 0.0, ""
         wait_s = max(float(answer.get("retry_after") or 0) for answer in later)
         return answers, wait_s, f"{later[0].get('error')} ({later[0].get('code')})"
 
-    def _of_all(
-        self, commands: Sequence[bytes], turn: int, status: int, retry_after: float, told: Any
+    def _refusal_of_all(
+        self, commands: Sequence[bytes], turn: int, status: int, retry_after: float, decoded: Any
     ) -> tuple[list[Answer | None], float, str]:
-        """What one answer means for all of them."""
-        ours = isinstance(told, dict) and {"error", "code"} <= told.keys()  # gateways answer in JSON too
-        answer = told if ours else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
-        if answer["code"] in _OF_A_PART or status == 413:  # a proxy says it by the status alone
+        """What a single answer to a whole request means for its commands."""
+        ours = isinstance(decoded, dict) and {"error", "code"} <= decoded.keys()  # gateways answer in JSON too
+        answer = decoded if ours else {"error": f"HTTP {status}", "code": "BAD_HTTP"}
+        if answer["code"] in _SPLIT_ON or status == 413:  # a proxy gives only the status
             if len(commands) == 1:
                 return [{**answer, "success": False, "code": _code_of_one(answer)}], 0.0, ""
             half = len(commands) // 2
@@ -163,7 +165,7 @@ class Service:
                 self._open.discard(self._local.connection)
 
     def _leave(self, turn: int) -> None:
-        """On to the next URL, unless another thread went there already: two that fail together would come back."""
+        """Switch to the next URL, unless another thread already has: two that fail together would switch back."""
         with self._lock:
             if self._turn == turn:
                 self._turn = (turn + 1) % len(self._target.urls)
@@ -177,7 +179,7 @@ def _made(url: str, timeout_s: float) -> http.client.HTTPConnection:
 
 
 def _code_of_one(answer: Answer) -> str:
-    """Of a command that was refused alone; a proxy's page has no code of ours."""
+    """The code for a command that was refused on its own; the page of a proxy has no code."""
     return "BAD_JSON" if answer["code"] == "BAD_JSON" else "TOO_LARGE"
 
 
@@ -189,5 +191,5 @@ def _decoded(data: bytes) -> Any:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Of a Retry-After in seconds; a date is not waited for: the back-off does it."""
+    """Seconds of a Retry-After header; 0 for a date, which leaves the wait to the backoff."""
     return float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0

@@ -1,4 +1,4 @@
-"""The data source `jobqueue`: what Spark asks for a reader and for writers."""
+"""The data source `jobqueue`, which Spark asks for a reader and for writers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """`spark.read.format("jobqueue")`, `df.write.format("jobqueue").mode("append")`, `df.writeStream`, and tables in
-    SQL that are `USING jobqueue`. Options and columns: README.md."""
+    """Serves `spark.read.format("jobqueue")`, `df.write.format("jobqueue").mode("append")`, `df.writeStream`, and SQL
+    tables `USING jobqueue`. README.md lists options and columns."""
 
     @classmethod
     def name(cls) -> str:
         return "jobqueue"
 
     def schema(self) -> str:
-        """The columns of a read, where the query names none. Raises BadOption."""
+        """The columns of a read when the query names none. Raises BadOption."""
         from pyspark_jobqueue.connector import read_options, read_schema  # noqa: PLC0415 - see the package's docstring
 
         return read_schema.ddl(read_options.columns(self.options))
@@ -36,7 +36,8 @@ class DefaultSource(DataSource):
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        # Spark says "overwrite" of output mode complete, whose rows come again and again: ids make that harmless.
+        # Spark passes overwrite=True for output mode complete, which sends the same rows again and again: the ids make
+        # that harmless.
         from pyspark_jobqueue.connector.writer import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema)

@@ -17,7 +17,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=]{1,255}")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """All that a task must know to send rows. Travels to the tasks."""
+    """Everything a task needs to send rows. Pickled to the tasks."""
 
     target: Target
     topic: str | None = None
@@ -27,13 +27,13 @@ class WriteOptions:
     if_exists: str = "keep"
     json_text: bool = False
     on_error: str = "fail"
-    """fail, skip, or the folder for refused rows."""
+    """`fail`, `skip`, or the folder for refused rows."""
     dry_run: bool = False
     report_path: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
-        """The options, and the columns that have another name, by field. Raises BadOption."""
+        """The options; and, by field, the columns that have another name. Raises BadOption."""
         given = Given(options)
         made = cls(
             Target.of(given),
@@ -49,8 +49,8 @@ class WriteOptions:
         )
         what = given.text("what", "jobs") or "jobs"
         if what.lower() != "jobs":
-            raise BadOption(f"this is for reading only: with what={what} nothing can be written")
-        given.pass_over("state")  # of a table that is read too
+            raise BadOption(f"what={what} can only be read, not written to")
+        given.pass_over("state")  # of an SQL table that is read too
         named = {field: name for field in FIELDS if (name := given.text(option_of(field)))}
         given.done()
         return made, named
@@ -59,7 +59,7 @@ class WriteOptions:
 def _topic(text: str | None) -> str | None:
     if text is not None and not _TOPIC.fullmatch(text):
         raise BadOption(
-            f"option topic must be one topic: up to 255 characters of A-Z a-z 0-9 . _ - : / @ # + =, not {text!r}"
+            f"option topic must be one topic: up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + =, not {text!r}"
         )
     return text
 
@@ -67,6 +67,6 @@ def _topic(text: str | None) -> str | None:
 def _on_error(text: str) -> str:
     if text.lower() in ("fail", "skip"):
         return text.lower()
-    if "/" not in text:  # else a slip of the pen becomes a folder
-        raise BadOption(f"option onError must be fail, skip, or a folder with a / in its path, not {text!r}")
+    if "/" not in text:  # otherwise a typo would become a folder
+        raise BadOption(f"option onError must be fail, skip, or a folder whose path contains a /, not {text!r}")
     return text

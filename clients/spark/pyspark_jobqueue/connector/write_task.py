@@ -1,4 +1,4 @@
-"""A task's part of a write: its rows become commands, which go to the service, and their answers are counted."""
+"""A task of a write: turns its rows into commands, sends them to the service, and counts the answers."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from pyspark_jobqueue.connector.write_totals import WriteTotals
 
 
 class WriteTask:
-    """Of one partition; `run` names the write."""
+    """Writes one partition; `run` names the write."""
 
     def __init__(self, columns: Columns, options: WriteOptions, run: str, partition: int) -> None:
         self._commands = Commands(columns, options)
         self._dry_run = options.dry_run
         self._refusals = RefusedRows(options.on_error, columns, run, partition)
         self._service = Service(options.target, partition)
-        pace = RateLimit(options.rows_per_second)
-        self._lanes = OrderedRequests(self._service, options.in_flight, options.batch_size, pace, self._settle)
-        self._sum = WriteTotals()
+        rate_limit = RateLimit(options.rows_per_second)
+        self._requests = OrderedRequests(self._service, options.in_flight, options.batch_size, rate_limit, self._settle)
+        self._totals = WriteTotals()
         self._progress = Progress(partition)
 
     def send(self, batches: Iterable[Batch]) -> WriteTotals:
-        """Send all rows; returns when each is answered for. Raises Refused and Unreachable."""
+        """Send all rows; return once every one of them is answered. Raises Refused and Unreachable."""
         try:
             for batch in batches:
                 for row in self._commands.of(batch):
                     self._take(row)
-            self._lanes.finish()
+            self._requests.finish()
             self._refusals.keep()
         except BaseException:
-            self._lanes.abandon()
+            self._requests.abandon()
             self._refusals.drop()
             raise
-        self._sum.retries = self._service.retries
-        self._sum.ended = time.time()
-        return self._sum
+        self._totals.retries = self._service.retries
+        self._totals.ended = time.time()
+        return self._totals
 
     def _take(self, row: Row | Refusal) -> None:
-        self._sum.rows += 1
+        self._totals.rows += 1
         if isinstance(row, Refusal):
             self._refuse(row)
         elif not self._dry_run:
-            self._lanes.put(row)
+            self._requests.put(row)
 
     def _settle(self, rows: Sequence[Row], answers: Sequence[Answer]) -> None:
         self._progress.add(len(rows))
@@ -61,24 +61,25 @@ class WriteTask:
             if not answer["success"]:
                 self._settle_failure(row, answer)
             elif _exists(answer):
-                self._sum.existing += 1
+                self._totals.existing += 1
             else:
-                self._sum.accepted += 1
+                self._totals.accepted += 1
 
     def _settle_failure(self, row: Row, answer: Answer) -> None:
         command = orjson.loads(row.command)
         action = command["command"]
-        # A job that is finished is found as long as it is remembered, and not after: to whom cancels it that is one.
+        # A finished job is WRONG_STATE while it is remembered and NOT_FOUND later: to whoever cancels it, both mean
+        # gone.
         if action == "delete" and answer["code"] in ("NOT_FOUND", "WRONG_STATE"):
-            self._sum.gone += 1
+            self._totals.gone += 1
         else:
             self._refuse(Refusal(answer, action, row.id, command.get("topic"), row.batch, row.number))
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._sum.refused += 1
+        self._totals.refused += 1
         self._refusals.take(refusal)
 
 
 def _exists(answer: Answer) -> bool:
-    """Whether an add found its job; one to a virtual topic has several."""
+    """Whether an add found its job already there. An add to a virtual topic has several."""
     return all(job.get("result") == "existing" for job in answer.get("jobs", [answer]))

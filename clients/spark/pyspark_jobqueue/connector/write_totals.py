@@ -1,4 +1,4 @@
-"""What became of the rows of a write: counted by each task, summed up by the driver."""
+"""The totals of a write: each task counts its rows by outcome, and the driver adds them up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 @dataclass
 class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # pyspark has no types for it
-    """Of a task, or of all. Travels to the driver."""
+    """The totals of one task, or of the whole write. Pickled to the driver."""
 
     rows: int = 0
     accepted: int = 0
@@ -28,7 +28,7 @@ class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # p
         return max(0.0, self.ended - self.began)
 
     def figures(self) -> Mapping[str, Any]:
-        """For a report."""
+        """The numbers for a report."""
         counts = {name: getattr(self, name) for name in COUNTS}
         speed = round(self.rows / self.seconds) if self.seconds else None
         return {**counts, "seconds": round(self.seconds, 3), "rows_per_second": speed}
@@ -44,7 +44,7 @@ COUNTS = ("rows", "accepted", "existing", "gone", "refused", "retries")
 
 
 def total(sums: Sequence[Any]) -> WriteTotals:
-    """Of the tasks that finished: the messages of others are None."""
+    """The sum over the tasks that finished; the messages of the others are None."""
     finished = [each for each in sums if isinstance(each, WriteTotals)]
     made = WriteTotals(**{name: sum(getattr(each, name) for each in finished) for name in COUNTS})
     made.began = min((each.began for each in finished), default=made.began)

@@ -1,4 +1,4 @@
-"""The writers that Spark asks for: of a batch, and of a stream. The driver makes them, and they travel to the tasks."""
+"""The writers, for batches and for streams. The driver creates them, and Spark pickles them to the tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass(frozen=True)
 class Write:
-    """A write as it was planned. Travels to the tasks."""
+    """A planned write. Pickled to the tasks."""
 
     schema: StructType
     columns: Columns
@@ -49,19 +49,19 @@ class Write:
         return cls(schema, columns, made)
 
     def send(self, batches: Iterator[Batch]) -> WriteTotals:
-        """A task's part."""
+        """Send one task's share of the rows."""
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         return WriteTask(self.columns, self.options, self._run(context), partition).send(batches)
 
     def _run(self, context: TaskContext | None) -> str:
-        """The name of this run. A micro-batch that is repeated has the same one; so has a write in its foreachBatch."""
+        """The name of this run. A repeated micro-batch keeps its name, and so does a write in its foreachBatch."""
         query = context and context.getLocalProperty("sql.streaming.queryId")
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         return f"{query}-{batch}" if query and batch else self.id
 
     def report(self, messages: Messages, name: str, **more: Any) -> None:
-        """Tell the driver's standard error and the folder of reports what became of it."""
+        """Print the totals to the driver's standard error, and write them to the folder of reports."""
         done = total(messages)
         print(f"jobqueue: {'dry run, ' if self.options.dry_run else ''}{done}", file=sys.stderr, flush=True)
         if self.options.report_path:
@@ -69,19 +69,19 @@ class Write:
             file.write(orjson.dumps({**more, **done.figures()}))
             file.keep()
 
-    def lament(self, messages: Messages) -> None:
-        """Say what stays of a write that failed."""
+    def report_failure(self, messages: Messages) -> None:
+        """Print what a failed write leaves behind."""
         done = total(messages)
         print(
-            f"jobqueue: the write failed; of the tasks that ended {done.accepted:,} rows were accepted and stay. "
-            "It may be run again: jobs that are there count as existing",
+            f"jobqueue: the write failed; {done.accepted:,} rows were accepted from the tasks that finished, and stay. "
+            "Run it again safely: jobs that are already there count as existing",
             file=sys.stderr,
             flush=True,
         )
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of a batch."""
+    """Writes a batch."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -93,11 +93,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._write.report(messages, f"write-{self._write.id}.json", run=self._write.id)
 
     def abort(self, messages: Messages) -> None:
-        self._write.lament(messages)
+        self._write.report_failure(messages)
 
 
 class StreamWriter(DataSourceStreamWriter):
-    """Of a stream."""
+    """Writes a stream, from Spark's own rows."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -109,15 +109,15 @@ class StreamWriter(DataSourceStreamWriter):
         self._write.report(messages, f"batch-{batchId}.json", batch=batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        self._write.lament(messages)
+        self._write.report_failure(messages)
 
 
-# From Spark 4.1 on.
+# Exists from Spark 4.1 on.
 _ArrowBase: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
 
-class ArrowStreamWriter(StreamWriter, _ArrowBase):  # type: ignore[misc]  # it depends on the version of Spark
-    """Of a stream, by Arrow."""
+class ArrowStreamWriter(StreamWriter, _ArrowBase):  # type: ignore[misc]  # the base depends on the version of Spark
+    """Writes a stream, from Arrow batches."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._write.send(map(ArrowBatch, iterator))
@@ -126,11 +126,11 @@ class ArrowStreamWriter(StreamWriter, _ArrowBase):  # type: ignore[misc]  # it d
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Raises BadOption."""
     if overwrite:
-        raise BadOption('a queue is not overwritten: write with mode("append")')
+        raise BadOption('a queue cannot be overwritten: write with mode("append")')
     return BatchWriter(Write.plan(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
-    """By Arrow where Spark has it for streams. Raises BadOption."""
+    """The Arrow writer if this Spark supports it for streams. Raises BadOption."""
     kind = ArrowStreamWriter if _ArrowBase is not DataSourceStreamWriter else StreamWriter
     return kind(Write.plan(options, schema))

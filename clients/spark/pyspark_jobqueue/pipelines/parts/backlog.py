@@ -1,4 +1,4 @@
-"""What queues up when jobs fall due faster than they are worked off: arithmetic on a histogram of due times."""
+"""The backlog that builds up when jobs fall due faster than they are worked off, computed from a due-time histogram."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Backlog:
-    """The jobs that are due and not yet worked off, where work goes on at a steady rate whenever there is any."""
+    """Jobs due but not yet worked off, given workers that go at a steady rate whenever there is work."""
 
     points: tuple[tuple[float, float], ...]
-    """Times (unix seconds) and jobs; between two of them it changes evenly."""
+    """Times (unix seconds) and jobs; between two points the backlog changes linearly."""
     worked_off_at: float | None
-    """When the last of it is gone; None where there never is any."""
+    """When the last of it is gone, in unix seconds; None if there never is a backlog."""
 
     @property
     def most(self) -> tuple[float, float]:
-        """When it is largest (the first time), and how many jobs it is then."""
+        """When it is first at its largest, and how many jobs it has then."""
         return max(self.points, key=lambda point: point[1])
 
 
 def backlog(due: Mapping[int, int], width: int, rate: float, now: float, due_now: int) -> Backlog:
-    """From `due`, the jobs by the start of their slot (unix seconds), each `width` seconds long; the first may have
-    begun before `now`. Within a slot they fall due evenly. `due_now` jobs wait already. `rate`: jobs a second, above 0.
+    """Compute the backlog from `due`: jobs by the start of their slot (unix seconds). Slots are `width` seconds long;
+    the first may have begun before `now`. Within a slot, jobs fall due evenly. `due_now` jobs are waiting already.
+    `rate`: jobs per second, above 0.
     """
     left = float(due_now)
     points = [(now, left)]
     worked_off_at = None
     for begin, end, jobs in _spans(due, width, now):
-        gain = rate * (end - begin) - jobs  # by how much it may shrink
+        gain = rate * (end - begin) - jobs  # by how much the backlog can shrink
         if gain >= left > 0:
             worked_off_at = begin + (end - begin) * left / gain
             points.append((worked_off_at, 0.0))
@@ -42,7 +43,7 @@ def backlog(due: Mapping[int, int], width: int, rate: float, now: float, due_now
 
 
 def _spans(due: Mapping[int, int], width: int, now: float) -> Iterator[tuple[float, float, int]]:
-    """Begin, end and jobs of each slot from now on, and of the gaps between them."""
+    """Begin, end and jobs of each slot from now on, and of the gaps between slots."""
     clock = now
     for start in sorted(due):
         if start > clock:

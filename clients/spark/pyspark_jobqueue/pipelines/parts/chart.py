@@ -1,4 +1,4 @@
-"""The forecast as a picture: above what falls due, by topic, and the rate; below the backlog, where there is one."""
+"""The chart of a forecast: on top, what falls due by topic, and the rate; below, the backlog if there is one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure  # without pyplot: no window, whatever the machine has
+from matplotlib.figure import Figure  # without pyplot, so that no window opens
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from pyspark_jobqueue.pipelines.parts.backlog import Backlog
 from pyspark_jobqueue.pipelines.parts.histogram import OTHERS, Histogram
 
-# Told apart by most people who see colours differently.
+# Distinguishable with most kinds of colour blindness.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 _OF_OTHERS, _OF_RATE = "#999999", "#d62728"
 
 
 def draw(file: Path, found: Histogram, expected: Backlog | None, rate: float | None) -> None:
-    """Write a .png or .svg. `expected` where there is a `rate` (jobs a second)."""
+    """Write a .png or .svg file. `expected` is given if there is a `rate` (jobs per second)."""
     below = expected if expected and expected.most[1] >= 1 else None
     figure = Figure(figsize=(11, 7 if below else 4.8), layout="constrained")
     above, *lower = figure.subplots(2 if below else 1, 1, sharex=True, squeeze=False)[:, 0]
@@ -40,7 +40,7 @@ def draw(file: Path, found: Histogram, expected: Backlog | None, rate: float | N
 
 
 def _due(axes: Axes, found: Histogram) -> None:
-    """Steps on each other, a colour a topic."""
+    """Draw stacked steps, one colour per topic."""
     total, due_now = found.together(), sum(found.due_now.values())
     edges, starts = _edges(found, list(total))
     floor = [0.0] * len(starts)
@@ -72,7 +72,7 @@ def _backlog(axes: Axes, expected: Backlog) -> None:
 
 
 def _series(found: Histogram) -> list[tuple[str, dict[int, int]]]:
-    """As many topics as there are colours, and all others as one."""
+    """One series per topic, up to the number of colours, and one for all others."""
     series = [(name, dict(slots)) for name, slots in found.topics.items() if name != OTHERS][: len(_COLOURS)]
     rest = found.together()
     for _, slots in series:
@@ -82,8 +82,8 @@ def _series(found: Histogram) -> list[tuple[str, dict[int, int]]]:
 
 
 def _edges(found: Histogram, starts: Sequence[int]) -> tuple[list[float], list[int]]:
-    """The edges of the steps, with those of the gaps between them; and which slot each step is (a gap: its own start,
-    at which there is none)."""
+    """The edges of the steps, including those of the gaps between slots; and the slot of each step (for a gap its own
+    start, where no slot is)."""
     edges: list[float] = []
     steps: list[int] = []
     for start in starts:
@@ -104,7 +104,7 @@ def _plain(axes: Axes) -> None:
 
 
 def _day(seconds: float) -> float:
-    """Unix seconds as matplotlib counts time."""
+    """Unix seconds as days, matplotlib's unit of time."""
     return seconds / 86_400
 
 

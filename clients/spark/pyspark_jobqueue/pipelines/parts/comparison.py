@@ -1,7 +1,7 @@
-"""Expected jobs beside those of a queue, by id, and what is to be said of each.
+"""Compares expected jobs with those of a queue, by id, and classifies each.
 
-A walk over a topic is no snapshot. So whatever is not as expected in the walk is asked for once more by `get`: that
-answer counts, and tells also what a walk does not see, the jobs that ended and are remembered.
+A walk over a topic is not a snapshot. So whatever differs from what is expected is looked up again by `get`. That
+answer counts, and it also covers what a walk cannot see: jobs that have ended and are still remembered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENDED = ("finished", "deleted")
 
 
 def expected(rows: DataFrame, identity: Column, due_at: Column | None) -> DataFrame:
-    """A row an id: how often it is there (`times`), and when it is due (`due`, a list of unix milliseconds: rows with
+    """One row per id: how often it occurs (`times`), and when it is due (`due`, a list of unix milliseconds: rows with
     the same id may disagree)."""
     due = F.lit(None).cast("bigint") if due_at is None else _ms_rounded_up(due_at)
     given = rows.select(identity.alias("id"), due.alias("due")).filter("id IS NOT NULL")
@@ -29,15 +29,15 @@ def expected(rows: DataFrame, identity: Column, due_at: Column | None) -> DataFr
 def compared(
     wanted: DataFrame, walked: DataFrame, topic: str, tolerance_ms: int, connection: Mapping[str, str]
 ) -> DataFrame:
-    """`id`, `kind`, `state`, `expected` and `found` (times when it is due), `times`; a row each id on either side.
+    """One row per id on either side: `id`, `kind`, `state`, `expected` and `found` (due times), `times`.
 
-    An id that only the queue has, and that ended since, is in none of them: it is as expected.
+    An id that only the queue had, and that has ended since, has no row: that is as expected.
     """
     met = walked.groupBy("id").agg(
         F.first("state").alias("state"),
         F.first(F.unix_millis("due_at")).alias("found"),
         F.first(F.unix_millis("created_at")).alias("created"),
-        F.count("*").alias("met"),  # twice where it moved during the walk
+        F.count("*").alias("met"),  # 2 if it moved during the walk
     )
     both = wanted.join(met, "id", "full_outer")
     fits = _fits(F.col("found"), F.col("created"), tolerance_ms)
@@ -55,7 +55,7 @@ def compared(
 
 
 def _kind(topic: str, tolerance_ms: int) -> Column:
-    """By what `get` said. Null for an id that is not expected, and not there."""
+    """The kind according to `get`. Null for an id that is neither expected nor there."""
     state, wanted = F.col("found_state"), F.col("times").isNotNull()
     there = state.isNotNull() & ~state.isin(*_ENDED) & (F.col("found_topic") == topic)
     return (
@@ -69,7 +69,8 @@ def _kind(topic: str, tolerance_ms: int) -> Column:
 
 
 def _fits(found: Column, created: Column, tolerance_ms: int) -> Column:
-    """Whether a due time is one of the expected. What was past when the job was added is due from then on."""
+    """Whether a due time is among the expected ones. A time already past when the job was added counts as that
+    moment."""
 
     def near(due: Column) -> Column:
         return F.abs(F.greatest(due, F.when(found == created, created)) - found) <= tolerance_ms
@@ -78,5 +79,5 @@ def _fits(found: Column, created: Column, tolerance_ms: int) -> Column:
 
 
 def _ms_rounded_up(moment: Column) -> Column:
-    """As the writer does."""
+    """Unix milliseconds, rounded up like the writer does."""
     return F.unix_millis(moment) + F.when(F.unix_micros(moment) % 1000 == 0, 0).otherwise(1)

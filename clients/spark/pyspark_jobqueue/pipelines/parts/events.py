@@ -1,4 +1,4 @@
-"""Events of Kafka's schema: what they are read as, and what each asks for."""
+"""Events in Kafka's schema: how they are parsed, and which action each asks for."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pyspark_jobqueue.pipelines.parts import expressions, jobs
 
 ACTIONS = ("add", "delete", "update", "ignore")
 PLACE = ("topic", "partition", "offset", "timestamp")
-"""The columns that say where an event stands among the others."""
+"""The columns that determine the order of events."""
 _BROKEN = "_does_not_fit"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """What an event is, and what it means."""
+    """The flags that say what an event is, and what it means."""
     group = parser.add_argument_group("events")
     group.add_argument(
         "--value-schema",
         required=True,
         metavar="DDL",
-        help='of the JSON in value, like "order_id BIGINT, event STRING, pay_until TIMESTAMP"; it is `v` in EXPR',
+        help='schema of the JSON in value, like "order_id BIGINT, event STRING, pay_until TIMESTAMP"; `v` in EXPR',
     )
     group.add_argument("--event", required=True, metavar="EXPR", help='what happened, like "v.event"')
     group.add_argument(
@@ -33,12 +33,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="EVENT=ACTION",
-        help=f"what to do then: {', '.join(ACTIONS)}; may be repeated. '*=ignore' is for all others [a bad row]",
+        help=f"what to do for an event: {', '.join(ACTIONS)}; repeatable. '*=ignore' covers all others [bad rows]",
     )
 
 
 def rules(given: list[str]) -> dict[str, str]:
-    """Action by event. Raises BadOption."""
+    """Actions by event. Raises BadOption."""
     found: dict[str, str] = {}
     for pair in given:
         event, equals, action = pair.rpartition("=")
@@ -50,17 +50,17 @@ def rules(given: list[str]) -> dict[str, str]:
 
 
 def parsed(stream: DataFrame, value_schema: str) -> DataFrame:
-    """`v` beside Kafka's columns; key and value as strings. Raises BadOption."""
+    """Kafka's columns, with key and value as strings, and the parsed value as `v`. Raises BadOption."""
     missing = [name for name in ("key", "value", *PLACE) if name not in stream.columns]
     if missing:
-        raise BadOption(f"--format: its rows have no {', '.join(missing)}, which Kafka's have")
+        raise BadOption(f"--format: the rows lack {', '.join(missing)}, which Kafka's have")
     value = F.col("value").cast("string")
     made = F.from_json(value, _schema(value_schema), {"columnNameOfCorruptRecord": _BROKEN})
     return stream.select(F.col("key").cast("string").alias("key"), value.alias("value"), *PLACE, made.alias("v"))
 
 
 def judged(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
-    """`id`, `action`, the fields of the job and the event's place; and in `problem` why a row is a bad one, else null.
+    """Adds `id`, `action`, the fields of the job, and `problem`: why a row is bad, else null. Keeps the event's place.
 
     Raises BadOption.
     """
@@ -69,9 +69,9 @@ def judged(frame: DataFrame, arguments: argparse.Namespace) -> DataFrame:
     action, body = _action(event, rules(arguments.on)), jobs.body(frame, arguments)
     v = F.col("v")
     problem = F.coalesce(
-        F.when(v.isNull() | v[_BROKEN].isNotNull(), "the value is no JSON of --value-schema"),
+        F.when(v.isNull() | v[_BROKEN].isNotNull(), "the value is not JSON of --value-schema"),
         F.when(event.isNull(), "--event is null"),
-        F.when(action.isNull(), F.concat(F.lit("no --on for the event "), event)),
+        F.when(action.isNull(), F.concat(F.lit("no --on for event "), event)),
         F.when(identity.isNull() & (action != "ignore"), "--id is null"),
     )
     if arguments.callback_url is not None and body is not None:
@@ -87,7 +87,7 @@ def _schema(text: str) -> StructType:
         raise BadOption(f"--value-schema: {expressions.first_line(error)}") from None
     if not isinstance(made, StructType):
         raise BadOption(f"--value-schema must name columns, like 'order_id BIGINT, event STRING', not {text!r}")
-    return StructType([*made.fields]).add(_BROKEN, StringType())  # where from_json tells what it could not read
+    return StructType([*made.fields]).add(_BROKEN, StringType())  # from_json puts there what it could not parse
 
 
 def _action(event: Column, known: dict[str, str]) -> Column:

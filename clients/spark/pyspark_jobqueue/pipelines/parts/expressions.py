@@ -1,4 +1,4 @@
-"""SQL expressions that come by flags, checked against their input before anything runs."""
+"""SQL expressions given by flags, checked against their input before anything runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyspark.sql.types import DataType
 
 from pyspark_jobqueue.errors import BadOption
 
-# In front of what a driver of JDBC or a file system says: how Python asked Java, and the class of the error.
-_OF_PY4J = re.compile(r"An error occurred while calling \S+\n: (?:[\w.$]+: )?")
+# Precedes the message of a JDBC driver or a file system: how Python called Java, and the class of the error.
+_PY4J_PREFIX = re.compile(r"An error occurred while calling \S+\n: (?:[\w.$]+: )?")
 
 
 def column(frame: DataFrame, flag: str, text: str) -> Column:
-    """The column that the text of a flag makes of the frame. Raises BadOption, which names the flag."""
+    """The column that a flag's expression makes of the frame. Raises BadOption, which names the flag."""
     return typed(frame, flag, text)[0]
 
 
@@ -24,7 +24,7 @@ def typed(frame: DataFrame, flag: str, text: str) -> tuple[Column, DataType]:
     """The column and its type. Raises BadOption."""
     try:
         made = F.expr(text)
-        fields = frame.select("*", made).schema.fields[len(frame.columns) :]  # beside others: no aggregate
+        fields = frame.select("*", made).schema.fields[len(frame.columns) :]  # next to others: no aggregates
     except PySparkException as error:
         raise BadOption(f"{flag}: {first_line(error)}") from None
     if len(fields) != 1:
@@ -33,5 +33,5 @@ def typed(frame: DataFrame, flag: str, text: str) -> tuple[Column, DataType]:
 
 
 def first_line(error: Exception) -> str:
-    """What Spark says in front of its plans and traces."""
-    return (_OF_PY4J.sub("", str(error).strip()).splitlines() or [type(error).__name__])[0]
+    """The first line of an error, without Spark's plans and stack traces."""
+    return (_PY4J_PREFIX.sub("", str(error).strip()).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""The flags that all pipelines have, and how a run begins and ends."""
+"""The flags that all pipelines share, and how a run begins and ends."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-# Our own errors, as they stand in the texts of Spark's: behind the name of their class.
+# Our own errors inside the text of Spark's: they follow the name of their class.
 _OURS = re.compile(r"(?:BadOption|Refused|Unreachable|JobQueueError|NoJava): (.+)")
 
 
 def parser(name: str, about: str) -> argparse.ArgumentParser:
-    """A parser with the flags of all pipelines. The token of a service comes by JOBQUEUE_TOKEN: flags can be seen."""
+    """A parser with the common flags. The token comes from JOBQUEUE_TOKEN: other users can see the flags of a
+    process."""
     made = argparse.ArgumentParser(prog=f"python -m pyspark_jobqueue.pipelines.{name}", description=about)
     made.add_argument(
         "--url",
         default=os.environ.get("JOBQUEUE_URL", DEFAULT_URL),
-        help="where the service listens; several with commas [JOBQUEUE_URL, or %(default)s]",
+        help="URL of the service; several with commas [JOBQUEUE_URL, or %(default)s]",
     )
-    made.add_argument("--report", metavar="FILE", help="write the run's report there, as JSON")
-    made.add_argument("--json", action="store_true", help="print the report as JSON, on a terminal too")
+    made.add_argument("--report", metavar="FILE", help="also write the report to this file, as JSON")
+    made.add_argument("--json", action="store_true", help="print the report as JSON even on a terminal")
     made.add_argument("--master", help="Spark's master [spark-submit's, SPARK_REMOTE, or local[*]]")
-    made.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
-    )
+    made.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting; repeatable")
     return made
 
 
@@ -60,7 +59,7 @@ def begin(arguments: argparse.Namespace) -> SparkSession:
 
 
 def positive(text: str) -> float:
-    """A flag's number above 0, for argparse."""
+    """Parse a finite number above 0, for argparse."""
     number = float(text)
     if not 0 < number < math.inf:
         raise ValueError
@@ -68,13 +67,13 @@ def positive(text: str) -> float:
 
 
 def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Namespace) -> NoReturn:
-    """Run a pipeline and exit: 0 when it did all, 1 when it failed or its report says that something is wrong, 2 for a
-    wrong flag. An error is one line."""
-    # It would put the whole trace of Java in front of that line, as JSON.
+    """Run a pipeline and exit: 0 if all went well, 1 if it failed or its report says that something is wrong, 2 for a
+    wrong flag. An error is printed as one line."""
+    # It would print the whole Java stack trace before that line, as JSON.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     try:
         report = pipeline(arguments)
-        report.tell(arguments.report, as_json=arguments.json)
+        report.publish(arguments.report, as_json=arguments.json)
         code = 0 if report.well else 1
     except BadOption as error:
         print(f"error: {error}", file=sys.stderr)
@@ -82,14 +81,14 @@ def run(pipeline: Callable[[argparse.Namespace], Report], arguments: argparse.Na
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         code = 1
-    except Exception as error:  # whatever Spark raises: its trace of Java says nothing to who ran this
+    except Exception as error:  # whatever Spark raises: its Java stack trace would not help the user
         print(f"error: {sentence(error)}", file=sys.stderr)
-        code = 2 if "BadOption: " in str(error) else 1  # of the connector's options, by way of Spark
+        code = 2 if "BadOption: " in str(error) else 1  # about the connector's options, wrapped by Spark
     sys.exit(code)
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong, in a line: our own words where the error has them."""
+    """What went wrong, in one line; our own message if the error contains one."""
     if isinstance(error, JobQueueError):
         return str(error)
     ours = _OURS.search(str(error))

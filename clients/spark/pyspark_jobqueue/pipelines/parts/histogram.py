@@ -1,4 +1,4 @@
-"""How many pending jobs fall due when, by topic: counted in Spark, small here."""
+"""A histogram of due times by topic: counted in Spark, so that the result is small."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
-"""What a slot may be, and its seconds."""
+"""The possible widths of a slot, in seconds."""
 OTHERS = "(others)"
-_MOST_SLOTS = 3000  # with jobs in them: so a histogram of ten years fits, by the day
+_MOST_SLOTS = 3000  # non-empty ones; enough for ten years of days
 _MOST_TOPICS = 10
-_PARTITIONS = 8  # of what is kept: it is small, and Spark would cut it into 200
+_PARTITIONS = 8  # of the cached counts, which are small; Spark's default is 200
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Jobs by topic and slot. Days and hours are those of UTC."""
+    """Jobs by topic and slot. Days and hours are in UTC."""
 
     by: str
     now: float
     """Unix seconds."""
     topics: Mapping[str, Mapping[int, int]]
-    """By topic the jobs by the start of their slot, in unix seconds. Those with the most jobs come first; behind them
-    come all others as one."""
+    """For each topic, the jobs by the start of their slot (unix seconds). Topics with the most jobs come first; all
+    beyond the first ten are merged into one at the end."""
     due_now: Mapping[str, int]
-    """By topic: jobs that are due already. They stand in no slot."""
+    """By topic: jobs that are due already. They are in no slot."""
     later: int = 0
-    """Jobs beyond the time that was asked for."""
+    """Jobs due beyond the requested time."""
 
     @property
     def width(self) -> int:
-        """Seconds of a slot."""
+        """Length of a slot, in seconds."""
         return WIDTHS[self.by]
 
     def begin(self, start: int) -> float:
-        """From when on the jobs of a slot fall due: of one that began before now, in what is left of it (in its last
-        minute, a minute)."""
+        """When the jobs of a slot start to fall due, in unix seconds: now, for a slot that is in progress, but at least
+        a minute before its end."""
         return min(max(start, self.now), start + self.width - WIDTHS["minute"])
 
     def rate(self, start: int, jobs: float) -> float:
-        """Jobs of a slot as jobs a second."""
+        """Jobs of a slot as jobs per second."""
         return jobs / (start + self.width - self.begin(start))
 
     def together(self) -> dict[int, int]:
-        """The jobs of all topics by slot, in order."""
+        """The jobs of all topics by slot, in order of time."""
         total: dict[int, int] = {}
         for slots in self.topics.values():
             for start, jobs in slots.items():
@@ -55,9 +55,9 @@ class Histogram:
 
 
 def histogram(jobs: DataFrame, by: str, now: float, hours: float | None = None) -> Histogram:
-    """Of the delayed and ready jobs of a read, by minute, hour or day, or by the next longer one that keeps it small;
-    with `hours`, only so far ahead of `now`."""
-    minutes = _minutes(jobs, now, hours).coalesce(_PARTITIONS).persist()  # the queue is walked over once
+    """The histogram of the delayed and ready jobs of a read. `by` is a minute, hour or day; a longer one is taken if
+    there would be too many slots. `hours`: how far ahead of `now` to look."""
+    minutes = _minutes(jobs, now, hours).coalesce(_PARTITIONS).persist()  # so that the queue is walked only once
     try:
         by = _fitting(minutes, by)
         sums = minutes.groupBy("topic").agg(F.sum("jobs").alias("jobs"))
@@ -77,9 +77,9 @@ def histogram(jobs: DataFrame, by: str, now: float, hours: float | None = None) 
 
 
 def _minutes(jobs: DataFrame, now: float, hours: float | None) -> DataFrame:
-    """Jobs by topic, kind (now, due or later) and, of those that are due, minute since 1970."""
+    """Job counts by topic, kind (now, due or later) and, for kind due, minute since 1970."""
     end = "false" if hours is None else f"due >= {_micros(now + hours * 3600)}"
-    # In microseconds and not as timestamps: the session's time zone has no say in it.
+    # In microseconds instead of timestamps, so that the session's time zone does not matter.
     due = jobs.selectExpr(
         "topic", f"greatest(if(state = 'ready', NULL, unix_micros(delayed_until)), {_micros(now)}) AS due"
     )
@@ -95,7 +95,7 @@ def _minutes(jobs: DataFrame, now: float, hours: float | None) -> DataFrame:
 
 
 def _fitting(minutes: DataFrame, by: str) -> str:
-    """`by`, or the next longer one that has not too many slots."""
+    """`by`, or the next longer width with few enough slots."""
     widths = {each: f"count(DISTINCT minute * 60 div {seconds})" for each, seconds in WIDTHS.items()}
     (slots,) = minutes.selectExpr(*(f"{count} AS {each}" for each, count in widths.items())).collect()
     names = list(WIDTHS)

@@ -1,4 +1,4 @@
-"""Where the rows of a pipeline come from: a path, a table, or SQL over it."""
+"""The input of a pipeline: a path, a table, or an SQL query over either."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines.parts import expressions
 
-# As programs write it: names in the first line, and a quote within quotes doubled.
+# CSV as most programs write it: names in the first line, a quote within quotes doubled.
 _CSV = {"header": "true", "escape": '"'}
 VIEW = "input"
-"""The name by which --sql knows what --from has."""
+"""The name of the view through which --sql sees the rows of --from."""
 _BY_ENDING = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 
 
@@ -24,36 +24,36 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--from", dest="source", metavar="PATH|TABLE", help="a path, or a table that Spark knows")
     add_format(group, None, "parquet, csv, json, jdbc or any other that Spark knows [by the path's ending]")
     either = group.add_mutually_exclusive_group()
-    either.add_argument("--sql", metavar="TEXT", help=f"a query; what --from has is the view `{VIEW}`")
+    either.add_argument("--sql", metavar="TEXT", help=f"a query; the rows of --from are the view `{VIEW}`")
     either.add_argument("--sql-file", metavar="FILE", help="a file that holds the query")
 
 
 def add_format(group: argparse._ArgumentGroup, default: str | None, about: str) -> None:
-    """--format and --option, which the streams have too."""
+    """--format and --option, which `stream` has too."""
     group.add_argument("--format", default=default, help=about)
     group.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the format; may be repeated"
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the format; repeatable"
     )
 
 
 def options(arguments: argparse.Namespace) -> dict[str, str]:
-    """What --option gave. Raises BadOption."""
+    """The options given by --option. Raises BadOption."""
     found = {}
     for pair in arguments.option:
         name, equals, text = pair.partition("=")
         if not (name and equals):
-            # Without what was given: it may be a password.
+            # Without the value: it may be a password.
             raise BadOption(f"--option must be NAME=VALUE; {name!r} has no =" if name else "--option has no name")
         found[name] = text
     return found
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raises BadOption for flags that cannot go together, before a session begins."""
+    """Raises BadOption for flags that exclude each other, before a session is started."""
     if not (arguments.source or arguments.format or arguments.sql or arguments.sql_file):
-        raise BadOption("--from is missing: a path or a table; or --sql over tables that Spark knows")
+        raise BadOption("--from is missing: give a path or a table, or use --sql over tables that Spark knows")
     if arguments.option and not _format(arguments):
-        raise BadOption("--option goes with --format: a table has its own options")
+        raise BadOption("--option requires --format: a table has its own options")
     options(arguments)
     _query(arguments)
 
@@ -65,7 +65,7 @@ def read(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     try:
         frame = _loaded(spark, arguments)
         if query is None:
-            assert frame is not None  # `check` saw to it
+            assert frame is not None  # `check` made sure of it
             return frame
         flag = "--sql" if arguments.sql else "--sql-file"
         if frame is not None:
@@ -92,7 +92,7 @@ def _format(arguments: argparse.Namespace) -> str | None:
         return str(arguments.format) if arguments.format else None
     known = _BY_ENDING.get(Path(arguments.source.rstrip("/")).suffix.lower())
     if known is None and "/" in arguments.source:
-        raise BadOption(f"--format is missing: the ending of {arguments.source!r} tells none")
+        raise BadOption(f"--format is missing: it cannot be inferred from the ending of {arguments.source!r}")
     return known
 
 

@@ -1,5 +1,7 @@
-"""What the service knows of ids, asked by `get` in batches from the tasks. A walk over a topic may miss a job that
-moves meanwhile, and does not see one that ended; this tells the truth of both."""
+"""Looks ids up by `get`, in batches, from the tasks.
+
+A walk over a topic may miss a job that moves meanwhile, and does not see one that has ended; `get` settles both.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ _FOUND = {"found_state": StringType, "found_topic": StringType, "found_due": Lon
 
 
 def look_up(frame: DataFrame, connection: Mapping[str, str]) -> DataFrame:
-    """The frame, whose column `asked` says which rows' `id` to look up, with what was found of them: `found_state`,
-    null for an unknown id; `found_topic`; `found_due` and `found_created` in unix milliseconds."""
+    """The frame with what was found for the rows whose column `asked` is true: `found_state` (null for an unknown id),
+    `found_topic`, and `found_due` and `found_created` in unix milliseconds."""
     schema = StructType([*frame.schema.fields])
     for name, kind in _FOUND.items():
         schema = schema.add(name, kind())
@@ -37,14 +39,14 @@ def _with_answers(target: Target, batches: Iterable[RecordBatch]) -> Iterator[Re
         ids = batch.column("id").to_pylist()
         asked = batch.column("asked").to_pylist()
         known = answers(service, [each for each, wanted in zip(ids, asked, strict=True) if wanted and each is not None])
-        told = [known.get(each, {}) if wanted else {} for each, wanted in zip(ids, asked, strict=True)]
+        found = [known.get(each, {}) if wanted else {} for each, wanted in zip(ids, asked, strict=True)]
         yield pa.RecordBatch.from_arrays(
             [
                 *batch.columns,
-                pa.array([answer.get("state") for answer in told], pa.string()),
-                pa.array([answer.get("topic") for answer in told], pa.string()),
-                pa.array([_ms(answer.get("due")) for answer in told], pa.int64()),
-                pa.array([_ms(answer.get("created")) for answer in told], pa.int64()),
+                pa.array([answer.get("state") for answer in found], pa.string()),
+                pa.array([answer.get("topic") for answer in found], pa.string()),
+                pa.array([_ms(answer.get("due")) for answer in found], pa.int64()),
+                pa.array([_ms(answer.get("created")) for answer in found], pa.int64()),
             ],
             [*batch.schema.names, *_FOUND],
         )
@@ -52,17 +54,17 @@ def _with_answers(target: Target, batches: Iterable[RecordBatch]) -> Iterator[Re
 
 
 def answers(service: Service, ids: Iterable[str]) -> dict[str, Answer]:
-    """What `get` tells of each id that it knows. Raises as `Service.batch` does."""
+    """The answer of `get` for each known id. Raises like `Service.batch`."""
     import orjson  # noqa: PLC0415 - on the executors
 
     left, found = list(dict.fromkeys(ids)), {}
     while left:
-        asked, behind = left[:_BATCH], left[_BATCH:]
-        told = service.batch([orjson.dumps({"command": "get", "id": each}) for each in asked])
-        # The answers to one request hold a bounded amount of bodies: those behind it are asked for again.
-        again = [each for each, answer in zip(asked, told, strict=True) if answer.get("code") == "TOO_LARGE"]
-        left = again + behind
-        found.update({each: answer for each, answer in zip(asked, told, strict=True) if answer["success"]})
+        asked, later = left[:_BATCH], left[_BATCH:]
+        got = service.batch([orjson.dumps({"command": "get", "id": each}) for each in asked])
+        # One request answers with a bounded total of bodies: ids beyond that are asked for again.
+        again = [each for each, answer in zip(asked, got, strict=True) if answer.get("code") == "TOO_LARGE"]
+        left = again + later
+        found.update({each: answer for each, answer in zip(asked, got, strict=True) if answer["success"]})
     return found
 
 

@@ -1,5 +1,5 @@
-"""What is done with one micro-batch of events. All of it may be done again: Spark repeats a micro-batch, with the same
-rows, whose end it did not see."""
+"""Processing of one micro-batch of events. All of it is repeatable: Spark runs a micro-batch again, with the same rows,
+unless it saw it finish."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pyspark_jobqueue.pipelines.parts import events, flags, folding, jobs, looku
 
 
 def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[str]:
-    """Send what the events (`rows`, as `events.parsed` makes them) come to; returns the figures.
+    """Send the changes that the events (`rows`, from `events.parsed`) amount to; return the counts.
 
-    `name` is the micro-batch's own, and the same when it is repeated: of the folder of its bad rows. Raises
-    JobQueueError for a bad row that there is no folder for.
+    `name` names the folder of bad rows. Each micro-batch has its own, and keeps it when repeated. Raises JobQueueError
+    for a bad row if there is no folder for it.
     """
     judged = events.judged(rows, arguments).persist()
     try:
@@ -32,22 +32,22 @@ def send(rows: DataFrame, name: str, arguments: argparse.Namespace) -> Counter[s
 
 
 def _counted(judged: DataFrame) -> Counter[str]:
-    told = judged.selectExpr(
+    counts = judged.selectExpr(
         "count(*) AS events",
         "count_if(problem IS NOT NULL) AS unreadable",
         "count_if(problem IS NULL AND action = 'ignore') AS ignored",
     ).first()
-    assert told is not None  # an aggregate of all has a row
-    return Counter(told.asDict())
+    assert counts is not None  # an aggregate over all rows has one row
+    return Counter(counts.asDict())
 
 
 def _set_aside(bad: DataFrame, name: str, arguments: argparse.Namespace, number: int) -> None:
     bad = bad.select("problem", "topic", "partition", "offset", "timestamp", "key", "value")
     if arguments.bad_rows is None:
         row = bad.first()
-        assert row is not None  # there is one at least
+        assert row is not None  # there is at least one
         raise JobQueueError(
-            f"{number:,} bad rows, as at offset {row['offset']} in partition {row['partition']} of {row['topic']} "
+            f"{number:,} bad rows, one at offset {row['offset']} in partition {row['partition']} of {row['topic']} "
             f"({row['problem']}); --bad-rows sets such rows aside"
         )
     bad.write.mode("overwrite").json(f"{arguments.bad_rows.rstrip('/')}/unreadable/{name}")
@@ -58,12 +58,12 @@ def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
     folded = folding.folded(changes.select("id", "action", *events.PLACE, *fields), fields)
     folded = folded.persist()
     try:
-        told = folded.selectExpr("count(before) AS changes", "count_if(added) AS adds").first()
-        assert told is not None  # an aggregate of all has a row
+        counts = folded.selectExpr("count(before) AS changes", "count_if(added) AS adds").first()
+        assert counts is not None  # an aggregate over all rows has one row
         figures: Counter[str] = Counter()
-        if told["changes"]:
+        if counts["changes"]:
             figures += _changed(folded.filter("before IS NOT NULL").select("id", "before", "old.*"), arguments)
-        if told["adds"]:
+        if counts["adds"]:
             figures += _added(folded.filter("added"), fields, arguments)
         return figures
     finally:
@@ -71,17 +71,17 @@ def _sent(changes: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
 
 
 def _changed(rows: DataFrame, arguments: argparse.Namespace) -> Counter[str]:
-    """Deletes and updates go before the adds, which may be of the same ids."""
+    """Send deletes and updates. They go before the adds, which may have the same ids."""
     written = _written(rows.withColumnRenamed("before", "action"), "changes", arguments)
     written["changed"] = written.pop("accepted", 0)
     return written
 
 
 def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace) -> Counter[str]:
-    """An add keeps what is there: it may be a repetition. So what there is, is looked up first:
+    """Send adds. An add keeps an existing job, since it may be a repeat. So existing jobs are looked up first:
 
-    - An add that meets a deleted job comes behind the delete, and is to take effect: it replaces what is remembered.
-    - The updates behind an add that meets a delayed job are sent as such.
+    - An add that meets a deleted job came after the delete, and has to take effect: it replaces the tombstone.
+    - If an add meets a delayed job, the updates that followed the add are sent as updates.
     """
     looked = lookup.look_up(rows.selectExpr("*", "true AS asked"), flags.connection(arguments)).persist()
     try:
@@ -91,10 +91,10 @@ def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace
         sent = looked.select(
             "id", F.when(late, "update").otherwise("add").alias("action"), *chosen, state.alias("state")
         )
-        anew = sent.filter("state = 'deleted'").drop("state")
+        recreated = sent.filter("state = 'deleted'").drop("state")
         written = _written(sent.filter("state <> 'deleted'").drop("state"), "adds", arguments)
-        if anew.first():
-            written += _written(anew, "adds-anew", arguments, ifExists="replace")
+        if recreated.first():
+            written += _written(recreated, "adds-anew", arguments, ifExists="replace")
         written["added"] = written.pop("accepted", 0)
         return written
     finally:
@@ -102,8 +102,8 @@ def _added(rows: DataFrame, fields: Sequence[str], arguments: argparse.Namespace
 
 
 def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: str) -> Counter[str]:
-    """Write a part of the micro-batch. Each part has a folder of its own for refused rows: the files in it are named by
-    the micro-batch."""
+    """Write a part of the micro-batch. Each part has its own folder for refused rows, because the files in it are named
+    after the micro-batch."""
     options = {
         **flags.connection(arguments),
         **jobs.options(arguments),
@@ -111,5 +111,5 @@ def _written(rows: DataFrame, part: str, arguments: argparse.Namespace, **more: 
         "onError": f"{arguments.bad_rows.rstrip('/')}/refused/{part}" if arguments.bad_rows else "fail",
         **more,
     }
-    told = writes.write(rows.select("*", *jobs.values(arguments)), options)
-    return Counter({name: told.get(name, 0) for name in COUNTS if name != "rows"})
+    counts = writes.write(rows.select("*", *jobs.values(arguments)), options)
+    return Counter({name: counts.get(name, 0) for name in COUNTS if name != "rows"})

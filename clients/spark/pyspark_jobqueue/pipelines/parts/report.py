@@ -1,4 +1,4 @@
-"""What a run of a pipeline tells in the end: as a table for people, as JSON for programs."""
+"""The report at the end of a run: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Report:
-    """Figures in the order in which they were noted. `well` is whether the run found all as it should be."""
+    """Figures in the order in which they were noted. `well`: whether the run found nothing wrong."""
 
     def __init__(self, pipeline: str) -> None:
         self._began = time.monotonic()
@@ -23,12 +23,13 @@ class Report:
         self.figures.update(figures)
 
     def keep(self, **figures: Any) -> None:
-        """Add figures that are for programs only: they stand in the JSON, and are too long for a table."""
+        """Add figures for the JSON only: they are too long for a table."""
         self.figures.update(figures)
         self._only_json.update(figures)
 
-    def tell(self, file: str | None = None, *, as_json: bool = False) -> None:
-        """Print it, as a table on a terminal, else as a line of JSON; and write the JSON to a file."""
+    def publish(self, file: str | None = None, *, as_json: bool = False) -> None:
+        """Print the report, as a table on a terminal and as one line of JSON otherwise. Write the JSON to `file`
+        too."""
         self.note(seconds=round(time.monotonic() - self._began, 3))
         line = json.dumps(self.figures, default=str)
         print(line if as_json or not sys.stdout.isatty() else self.table(), flush=True)
@@ -36,7 +37,7 @@ class Report:
             Path(file).write_text(line + "\n")
 
     def table(self) -> str:
-        """The figures, one a line, and below them their tables."""
+        """The figures, one per line, followed by the tables."""
         shown = {name: value for name, value in self.figures.items() if name not in self._only_json}
         plain = {name: value for name, value in shown.items() if not _is_table(value)}
         width = max(map(len, plain))
@@ -59,5 +60,5 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 def _shown(value: Any) -> str:
     text = f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    # What stands in an id or a reason reaches the terminal without control characters.
+    # Ids and reasons come from users: keep control characters off the terminal.
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
