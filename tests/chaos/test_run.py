@@ -1,4 +1,4 @@
-"""A whole run with real processes: a service that loses a job is caught, and an honest one is not blamed."""
+"""Whole runs with real processes: a service that loses a job is caught, and an honest one is not blamed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIGHT = Work(rate=60, producers=1, consumers=2)
 
 
 class Steal(Nemesis):
-    """Takes the record of one delayed job out of Redis, and says nothing of it in the history."""
+    """Removes the record of a delayed job from Redis, without a trace in the history."""
 
     async def strike(self, stage: Stage) -> None:
         with stage.history.fault("steal"):
@@ -32,7 +32,7 @@ class Steal(Nemesis):
 
 
 class Hold(Nemesis):
-    """Clients and connections that stay, and a key that nobody needs: leaks, as the checker sees it."""
+    """Leaks, in the eyes of the checker: clients and connections that stay, and a useless key."""
 
     held: ClassVar[list[asyncio.StreamWriter]] = []
 
@@ -53,7 +53,7 @@ def scenario(nemesis: str, every_s: float) -> Scenario:
 
 async def test_a_service_whose_redis_loses_a_job_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NEMESES, "steal", f"{__name__}:Steal")
-    monkeypatch.setattr("tests.chaos.run.DRAIN_S", 6.0)  # the counts speak of a job that is not there
+    monkeypatch.setattr("tests.chaos.run.DRAIN_S", 6.0)  # the counts include a job that no longer exists
     outcome = await run(scenario("steal", 1), 1.5, 7, tmp_path / "run")
     assert not outcome.passed
     (lost,) = (finding for finding in outcome.report.findings if finding.invariant == "lost")

@@ -1,7 +1,7 @@
 """`make bench`, or `python -m tests.bench.compare --quick --systems ours,redis --works add,batch`.
 
-Without --out it writes docs/bench.md, docs/bench.json, docs/lateness.svg and docs/growth.svg when all is measured in
-full, and else only prints. It fails when a figure of ours does, and for no peer.
+A full run without --out writes docs/bench.md, docs/bench.json, docs/lateness.svg and docs/growth.svg; any other run
+without it only prints. It fails if a figure of ours is missing, but not for a peer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def load(name: str) -> System:
 
 
 def bench(names: Sequence[str], groups: Sequence[str], sizes: Sizes, out: Path | None) -> Report:
-    """Measure, print, and write where to write is said."""
+    """Measure, print, and write the report to `out` if given."""
     about, begun = machine.description(), time.monotonic()
     about["generator"] = generator.cost()
     systems = [load(name) for name in names]
@@ -73,9 +73,9 @@ def main() -> None:
     parser.add_argument("--systems", default="", help=",".join(SYSTEMS))
     parser.add_argument("--works", default="", help=",".join(GROUPS))
     parser.add_argument("--quick", action="store_const", const="quick", default="full", dest="sizes")
-    parser.add_argument("--out", type=Path, help="folder for bench.md, bench.json and the pictures")
+    parser.add_argument("--out", type=Path, help="folder for bench.md, bench.json and the charts")
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is stopped
     whole = chosen.sizes == "full" and not chosen.systems and not chosen.works
     report = bench(
         _chosen(chosen.systems, list(SYSTEMS), "system"),

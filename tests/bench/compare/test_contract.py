@@ -1,4 +1,4 @@
-"""The bench's own rules: what it must not show as a figure, and which way its ratios point."""
+"""The bench's own rules: what it must never show as a figure, and which way its ratios point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_NAME = {work.name: work for work in WORKS}
 
 
 class Peer(Bare):
-    """Another name for what is there anyway."""
+    """The bare Redis under another name."""
 
     NAME = "peer"
     PEER = True

@@ -1,9 +1,9 @@
-"""The checker: what a history shows of the invariants of a queue, after Jepsen's total-queue and set-full.
+"""The checker: which invariants of a queue a history breaks, after Jepsen's total-queue and set-full.
 
-A pure function of the events. It believes nothing that it cannot show from them: an answer that did not come may mean
-that the command was done, was not, or will be. Orders in time are taken from what one clock says: a command that was
-sent after an answer was heard came after it; a lease is the time of its delivery in Redis's clock; two leases of one
-job are in the order of their numbers.
+It is a pure function of the events, and believes nothing that they do not prove: without an answer, a command may have
+been done, may not have been, or may be done later. Order in time comes from a single clock each: a command that was
+sent after an answer arrived came after it; a lease is the time of its delivery on Redis's clock; two leases of one job
+are in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROUNDING_S = 0.002
 
 
 def check(events: Sequence[Event]) -> Report:
-    """Judge a whole history, numbered and in the order of time."""
+    """Judge a whole history, numbered and ordered by time."""
     trouble, known = faults(events), lives(events)
     clock = RedisTime(events)
     report = Report(figures=figures(events, known, trouble))
@@ -54,13 +54,13 @@ def _lines(*parts: Act | Delivery | None) -> tuple[int, ...]:
 
 
 def check_lost(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """An acknowledged job was ended by someone, or is still there, and in no state that nobody brought it to."""
+    """An acknowledged job was ended by someone or still exists, and is in no state that nobody put it in."""
     added = life.added
     if added is None:
         return
     asked = [act for act in life.ends if act.perhaps]
     last = life.acts["get"][-1] if life.acts["get"] else None
-    excused = trouble.excuse(added)  # not its end: who forgets that has the job as it was
+    excused = trouble.excuse(added)  # not an end: forgetting it leaves the job as it was
     if last is None or last.answer is None or last.answer.kind == "info":
         if not asked:
             yield Finding("lost", "nobody ended it, and nobody saw it last", life.id, _lines(added), excused)
@@ -83,14 +83,14 @@ def _may_die(life: Life) -> bool:
 
 
 def check_created(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """A repeated add finds the job that is there."""
+    """A repeated add finds the existing job."""
     created = [act for act in life.acts["add"] if act.answer and act.answer.result == "created"]
     for first, second in pairwise(created):
         yield Finding("created", "created twice", life.id, _lines(first, second), trouble.excuse(first))
 
 
 def check_known(life: Life) -> Iterator[Finding]:
-    """What is delivered is what someone tried to add, with its topic and its body."""
+    """A delivered job is one that someone tried to add, with its topic and body."""
     tried = [act for act in life.acts["add"] if act.perhaps]
     for delivery in life.deliveries:
         got = delivery.answer
@@ -102,7 +102,8 @@ def check_known(life: Life) -> Iterator[Finding]:
 
 
 def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """Nothing before its due time: as the add said, as the pop said, and as its delay is by the machine's clock."""
+    """Nothing is delivered before its due time: as the add said, as the pop said, and by its delay on the machine's
+    clock."""
     adds = [act for act in life.acts["add"] if act.perhaps]
     told = [act.answer.due for act in adds if act.ok and act.answer and act.answer.due is not None]
     asked = min((act.invoke.at + (act.invoke.delay or 0) for act in adds), default=0.0)
@@ -110,7 +111,7 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
         at_ms = delivery.lease // 1000
         own_ms = round((delivery.answer.due or 0) * 1000)
         if at_ms < (due_ms := max([own_ms, *(round(due * 1000) for due in told)])):
-            # That of a life that was forgotten, before the job was added again.
+            # The due time of a life that was forgotten before the job was added again.
             excused = at_ms >= own_ms and trouble.excuse(delivery)
             yield Finding("early", f"{due_ms - at_ms} ms before it was due", life.id, _lines(delivery), excused)
         elif delivery.answer.at < asked - _ROUNDING_S:
@@ -119,14 +120,14 @@ def check_early(life: Life, trouble: Faults) -> Iterator[Finding]:
     for before, after in pairwise(life.deliveries):
         for release in _until(after, life.of(before, "release")):
             due = release.answer.due if release.ok and release.answer else None
-            until = release.invoke.at + (release.invoke.delay or 0)  # of the machine's clock
+            until = release.invoke.at + (release.invoke.delay or 0)  # on the machine's clock
             if due is not None and (after.lease // 1000 < round(due * 1000) or after.answer.at < until - _ROUNDING_S):
                 says, excused = "delivered before it was released to", trouble.excuse(release)
                 yield Finding("early", says, life.id, _lines(release, after), excused)
 
 
 def check_revived(life: Life, trouble: Faults, clock: RedisTime) -> Iterator[Finding]:
-    """No delivery after an end that was acknowledged."""
+    """No delivery after an acknowledged end."""
     for end in life.ends:
         for delivery in life.deliveries if end.ok else ():
             forgotten = trouble.excuse(end)
@@ -139,10 +140,10 @@ def check_revived(life: Life, trouble: Faults, clock: RedisTime) -> Iterator[Fin
 
 
 def _outran(end: Act, delivery: Delivery, life: Life) -> bool:
-    """Whether a finish was taken from a lease that was then the newest, and a newer one came all the same.
+    """Whether a finish was accepted for a lease that was then the newest, and a newer one was delivered all the same.
 
-    A finish of a job that is finished already is a success too, whatever its lease: so nobody with a lease as new as
-    the delivery's may have asked before.
+    A finish of a finished job succeeds too, whatever its lease. So no holder of a lease as new as the delivery's may
+    have asked before.
     """
     if end.invoke.command != "finish" or end.answer is None or delivery.answer.at < end.invoke.at:
         return False
@@ -150,13 +151,13 @@ def _outran(end: Act, delivery: Delivery, life: Life) -> bool:
 
 
 def _was_finished(life: Life, lease: int, until: float) -> bool:
-    """Whether one with that lease or a newer one may have finished the job by then."""
+    """Whether a holder of that lease or a newer one may have finished the job by then."""
     asked = [act.invoke for act in life.acts["finish"] if act.perhaps]
     return any((invoke.lease or 0) >= lease and invoke.at <= until for invoke in asked)
 
 
 def check_stale(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """Nobody's word was taken who had an older lease than one that was known before."""
+    """No command was accepted for a lease older than one that was known before."""
     for command in ("finish", "touch", "release", "bury"):
         for act in life.acts[command]:
             known = [each for each in life.deliveries if act.ok and each.answer.at < act.invoke.at]
@@ -169,7 +170,7 @@ def check_stale(life: Life, trouble: Faults) -> Iterator[Finding]:
 
 
 def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """Leases rise with time, none is given twice, and one begins when the one before it is over."""
+    """Leases increase with time, none is given twice, and one begins only when the one before it is over."""
     heard = float("inf")  # the earliest time at which a higher lease was known
     for delivery in reversed(life.deliveries):
         if delivery.invoke.at > heard:
@@ -188,25 +189,25 @@ def check_leases(life: Life, trouble: Faults) -> Iterator[Finding]:
 
 
 def _until(after: Delivery, acts: Iterable[Act]) -> list[Act]:
-    """Those that were sent before a delivery was heard of: what came later does not bear on it."""
+    """The acts that were sent before a delivery was heard of: later ones have no bearing on it."""
     return [act for act in acts if act.invoke.at <= after.answer.at]
 
 
 def _end_ms(before: Delivery, after: Delivery, life: Life) -> int:
-    """When a lease that nobody gave up is over at the earliest, ms of Redis's clock, as known at the next one."""
+    """The earliest end of a lease that nobody gave up, in ms on Redis's clock, as known at the next delivery."""
     touches = _until(after, life.of(before, "touch"))
     ends = [before.lease // 1000 + round((before.answer.ttr or 0) * 1000)]
     return max(ends + [round(act.answer.until * 1000) for act in touches if act.answer and act.answer.until])
 
 
 def _gave_up(before: Delivery, after: Delivery, life: Life) -> bool:
-    """Whether the holder of a lease may have given it up before the next was heard of."""
+    """Whether the holder of a lease may have given it up before the next one was heard of."""
     words = (*life.of(before, "finish", "release", "bury"), *life.acts["delete"])
     return any(act.perhaps for act in _until(after, words))
 
 
 def check_tries(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """No more attempts than tries, and each counts, but for one that was given back as none."""
+    """No more attempts than tries; every attempt counts, except one released as not counting."""
     for delivery in life.deliveries:
         tries, attempt = delivery.answer.tries or 0, delivery.answer.attempt or 0
         if tries and attempt > tries:

@@ -1,6 +1,6 @@
-"""What an answer says of durability is so: nothing is `replicated` while no replica takes anything.
+"""Durability claims are true: nothing counts as `replicated` while no replica accepts anything.
 
-Elsewhere a lie is found when a fault shows it: what was `replicated` is then lost, and no fault may forget that.
+A false claim otherwise shows up when a fault exposes it: something `replicated` is lost, which no fault may forget.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from tests.chaos.judges.lives import Faults, Life
 
 _NOBODY_TAKES = "freeze-replicas"
 _SINCE_S, _UNTIL_S = 1.5, 3.9
-"""From its beginning: all replicas stand still until then for sure, and what they took before has been told by then."""
+"""Seconds after a fault began: by the first, all replicas are sure to be stopped and earlier acknowledgements reported;
+until the second, they stay stopped.
+"""
 
 
 def check_honest(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """Nothing that is told while all replicas have stood still for a while is with one of them."""
+    """Nothing that is acknowledged while all replicas have been stopped for a while is replicated."""
     still = [(fault.begin + _SINCE_S, fault.begin + _UNTIL_S) for fault in trouble if fault.nemesis == _NOBODY_TAKES]
     for act in (act for acts in life.acts.values() for act in acts):
         if act.answer is None or act.answer.durability != "replicated":

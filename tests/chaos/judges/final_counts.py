@@ -1,4 +1,4 @@
-"""What the service says of itself at the end: its counts against the answers, and what fsck found."""
+"""The service's own account at the end: its counts against the answers, and the findings of fsck."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.chaos.judges.findings import Finding
 from tests.chaos.judges.lives import Act, Faults, Life
 
 LIVE = ("delayed", "ready", "reserved")
-"""The states that a queue leaves when it drains."""
+"""The states that are empty once a queue has drained."""
 
 
 def check_whole(events: Iterable[Event]) -> Iterator[Finding]:
@@ -23,20 +23,20 @@ def check_whole(events: Iterable[Event]) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Sums:
-    """What a history lets one say of a total: it is between these two, or at least the one."""
+    """The bounds that a history sets to a total: it is between these two, or at least the lower one."""
 
     least: int = 0
     most: int | None = 0
 
     def add(self, acts: Iterable[Act], trouble: Faults) -> None:
-        """One job's acts of a kind."""
+        """Add one job's acts of a kind."""
         perhaps = [act for act in acts if act.perhaps]
         self.most = (self.most or 0) + bool(perhaps)
         self.least += any(act.ok and not trouble.excuse(act) for act in perhaps)
 
 
 def check_counts(events: Iterable[Event], known: Mapping[str, Life], trouble: Faults) -> Iterator[Finding]:
-    """The last stats of each topic balance, and agree with the answers."""
+    """The final stats of each topic balance, and agree with the answers."""
     last = {event.topic: event for event in events if event.command == "stats" and event.kind == "ok" and event.topic}
     sums: dict[str, dict[str, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for life in known.values():

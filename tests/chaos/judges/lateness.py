@@ -1,4 +1,4 @@
-"""The numbers of a run: how late jobs were inside and outside of faults, and how long nobody was answered."""
+"""The figures of a run: how late jobs were inside and outside of faults, and how long participants got no answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.chaos.judges.lives import Delivery, Faults, Life, by_process
 from tests.chaos.load.in_order import IN_ORDER
 
 SETTLE_S = 1.0
-"""What falls due so soon after a fault counts as inside of it."""
+"""Seconds after a fault during which due jobs still count as inside of it."""
 _PILED_S = 5.0
-"""How long after a fault there may be jobs that piled up in it."""
-_PILE = 2  # times as long as a fault took: it, and as much again for what piled up
+"""How long after a fault jobs that piled up during it may still be around."""
+_PILE = 2  # factor on the duration of a fault: the fault itself, and as much again for what piled up
 _LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "NOT_SENT", "NOT_ANSWERED")
 
 
@@ -50,30 +50,30 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
 
 
 def _is_in_order(delivery: Delivery) -> bool:
-    """Whether it had to wait for the one consumer of its topic: that measures the consumer."""
+    """Whether it had to wait for the single consumer of its topic, which would measure the consumer."""
     return delivery.answer.topic in IN_ORDER
 
 
 def _beyond(job: str, delivery: Delivery, late_s: float, trouble: Faults) -> float:
-    """How late it was beyond what faults of its part of the servers explain, s."""
+    """How late it was beyond what faults of its part of the servers explain, in s."""
     heard = delivery.answer.at
     met = (fault for fault in trouble.touching(heard - late_s, heard, _PILED_S) if fault.hits(job))
     return late_s - _PILE * sum(min(fault.end, heard) - fault.begin for fault in met)
 
 
 def _is_inside(delivery: Delivery, late_s: float, trouble: Faults) -> bool:
-    """Whether a fault touched the time from when it was due until it was heard of."""
+    """Whether a fault overlaps the time between its due time and its delivery."""
     return trouble.touch(delivery.answer.at - late_s, delivery.answer.at, SETTLE_S)
 
 
 def _is_elsewhere(job: str, delivery: Delivery, late_s: float, trouble: Faults) -> bool:
-    """Whether faults of a part of a Cluster, and none of all, touched that time, and the job was on another part."""
+    """Whether only faults of a part of a Cluster overlap that time, and the job was on another part."""
     met = list(trouble.touching(delivery.answer.at - late_s, delivery.answer.at, SETTLE_S))
     return bool(met) and not any(fault.hits(job) for fault in met)
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float | None]:
-    """p50, p99 and the highest; None of nothing."""
+    """p50, p99 and the maximum; None without values."""
     if not values:
         return {"p50": None, "p99": None, "max": None}
     ordered = sorted(values)
@@ -85,25 +85,26 @@ def _memory_mb(events: Sequence[Event], moment: str) -> float:
 
 
 def _outage(events: Sequence[Event], trouble: Faults) -> tuple[float, str]:
-    """The longest time from the beginning of a fault to a participant's first answer to what it asked after that,
-    and the nemesis."""
+    """The longest time from the beginning of a fault until a participant got the first answer to something it asked
+    afterwards; and the nemesis.
+    """
     longest, whose = 0.0, ""
     for own in by_process(events).values():
         answered = [(invoke.at, answer.at) for invoke, answer in _answered(own)]
         place = 0
         for fault in sorted(trouble, key=lambda each: each.begin):
             if fault.begin < own[0].at:
-                continue  # it was not there yet
+                continue  # it had not started yet
             while place < len(answered) and answered[place][0] < fault.begin:
                 place += 1
-            heard = answered[place][1] if place < len(answered) else own[-1].at  # or never, while it asked
+            heard = answered[place][1] if place < len(answered) else own[-1].at  # or it never got one while it asked
             if heard - fault.begin > longest:
                 longest, whose = heard - fault.begin, fault.nemesis
     return longest, whose
 
 
 def _answered(own: Sequence[Event]) -> list[tuple[Event, Event]]:
-    """What a participant asked and was answered well, in the order of asking."""
+    """The requests of a participant that were answered without an error, in the order of asking."""
     sent = {event.op: event for event in own if event.kind == "invoke"}
     ends = {event.op: event for event in own if event.kind == "ok"}
     return [(sent[op], ends[op]) for op in sorted(ends)]

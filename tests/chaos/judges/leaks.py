@@ -1,6 +1,6 @@
-"""I14: what a service holds when all is over and nobody asks any more is what it held before the attack.
+"""I14: once nobody asks any more, a service holds what it held before the attack.
 
-An instance that was killed and started anew is measured against its life before: all lives are alike.
+An instance that was killed and restarted is compared with its previous life: all lives are alike.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from tests.chaos.judges.findings import Finding
 
 REDIS = "redis"
 Held = dict[str, dict[str, int]]
-"""Numbers by their names, of each instance by its URL, and of Redis by REDIS."""
+"""Counts by name, for each instance under its URL and for Redis under REDIS."""
 
-# How many more there may be than before. None for descriptors and connections to Redis: each cause of one more is gone
-# after a moment, and the last look waits for that.
+# How much more is allowed than before. No slack for descriptors and connections to Redis: every cause of an extra one
+# goes away after a moment, and the final measurement waits for that.
 _MORE = {
     "descriptors": 0,
-    "threads": 2,  # a pool of Python's or of libuv's may begin with the first job that is given to it
-    "kB": 100_000,  # caches and metrics grow with what they meet; a leak of bodies or of waiting requests is larger
+    "threads": 2,  # a thread pool of Python or libuv may start with its first task
+    "kB": 100_000,  # caches and metrics grow with what they see; a leak of bodies or of waiting requests is larger
     "connections": 0,
 }
 _GONE = ("clients", "waiting pops")
-_KEYS_THAT_STAY = ("meta", "t", "c", "d", "j", "lock", "roll")  # d and j: dead letters, and tombstones with an end
+_KEYS_THAT_STAY = ("meta", "t", "c", "d", "j", "lock", "roll")  # d and j: dead letters, and tombstones, which expire
 
 
 def leaks(before: Held, after: Held) -> Iterator[str]:
-    """What is left that should not be, in words."""
+    """What is left over, as sentences."""
     for owner, numbers in after.items():
         first = before.get(owner, {})
         for name, number in numbers.items():
@@ -42,13 +42,13 @@ def leaks(before: Held, after: Held) -> Iterator[str]:
 
 
 def held(events: Iterable[Event], moment: str) -> Held:
-    """What a history tells of a moment: `before` or `after`."""
+    """What a history recorded at a moment: `before` or `after`."""
     told = (event for event in events if event.command == "resources" and event.process == moment)
     return {event.url or "": event.counts or {} for event in told if event.kind == "ok"}
 
 
 def check_leaks(events: Iterable[Event]) -> Iterator[Finding]:
-    """Resources return to what they were."""
+    """Resources return to their former level."""
     events = [event for event in events if event.command == "resources"]
     lines = tuple(event.line for event in events if event.kind == "ok")
     for says in leaks(held(events, "before"), held(events, "after")):

@@ -1,4 +1,4 @@
-"""A history told by job: what was asked of each, what came of it, and who had it when."""
+"""A history by job: what was asked of each, what came of it, and who held it when."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.chaos.history import Event
 from tests.chaos.judges.slots import slot_of_job
 
 _KILLS = ("kill-redis", "cut-power")
-"""Faults whose server has no successor: what it acknowledges after it was killed, it has. (Behind a killed master
-Sentinels on a busy machine were seen to fail over once more, from a master that lived and whose last writes were lost.)
+"""Faults after which the same server returns: what it acknowledges after it was killed, it has. (After a killed master,
+Sentinels on a busy machine have been seen to fail over once more, from a live master whose last writes were lost.)
 """
 _DYING_S = 0.5
 """How long after its beginning such a fault is sure to have killed its server."""
@@ -20,7 +20,7 @@ _BY_ID = ("add", "finish", "delete", "touch", "release", "bury", "get")
 
 @dataclass(slots=True)
 class Act:
-    """One command, and its answer if one came."""
+    """A command, with its answer if one arrived."""
 
     invoke: Event
     answer: Event | None = None
@@ -41,7 +41,7 @@ class Act:
 
 @dataclass(slots=True)
 class Delivery:
-    """One job that a pop gave. Times as in Event."""
+    """A job that a pop delivered. Times as in Event."""
 
     invoke: Event
     answer: Event
@@ -57,7 +57,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Life:
-    """All that a history says of one id."""
+    """Everything that a history says about one id."""
 
     id: str
     acts: dict[str, list[Act]] = field(default_factory=lambda: {name: [] for name in _BY_ID})
@@ -65,16 +65,16 @@ class Life:
 
     @property
     def added(self) -> Act | None:
-        """The first add that was acknowledged."""
+        """The first acknowledged add."""
         return next((act for act in self.acts["add"] if act.ok), None)
 
     @property
     def ends(self) -> list[Act]:
-        """What was asked to end it for good."""
+        """The commands that were to end it for good."""
         return self.acts["finish"] + self.acts["delete"]
 
     def of(self, delivery: Delivery, *commands: str) -> list[Act]:
-        """What the one who got it asked, and was perhaps done."""
+        """The commands of the holder of a delivery that were done, or may have been."""
         return [act for name in commands for act in self.acts[name] if _is_of(act, delivery)]
 
 
@@ -109,7 +109,7 @@ def lives(events: Iterable[Event]) -> dict[str, Life]:
 
 @dataclass(slots=True)
 class Fault:
-    """A time in which something was broken, s of the monotonic clock; and what it may forget: see Event."""
+    """A period during which something was broken, in s on the monotonic clock, and what it may forget: see Event."""
 
     nemesis: str
     begin: float
@@ -119,12 +119,13 @@ class Fault:
     slots: tuple[int, int] | None = None
 
     def hits(self, job: str) -> bool:
-        """Whether the job may lie where it was broken."""
+        """Whether the job may be where it was broken."""
         return self.slots is None or self.slots[0] <= slot_of_job(job) <= self.slots[1]
 
     def may_forget(self, done: Act | Delivery) -> bool:
-        """Whether it may have forgotten this, with the durability that it reached: what was acknowledged before it and,
-        but for kills, as long as it lasted."""
+        """Whether it may have forgotten this, given the durability that was reached: anything acknowledged before it
+        and, except for kills, while it lasted.
+        """
         asked, answer = done.invoke, done.answer
         if answer is None or (answer.durability or "local") not in self.forgets:
             return False
@@ -137,20 +138,20 @@ class Faults(list[Fault]):
     """All faults of a history."""
 
     def excuse(self, done: Act | Delivery | None) -> bool:
-        """Whether one of them may have forgotten this."""
+        """Whether any of them may have forgotten this."""
         return done is not None and any(fault.may_forget(done) for fault in self)
 
     def touch(self, since: float, until: float, after_s: float) -> bool:
-        """Whether one of them, or the `after_s` seconds behind it, lies between two times."""
+        """Whether any of them, or the `after_s` seconds following it, overlaps a period."""
         return any(self.touching(since, until, after_s))
 
     def touching(self, since: float, until: float, after_s: float) -> Iterator[Fault]:
-        """Those that lie, with the `after_s` seconds behind them, between two times."""
+        """The faults that, together with the following `after_s` seconds, overlap a period."""
         return (fault for fault in self if fault.begin <= until and since <= fault.end + after_s)
 
 
 def faults(events: Iterable[Event]) -> Faults:
-    """The faults of a history; one without an end lasts for ever."""
+    """The faults of a history; one without an end never ends."""
     found: dict[tuple[str, int], Fault] = {}
     for event in events:
         if event.kind == "begin":

@@ -1,4 +1,4 @@
-"""A made-up history: an honest queue in a time of its own, which can be told to lie. For tests of the checker."""
+"""A made-up history for tests of the checker: an honest queue on its own clock, which can be made to lie."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tests.chaos.history import Event, numbered
 
 EPOCH_S = 1_700_000_000.0
-"""Redis's clock at the machine's second 0."""
+"""Redis's clock at second 0 of the machine's clock."""
 TTR_S = 2.0
 TOPIC = "t"
 _STEP_S = 0.001  # between two events
@@ -16,22 +16,22 @@ _STEP_S = 0.001  # between two events
 
 @dataclass
 class Tale:
-    """What the queue knows of a job."""
+    """What the queue knows about a job."""
 
     body: int
-    due: float  # unix seconds, as its lease's end
+    due: float  # unix seconds, as is the end of its lease
     tries: int = 0
     state: str = "delayed"
     lease: int = 0
-    until: float = 0.0  # reserved: the end of the lease; given back: due again
+    until: float = 0.0  # reserved: the end of the lease; released: when it is due again
     attempt: int = 0
 
 
 class Fable:
-    """Commands are done at `now` (s of the machine's clock), and each takes three thousandths of a second.
+    """Commands are done at `now` (s on the machine's clock), and each takes three milliseconds.
 
-    With `heard` False the answer gets lost; with `done` False the command too, but nobody knows. All jobs are of one
-    topic.
+    With `heard` False the answer gets lost. With `done` False the command gets lost too, which nobody can tell. All
+    jobs have the same topic.
     """
 
     def __init__(self, topic: str = TOPIC) -> None:
@@ -51,7 +51,7 @@ class Fable:
         self.now += seconds
 
     def write(self, kind: str, command: str, op: int = 0, process: str = "p", **fields: Any) -> int:
-        """One event; the number of its command, a new one without `op`."""
+        """Add an event. Returns the number of its command, a new one without `op`."""
         self._ops += not op
         self.now += _STEP_S
         event = Event(at=self.now, process=process, kind=kind, command=command, op=op or self._ops, **fields)
@@ -90,7 +90,7 @@ class Fable:
         return waits or (tale.state == "reserved" and tale.until <= self.redis)
 
     def pop(self, job: str, heard: bool = True, **lies: Any) -> int:
-        """Deliver a job, whatever state it is in; its lease. `lies` are told instead of what is true."""
+        """Deliver a job, whatever its state. Returns its lease. `lies` replace the truth in the answer."""
         tale = self.jobs.get(job) or Tale(0, self.redis)
         op = self.write("invoke", "pop", topic=self.topic)
         tale.lease = max(tale.lease + 1, round(self.redis * 1000) * 1000)
@@ -151,32 +151,33 @@ class Fable:
         self._end("release", op, heard, job, due=tale.until, state="ready" if delay == 0 else "delayed")
 
     def begin_fault(self, *forgets: str, nemesis: str = "kill", **fields: Any) -> int:
-        """Something is broken from now on, and may be forgetful; its number."""
+        """Begin a fault, which may be allowed to forget. Returns its number."""
         return self.write("begin", nemesis, process="nemesis", forgets=forgets, **fields)
 
     def end_fault(self, op: int, nemesis: str = "kill") -> None:
         self.write("end", nemesis, op, process="nemesis")
 
     def fault(self, *forgets: str, forgets_s: float = 0.0, for_s: float = 1.0) -> None:
-        """Something is broken for a while, and may be forgetful."""
+        """A fault that lasts for a while, and may be allowed to forget."""
         op = self.begin_fault(*forgets, forgets_s=forgets_s)
         self.pass_s(for_s)
         self.end_fault(op)
 
     def lose(self, job: str) -> None:
-        """Forget all of a job."""
+        """Forget everything about a job."""
         del self.jobs[job]
         self.totals["created"] -= 1
 
     def drain(self) -> None:
-        """Deliver and finish what is alive."""
+        """Deliver and finish everything that is alive."""
         self.pass_s(60)
         for job, tale in self.jobs.items():
             if tale.state in ("delayed", "reserved"):
                 self.finish(job, self.pop(job))
 
     def look(self, *gone: str, **lies: int) -> list[Event]:
-        """The last look: at all jobs, those that are gone too, and at the counts; then the whole history."""
+        """Add the final reads of all jobs, including those that are gone, and of the counts. Returns the whole
+        history."""
         for job in (*self.jobs, *gone):
             op = self.write("invoke", "get", id=job)
             told = {"state": self.jobs[job].state} if job in self.jobs else {"code": "NOT_FOUND"}

@@ -1,4 +1,4 @@
-"""Which of two events came first by Redis's clock, where what was sent and heard does not tell."""
+"""Which of two events came first on Redis's clock, where the times of sending and hearing do not decide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.chaos.judges.lives import Act, Delivery
 
 
 class RedisTime:
-    """The commands whose answers told Redis's time, by the time at which they were sent."""
+    """The commands whose answers reported Redis's time, by the time at which they were sent."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         sent: dict[tuple[str, int], float] = {}
@@ -27,8 +27,8 @@ class RedisTime:
     def is_after(self, delivery: Delivery, act: Act) -> bool:
         """Whether a delivery certainly came after an act whose answer was heard.
 
-        It did when its pop was sent after that; and when its lease is above the time of something else that was sent
-        after that (Redis's clock does not go back: a pop that waited across such a jump is not judged rightly).
+        It did if its pop was sent after that; and if its lease is above the time of something else that was sent after
+        that. (Redis's clock must not go back: a pop that waited across such a jump is judged wrongly.)
         """
         if act.answer is None:
             return False

@@ -1,7 +1,7 @@
-"""I11: nothing is refused that there is no reason for.
+"""I11: nothing is refused without a reason.
 
-A fault explains UNAVAILABLE and its like. That a job is in another state than the one who asks believes needs a reason
-in the history: somebody may have moved it meanwhile, its lease may be over, or a fault forgot it.
+A fault explains UNAVAILABLE and the like. If a job is in another state than the asker believes, the history must hold a
+reason: somebody may have moved it meanwhile, its lease may have expired, or a fault forgot it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOVES = ("finish", "delete", "bury", "release")
 
 
 def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
-    """No answer but those that a fault or a state explains; and full memory refuses only what needs room."""
+    """All errors are explained by a fault or a state; and full memory refuses only what needs room."""
     for event in events:
         if event.code is None or event.code in (*_LATER, *_OF_STATE):
             continue
@@ -28,7 +28,7 @@ def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
 
 
 def check_refused(life: Life, trouble: Faults) -> Iterator[Finding]:
-    """Who is told that a job is in another state, or with somebody else, is told so for a reason."""
+    """An answer that a job is in another state, or with somebody else, has a reason."""
     for command in ("touch", *_MOVES):
         for act in life.acts[command]:
             answer = act.answer
@@ -44,13 +44,14 @@ def _has_reason(act: Act, life: Life, trouble: Faults) -> bool:
     own = next((each for each in life.deliveries if each.lease == act.invoke.lease), None)
     if moved or trouble.excuse(life.added):
         return True
-    if own is None:  # a delete; or a lease that nobody was given
+    if own is None:  # a delete, or a lease that was never given
         return act.invoke.command == "delete" and not life.added
     return trouble.excuse(own) or act.answer.at >= _over(own, life, trouble)
 
 
 def _over(own: Delivery, life: Life, trouble: Faults) -> float:
-    """When a lease may be over at the earliest, s of the machine's clock: it began after its pop was sent. Only a touch
-    that was taken for sure, and that nothing forgot, makes it longer."""
+    """The earliest time at which a lease may be over, in s on the machine's clock: it began after its pop was sent.
+    Only a touch that was certainly accepted, and not forgotten, extends it.
+    """
     touches = [act.invoke.at for act in life.of(own, "touch") if act.ok and not trouble.excuse(act)]
     return max([own.invoke.at, *touches]) + (own.answer.ttr or 0)

@@ -1,4 +1,4 @@
-"""Where a job of the load lies on a Cluster."""
+"""Where a job of the load is on a Cluster."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ SHARDS = 16  # of a new namespace on a Cluster
 
 
 def slot_of_job(job: str) -> int:
-    """The slot of its shard."""
+    """The slot of the shard of a job."""
     return slot_of(Keys(NAMESPACE, shard_of(job, SHARDS)).meta)

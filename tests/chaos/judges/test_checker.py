@@ -17,7 +17,7 @@ from tests.chaos.judges.slots import slot_of_job
 
 
 def found(fable: Fable, *gone: str, **lies: int) -> list[str]:
-    """The invariants that were broken, each once, without what is excused."""
+    """The broken invariants, each once, without excused ones."""
     return sorted({finding.invariant for finding in check(fable.look(*gone, **lies)).findings})
 
 
@@ -29,7 +29,7 @@ def excused(events: list[Event]) -> list[Finding]:
 
 @pytest.fixture
 def fable() -> Fable:
-    """A history with one job that was delivered and finished, and one that is with a worker."""
+    """A history with one finished job and one that a worker holds."""
     fable = Fable()
     fable.add("done", delay=1)
     fable.add("held")
@@ -210,7 +210,7 @@ def test_a_job_that_comes_after_its_delete_is_found(fable: Fable) -> None:
 
 
 def parked(fable: Fable, job: str) -> None:
-    """A pop that waits since before the next two commands, and gets a job all the same."""
+    """A pop that has been waiting since before the next two commands, and gets a job all the same."""
     op = fable.write("invoke", "pop", process="c")
     fable.delete(job)
     fable.add("another", delay=0)
@@ -407,8 +407,8 @@ def test_a_forgotten_finish_or_pop_is_counted_and_no_failure(fable: Fable) -> No
     fable.add("b")
     fable.finish("b", fable.pop("b"))
     fable.fault("local", forgets_s=2)
-    fable.totals["finished"] -= 1  # that of b
-    fable.totals["delivered"] -= 1  # that of a
+    fable.totals["finished"] -= 1  # b's
+    fable.totals["delivered"] -= 1  # a's
     fable.jobs["a"].attempt = 0
     assert lease < fable.pop("a")
     fable.finish("a", fable.jobs["a"].lease)
@@ -496,7 +496,7 @@ def test_lateness_beyond_what_faults_explain_is_told_with_its_job() -> None:
     assert figures.late_beyond_s == pytest.approx(7, abs=0.1) and figures.latest == "a"
 
 
-# What one may do to an honest queue; each with a number that chooses the job.
+# Steps that an honest queue allows; each takes a number that picks the job.
 _STEPS = ("add", "add", "pop", "pop", "finish", "delete", "touch", "release", "wait", "fault")
 _steps = st.lists(
     st.tuples(st.sampled_from(_STEPS), st.integers(0, 9), st.integers(0, 3000), st.booleans()), max_size=60

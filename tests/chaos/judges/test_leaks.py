@@ -1,4 +1,4 @@
-"""The checker finds what a service still holds when all is over."""
+"""The checker finds what a service still holds at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REDIS = {"connections": 2, "keys j": 200, "keys b": 8, "keys r": 1, "endless re
 
 
 def found(instance: dict[str, int] | None = None, redis: dict[str, int] | None = None) -> list[str]:
-    """What the checker says when these numbers are others at the end than they should be."""
+    """The findings when these counts differ at the end from what they should be."""
     fable = Fable()
     rest = _INSTANCE | {"clients": 0, "waiting pops": 0} | (instance or {})
     left = {"connections": 2, "keys j": 900, "keys meta": 1, "endless records": 9, "dead letters": 9} | (redis or {})

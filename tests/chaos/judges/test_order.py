@@ -1,4 +1,4 @@
-"""The checker finds a job that overtook another, and blames no honest queue."""
+"""The checker finds a job that overtook another, and does not blame an honest queue."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Line(Fable):
         return next((self.ready[priority].pop(0) for priority in (6, 4) if self.ready[priority]), None)
 
     def take(self, **how: Any) -> tuple[str, int] | None:
-        """Pop the next job: the id and its lease."""
+        """Pop the next job. Returns its id and lease."""
         job = self.head()
         return (job, self.pop(job, **how)) if job else None
 
@@ -54,7 +54,7 @@ class Line(Fable):
             self.finish(*taken)
 
     def lose_pop(self) -> str | None:
-        """A pop whose answer nobody hears; its job goes back to the front later. That one."""
+        """Pop without anyone hearing the answer; the job goes back to the front later. Returns its id."""
         job = self.head()
         op = self.write("invoke", "pop", topic=self.topic)
         self.write("info", "pop", op, code="NOT_ANSWERED")
@@ -71,7 +71,7 @@ def line() -> Line:
 
 
 def swap(line: Line, priority: int = 4) -> None:
-    """The last in the list comes first."""
+    """Put the last job of the list first."""
     line.ready[priority].insert(0, line.ready[priority].pop())
 
 
@@ -167,7 +167,7 @@ def test_an_unheard_pop_explains_one_overtaking_and_no_second(line: Line) -> Non
     for name in "abcd":
         line.put(name)
     assert line.lose_pop() == "a"
-    line.finish("b", line.pop("b"))  # meanwhile a is given back, to the front
+    line.finish("b", line.pop("b"))  # meanwhile a is released, to the front
     line.finish("a", line.pop("a"))
     line.finish("d", line.pop("d"))
     line.finish("c", line.pop("c"))
@@ -204,10 +204,10 @@ _STEPS = st.lists(st.tuples(st.sampled_from(_KINDS), st.booleans()), max_size=50
 
 
 def told(line: Line, steps: list[tuple[str, bool]]) -> None:
-    """Let these things happen on an honest queue."""
+    """Do these steps on an honest queue."""
     away: str | None = None
     for number, (step, sure) in enumerate(steps):
-        if away:  # what an unheard pop took comes back to the front
+        if away:  # what an unheard pop took returns to the front
             line.ready[line.priorities[away]].insert(0, away)
             away = None
         match step:

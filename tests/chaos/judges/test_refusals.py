@@ -1,4 +1,4 @@
-"""The checker finds a refusal that there was no reason for, and takes those that there was one for."""
+"""The checker finds a refusal without a reason, and accepts one with a reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.chaos.judges.made_up_history import TTR_S, Fable
 
 @pytest.fixture
 def fable() -> Fable:
-    """One job, with a worker."""
+    """One job, held by a worker."""
     fable = Fable()
     fable.add("a")
     fable.pop("a")
@@ -19,7 +19,7 @@ def fable() -> Fable:
 
 
 def refuse(fable: Fable, command: str, code: str, lease: int | None = None) -> None:
-    """Someone asks that of the job, and is told so."""
+    """Somebody asks that of the job, and is refused with that code."""
     op = fable.write("invoke", command, id="a", lease=lease)
     fable.write("fail", command, op, id="a", code=code)
 

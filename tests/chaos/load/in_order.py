@@ -1,8 +1,8 @@
 """The part of the load that shows in which order jobs are handed out: topics with one producer and one consumer each.
 
-The producer asks one thing after the other, and the consumer has one job at a time, so that both know an order that
-the checker (order.py) can compare. Bursts make some jobs wait behind others: of two priorities, ready at once or a
-moment later, and some are given back by their consumer.
+The producer sends one request after another, and the consumer has one job at a time, so that both know an order that
+the checker (judges/order.py) can compare. Bursts make jobs wait behind others: with two priorities, ready at once or a
+moment later, and some released by their consumer.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from tests.chaos.load.participant import Fields, Participant
 from tests.chaos.load.wire import Wire
 
 IN_ORDER = ("in-order-0", "in-order-1")
-"""The topics. On a Cluster each lies in one shard, as its ids are the same up to their first `@`: the order is promised
-there only."""
+"""The topics. On a Cluster each is in one shard, because its ids are the same up to their first `@`: order is promised
+only within a shard.
+"""
 _PRIORITIES = (4, 4, 4, 6)
 _DELAY_S = 0.02
 _SEEN_S = 0.03  # after which it should be ready
-_HANDLED_S = 0.008  # so that there is something that waits behind it
-_GIVEN_BACK = 0.1  # of the jobs
+_HANDLED_S = 0.008  # so that a job waits behind it
+_GIVEN_BACK = 0.1  # share of the jobs
 
 
 class OrderedProducer(Participant):
-    """Adds jobs in bursts, until it is told to stop. `lasting`: the fields of all of them."""
+    """Adds jobs in bursts until told to stop. `lasting`: fields of all its jobs."""
 
     def __init__(
         self, topic: str, name: str, history: History, wire: Wire, chance: random.Random, lasting: Fields
@@ -40,7 +41,7 @@ class OrderedProducer(Participant):
             late = self._job(_DELAY_S)
             await self.insist(late, *(self._job() for _ in range(self.chance.choice((0, 3, 8)))))
             await asyncio.sleep(_SEEN_S)
-            await self.ask({"command": "get", "id": late["id"]})  # then it is known to be ready, if it is
+            await self.ask({"command": "get", "id": late["id"]})  # by then it is known to be ready, if it is
             await self.insist(*(self._job() for _ in range(2)))
             await asyncio.sleep(self.chance.uniform(0, 1))
 
@@ -53,13 +54,13 @@ class OrderedProducer(Participant):
 
 
 class OrderedConsumer(Participant):
-    """Pops one job, and the next when that is done with, until it is told to stop."""
+    """Pops one job, and the next once that is dealt with, until told to stop."""
 
     def __init__(self, topic: str, name: str, history: History, wire: Wire, chance: random.Random) -> None:
         super().__init__(name, history, wire, chance)
         self._topic = topic
         self.careful = False
-        """Give nothing back from now on, so that the queue drains."""
+        """From now on, release nothing, so that the queue drains."""
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

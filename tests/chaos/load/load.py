@@ -1,8 +1,8 @@
 """The load: producers and consumers over HTTP, on one or more services.
 
-Jobs of 20 topics with delays of 0 to 3 s and a TTR of 2 s. Some are deleted. Of those that are handed out most are
-finished, others touched first, released, buried, or forgotten as by a handler that died. All of it by the seed, but for
-what the races decide.
+Jobs of 20 topics have delays of 0 to 3 s and a TTR of 2 s. Some are deleted. Of those that are popped, most are
+finished; others are touched first, released, buried, or abandoned as by a handler that died. All of it follows from the
+seed, except for what races decide.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TOPICS = [f"topic-{number}" for number in range(20)]
 TTR_S = 2.0
 LONGEST_DELAY_S = 3.0
 RETENTION_S = 3600.0
-"""Longer than any run: what ended is remembered until the last look."""
+"""Longer than any run, so that ended jobs are remembered until the final reads."""
 _DELETED = 0.04  # of the jobs
-_LIMITED = 0.1  # of the jobs have three tries, the others no limit
+_LIMITED = 0.1  # share of the jobs with three tries; the others have no limit
 _WAYS = {"die": 2, "late": 2, "release": 5, "bury": 1, "touch": 3, "dawdle": 2, "finish": 85}
-"""What handlers do, of 100; `die` says nothing, `late` not until some time around the end of its lease."""
+"""What handlers do, in percent; `die` never answers, `late` answers around the end of its lease."""
 _WAYS_AGAIN = _WAYS | {"late": 40, "finish": 47}
-"""With jobs that were handed out before: so that two who have had a job meet."""
+"""The same for jobs that were delivered before, so that two holders of one job meet."""
 _LATE_WORDS: list[Fields] = [
     {"command": "finish"},
     {"command": "touch", "ttr": TTR_S},
@@ -39,23 +39,23 @@ _DAWDLE_S = 0.2
 
 @dataclass(frozen=True)
 class Work:
-    """How much load: `rate` jobs a second from `producers`; the classes of durability are asked for in turn."""
+    """How much load: `rate` jobs per second from `producers`; the durability classes are requested in turn."""
 
     rate: float = 150.0
     producers: int = 3
     consumers: int = 8
     durabilities: tuple[str, ...] = ("local",)
-    in_order: tuple[str, ...] = IN_ORDER  # topics with a producer and a consumer of their own
+    in_order: tuple[str, ...] = IN_ORDER  # topics with one producer and one consumer
 
 
 class Producer(Participant):
-    """Adds jobs until it is told to stop, and deletes some."""
+    """Adds jobs until told to stop, and deletes some."""
 
     def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
         super().__init__(name, history, wire, chance)
         self._work = work
         self._pause_s = work.producers / work.rate  # a job
-        self._to_delete: list[tuple[float, str]] = []  # the loop's time, and the id
+        self._to_delete: list[tuple[float, str]] = []  # loop time, and the id
         self.ids: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -88,14 +88,14 @@ class Producer(Participant):
 
 
 class Consumer(Participant):
-    """Pops until it is told to stop, and does with each job what chance says."""
+    """Pops until told to stop, and treats each job as chance decides."""
 
     def __init__(self, name: str, history: History, wire: Wire, chance: random.Random, work: Work) -> None:
         super().__init__(name, history, wire, chance)
         self._work = work
-        self._late: list[tuple[float, Fields]] = []  # the loop's time, and what is then said of a job
+        self._late: list[tuple[float, Fields]] = []  # loop time, and the command to send then
         self.careful = False
-        """Finish each job at once from now on, so that the queue drains."""
+        """From now on, finish each job at once, so that the queue drains."""
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -132,14 +132,14 @@ class Consumer(Participant):
         await self.insist(lease | {"command": "finish", "durability": durability}, for_s=10)
 
     def _way(self, job: Fields) -> str:
-        """What this handler is like."""
+        """The behaviour of the handler of a job."""
         if self.careful:
             return "finish"
         ways = _WAYS if job["attempt"] == 1 else _WAYS_AGAIN
         return self.chance.choices(list(ways), list(ways.values()))[0]
 
     async def _come_late(self, now: float) -> None:
-        """Say what is to be said by now."""
+        """Send the late commands that are due."""
         words = [word for at, word in self._late if at <= now]
         self._late = [(at, word) for at, word in self._late if at > now]
         if words:
@@ -147,7 +147,7 @@ class Consumer(Participant):
 
 
 class Load:
-    """Producers and consumers of one process, each on a connection of its own."""
+    """Producers and consumers in one process, each on its own connection."""
 
     def __init__(self, history: History, urls: list[str], seed: int, work: Work, name: str = "") -> None:
         number = work.producers + work.consumers + 2 * len(work.in_order)
@@ -177,12 +177,13 @@ class Load:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all jobs that there was a try to add."""
+        """The ids of all jobs that anyone tried to add."""
         return [job for producer in self.producers for job in producer.ids]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-        """Load while the block runs. Gives what ends the producers and then makes the consumers careful."""
+        """Run the load while the block runs. Yields a function that stops the producers and then makes the consumers
+        careful."""
         enough, stop = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for consumer in self.consumers:

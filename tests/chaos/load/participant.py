@@ -1,6 +1,6 @@
-"""A participant of a load: one that asks one thing after the other, and writes down what it asked and heard.
+"""A participant of a load: sends one request after another, and records what it asked and heard.
 
-It repeats as the clients do (clients/*/retry): what may be done twice is asked again until it is answered.
+It retries like the clients do (clients/*/retry): what may safely be done twice is sent again until it is answered.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tests.chaos.history import History
 from tests.chaos.load.wire import NotAnswered, NotSent, Wire
 
 LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "TOPIC_FULL", "NOT_SENT", "NOT_ANSWERED")
-"""The answers after which the same may be asked again."""
+"""Answers after which the same request may be sent again."""
 UNKNOWN = ("UNAVAILABLE", "INTERNAL", "NOT_ANSWERED")
-"""The answers that leave open whether it was done."""
+"""Answers that leave open whether the command was done."""
 _TOLD = ("state", "result", "durability", "code", "due", "until", "lease", "attempt", "tries", "counts", "totals")
 _ASKED = ("id", "topic", "lease", "delay", "ttr", "ttl", "priority", "tries", "body", "durability")
 
@@ -23,7 +23,7 @@ Fields = dict[str, Any]
 
 
 class Participant:
-    """`name` stands in the history; `chance` decides all that it does at random."""
+    """`name` goes into the history; `chance` makes all its random choices."""
 
     def __init__(self, name: str, history: History, wire: Wire, chance: random.Random) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class Participant:
         self._wire = wire
 
     async def ask(self, *commands: Fields) -> list[Fields]:
-        """Ask once; the answers, of which those that did not come have a code of LATER."""
+        """Ask once. Answers that did not arrive have a code out of LATER."""
         ops = [self._invoke(command) for command in commands]
         wait_s = float(commands[-1].get("wait", 0))
         try:
@@ -48,7 +48,7 @@ class Participant:
         return answers
 
     async def insist(self, *commands: Fields, for_s: float = 60.0) -> list[Fields]:
-        """Ask until each is answered for good, or the time is over; the last answers."""
+        """Ask until each command has a final answer, or the time is over. Returns the last answers."""
         last: list[Fields] = [{}] * len(commands)
         todo = list(range(len(commands)))
         end = asyncio.get_running_loop().time() + for_s
@@ -78,14 +78,14 @@ class Participant:
         for job in answer.get("jobs", [answer]) or [{}]:
             told = {field: job[field] for field in _TOLD if field in job}
             if name == "stats":
-                del told["due"]  # there it is a histogram
+                del told["due"]  # it is a histogram there
             told["id"], told["topic"] = job.get("id", command.get("id")), job.get("topic", command.get("topic"))
             told |= _extras(command, job)
             self._history.complete(self.name, "ok", name, op, **told)
 
 
 def _extras(command: Fields, answer: Fields) -> Fields:
-    """What follows from an answer: the body, the time to run, and Redis's clock when the command was done."""
+    """Event fields that follow from an answer: the body, the TTR, and Redis's clock when the command was done."""
     match command["command"]:
         case "pop" if answer.get("id"):
             return {"body": answer["value"], "ttr": answer["ttr"], "redis": answer["lease"] / 1e6}

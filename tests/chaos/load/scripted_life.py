@@ -1,6 +1,6 @@
-"""The life of some jobs in which each command and each script has its turn; the same each time.
+"""The life of some jobs in which each command and each script gets its turn; the same every time.
 
-It repeats what was not answered, as a client does, and takes it that a pop whose answer was lost has a job for a TTR.
+It retries what was not answered, like a client, and assumes that a pop whose answer was lost holds a job for a TTR.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MORE_COPIES = TOPICS[10]
 VIRTUAL = "both"
 VIRTUAL_TOPICS = {VIRTUAL: (COPIES, MORE_COPIES)}
 CALLED = ("run:1",)
-"""Jobs that are made due before the time of their add."""
+"""Jobs that are made due before the due time of their add."""
 
 Handle = Callable[[Fields], Awaitable[bool]]
 
@@ -37,18 +37,18 @@ class ScriptedLife(Participant):
         super().__init__(name, history, wire, random.Random(0))
         self.ids: list[str] = []
         self.errors: list[Fields] = []
-        """Answers that no fault and no repetition explains."""
+        """Answers that neither a fault nor a retry explains."""
 
     async def run(self) -> None:
         for part in (
-            # The looks early: later there are more topics, and a life for each command that looks at one.
+            # Reads come early: later there are more topics, and a life for each command that reads one.
             *(self._plain, self._looks, self._batches, self._copies, self._endings, self._delayed, self._tries),
             *(self._paused, self._purged, self._changed, self._lapsed, self._vanish),
         ):
             await part()
 
     async def drain(self, until: asyncio.Event) -> None:
-        """Finish all that is or becomes ready."""
+        """Finish everything that is or becomes ready."""
         while not until.is_set():
             (answer,) = await self.ask({"command": "pop", "topics": TOPICS, "count": 10, "wait": 0.2})
             for job in answer.get("jobs", ()):
@@ -57,7 +57,9 @@ class ScriptedLife(Participant):
                 await asyncio.sleep(_PAUSE_S)
 
     async def _tell(self, *commands: Fields) -> list[Fields]:
-        """Ask until each is answered for good. What the history does not hold may answer that it was done before."""
+        """Ask until each command has a final answer. If the history lacks the first try, the answer may be that it was
+        done already.
+        """
         answers = await self._repeat(list(commands))
         for command, answer in zip(commands, answers, strict=True):
             if not answer["success"] and command["command"] not in _HISTORY and "state" not in answer:
@@ -91,14 +93,14 @@ class ScriptedLife(Participant):
         return told | {"retention": _RETENTION_S} | fields
 
     async def _handled(self, topic: str, handle: Handle, number: int = 1, **fields: object) -> None:
-        """Pop until so many jobs of a topic were handled; `handle` says whether one was."""
+        """Pop until this many jobs of a topic were handled; `handle` returns whether one was."""
         while number > 0:
             pop = {"command": "pop", "topic": topic, "count": number, "wait": 1.0, **fields}
             (answer,) = await self._tell(pop)
             for job in answer.get("jobs", ()):
                 number -= await handle(job)
             if not answer.get("jobs") and not await self._is_pending(topic):
-                return  # a handle did more than its answer told
+                return  # `handle` did more than its answer showed
 
     async def _is_pending(self, topic: str) -> bool:
         (answer,) = await self._tell({"command": "stats", "topic": topic})
@@ -109,7 +111,7 @@ class ScriptedLife(Participant):
         return bool(answer["success"])
 
     async def _plain(self) -> None:
-        """add, pop, touch, finish; and a repeated add, which finds what is remembered."""
+        """add, pop, touch, finish; and a repeated add, which finds the tombstone."""
         add = self._job(PLAIN)
         await self._tell(add)
 
@@ -123,7 +125,7 @@ class ScriptedLife(Participant):
         await self._handled(PLAIN, self._finish)
 
     async def _batches(self) -> None:
-        """An array of adds; then a worker's usual request, finishes and the next pop."""
+        """An array of adds, then a worker's usual request: finishes and the next pop."""
         await self._tell(*(self._job(BATCH, each, priority=each % 3) for each in range(1, 7)))
         (answer,) = await self._tell({"command": "pop", "topic": BATCH, "count": 3, "wait": 1.0})
         finishes = [{"command": "finish", "id": job["id"], "lease": job["lease"]} for job in answer.get("jobs", ())]
@@ -156,7 +158,7 @@ class ScriptedLife(Participant):
             await asyncio.sleep(_PAUSE_S)
 
     async def _endings(self) -> None:
-        """release, bury, finish of the jobs of one pop; delete of one that is reserved and of one that is delayed."""
+        """release, bury and finish jobs of one pop; delete a reserved and a delayed one."""
         await self._tell(*(self._job(SLOW, each) for each in range(1, 5)))
         done: set[str] = set()
 
@@ -181,14 +183,14 @@ class ScriptedLife(Participant):
         await self._tell({"command": "delete", "id": f"{SLOW}:5"})
 
     async def _delayed(self) -> None:
-        """What falls due while a pop waits for it, in each bucket."""
+        """Jobs that fall due while a pop waits, in each bucket."""
         await self._tell(*(self._job(DELAYED, each, delay=0.05 + each / 100) for each in range(1, 5)))
         await self._handled(DELAYED, self._finish, 4)
 
     async def _tries(self) -> None:
-        """A lease that runs out, and comes again; and one whose tries are then used up."""
+        """A lease that expires, and its job comes again; and one whose tries are then used up."""
         await self._tell(self._job(TRIED, 1, ttr=0.1), self._job(TRIED, 2, ttr=0.1, tries=1))
-        await self._tell({"command": "pop", "topic": TRIED, "count": 2, "wait": 1.0})  # and no more is heard of it
+        await self._tell({"command": "pop", "topic": TRIED, "count": 2, "wait": 1.0})  # and it is never heard of again
         await self._handled(TRIED, self._finish)
 
     async def _paused(self) -> None:
@@ -199,7 +201,7 @@ class ScriptedLife(Participant):
         await self._handled(PAUSED, self._finish)
 
     async def _purged(self) -> None:
-        """Some ready, some delayed, some dead. The history has a delete for each."""
+        """purge ready, delayed and dead jobs. The history has a delete for each."""
         jobs = [self._job(PURGED, each, delay=_FAR_S if each > 2 else 0) for each in range(1, 5)]
         await self._tell(*jobs)
         ops = [self._history.invoke(self.name, "delete", id=job["id"]) for job in jobs]
@@ -211,7 +213,7 @@ class ScriptedLife(Participant):
             self._history.complete(self.name, "ok", "delete", op, id=job["id"], state="deleted")
 
     async def _changed(self) -> None:
-        """update of time, priority and body; run."""
+        """update time, priority and body; run."""
         await self._tell(self._job(CHANGED, 1, delay=0.02))
         await self._tell({"command": "update", "id": f"{CHANGED}:1", "delay": _FAR_S})
         await self._tell({"command": "update", "id": f"{CHANGED}:1", "delay": 0.1, "priority": 7})
@@ -222,7 +224,7 @@ class ScriptedLife(Participant):
         await self._handled(CHANGED, self._finish, 3)
 
     async def _lapsed(self) -> None:
-        """Jobs that nobody pops within their ttl are dead, and kicked: one by its id, the others by their topic."""
+        """Jobs that nobody pops within their ttl die, and are kicked: one by id, the others by topic."""
         await self._tell(*(self._job(LAPSED, each, ttl=0.1) for each in range(1, 4)))
         last, state = f"{LAPSED}:3", ""
         while state != "dead":
@@ -242,7 +244,7 @@ class ScriptedLife(Participant):
         await self._tell({"command": "leave", "worker": "nobody"})
 
     async def _vanish(self) -> None:
-        """A client that hangs up while it waits; what comes then is for the next."""
+        """A client that hangs up while it waits; the next one gets what comes then."""
         wire = Wire([self._wire.url])
         gone = Participant("gone", self._history, wire, self.chance)
         waiting = asyncio.create_task(gone.ask({"command": "pop", "topic": PLAIN, "count": 1, "wait": 5}))
@@ -255,7 +257,7 @@ class ScriptedLife(Participant):
 
 
 def without_calls(events: Sequence[Event]) -> list[Event]:
-    """The history for a checker that knows of no `run`: the adds of jobs that were called tell no time."""
+    """The history for a checker that does not know `run`: the adds of such jobs give no due time."""
     for event in events:
         if event.command == "add" and event.id in CALLED:
             event.due = None

@@ -1,4 +1,4 @@
-"""A connection of the load to a service: as little HTTP as is needed, so that the load costs little."""
+"""A connection of the load to a service: minimal HTTP, so that the load is cheap."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from urllib.parse import urlsplit
 import msgspec
 
 PATIENCE_S = 6.0
-"""How long an answer may take, beyond the wait of a pop: longer than a service's own deadline with Redis (5 s)."""
+"""How long an answer may take, beyond the wait of a pop: longer than a service's own deadline for Redis (5 s)."""
 
 
 class NotSent(Exception):
-    """Nobody was there to hear it: nothing was done."""
+    """No service was there to receive it: nothing was done."""
 
 
 class NotAnswered(Exception):
-    """It was sent, and no whole answer came: perhaps it was done."""
+    """It was sent, and no complete answer arrived: it may have been done."""
 
 
 class Wire:
-    """One kept-alive connection to one of several services; after trouble the next one's turn comes."""
+    """One keep-alive connection to one of several services; after trouble it switches to the next."""
 
     def __init__(self, urls: list[str], first: int = 0) -> None:
         self._urls = urls
@@ -31,11 +31,11 @@ class Wire:
 
     @property
     def url(self) -> str:
-        """The service that is asked now."""
+        """The service in use now."""
         return self._urls[self._turn % len(self._urls)]
 
     async def exchange(self, commands: list[dict[str, Any]], wait_s: float = 0) -> list[dict[str, Any]]:
-        """The answers to one command, or to several sent as an array. Raises NotSent or NotAnswered."""
+        """The answers to one command, or to several as an array. Raises NotSent or NotAnswered."""
         body = msgspec.json.encode(commands[0] if len(commands) == 1 else commands)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -62,7 +62,7 @@ class Wire:
         return self._streams
 
     def give_up(self) -> None:
-        """Hang up, and ask the next service from now on."""
+        """Hang up, and use the next service from now on."""
         if self._streams:
             with contextlib.suppress(OSError):
                 self._streams[1].close()

@@ -1,6 +1,7 @@
-"""Consumers in a process of their own, so that they can be stopped and killed as one: started by tests/chaos/stage.py.
+"""Consumers in a process of their own, so that they can be stopped and killed together; started by
+tests/chaos/stage.py.
 
-`python -m tests.chaos.load.worker NAME SEED HISTORY URL…`; ends on SIGTERM when nothing is in hand.
+`python -m tests.chaos.load.worker NAME SEED HISTORY URL…` ends on SIGTERM, once it has no job in hand.
 """
 
 from __future__ import annotations

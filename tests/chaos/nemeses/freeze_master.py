@@ -1,4 +1,5 @@
-"""SIGSTOP of a master until long after another server took over; then it comes back with its stale data and writes."""
+"""SIGSTOP of a master until long after another server took over; then it comes back with stale data, and with
+writes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.redis_node import RedisNode
 
 
 class FreezeMaster(Nemesis):
-    """`for_s`: how long it stands still."""
+    """`for_s`: how long it is stopped."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

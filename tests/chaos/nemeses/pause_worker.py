@@ -1,4 +1,4 @@
-"""SIGSTOP of a worker process for longer than its jobs' time to run; then it wants to finish what it had."""
+"""SIGSTOP of a worker process for longer than its jobs' TTR; then it tries to finish what it had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenarios: the table of what is attacked, how, and what is promised."""
+"""The catalogue of scenarios: what is attacked, how, and what is promised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCENARIOS = [
     ),
     Scenario(
         "redis-killed-everysec",
-        "20 x kill -9 of Redis, appendfsync everysec: at most the last 2 s, told as `local`",
+        "20 x kill -9 of Redis, appendfsync everysec: at most the last 2 s are lost, acknowledged as `local`",
         fsync_everysec,
         {"kill-redis": {"every_s": 2.5}},
         promise=Promise(outage_s=4),
@@ -27,7 +27,7 @@ SCENARIOS = [
     ),
     Scenario(
         "power-cut",
-        "20 x power cut, appendfsync everysec: what is lost was acknowledged in the last 2 s, and told as `local`",
+        "20 x power cut, appendfsync everysec: what is lost was acknowledged as `local` in the last 2 s",
         fsync_everysec,
         {"cut-power": {"every_s": 2, "lost_s": 1.0}},
         promise=Promise(outage_s=4),
@@ -36,7 +36,7 @@ SCENARIOS = [
     ),
     Scenario(
         "instances-killed",
-        "one of three instances is killed -9 every 3 s: nothing is lost or early, p99 of lateness at most 500 ms",
+        "kill -9 of one of three instances every 3 s: nothing is lost or early, p99 lateness at most 500 ms",
         volatile,
         {"kill-instance": {"every_s": 2}},
         instances=3,
@@ -47,7 +47,7 @@ SCENARIOS = [
     ),
     Scenario(
         "instance-killed",
-        "the only instance is killed -9 again and again: nothing is lost or early",
+        "repeated kill -9 of the only instance: nothing is lost or early",
         volatile,
         {"kill-instance": {"every_s": 1.5}},
         promise=Promise(outage_s=10),
@@ -64,7 +64,7 @@ SCENARIOS = [
     ),
     Scenario(
         "holder-paused",
-        "SIGSTOP of the instance with the most timers for longer than its locks live: nothing is moved twice",
+        "SIGSTOP of the instance with the most timers for longer than its locks last: nothing is moved twice",
         volatile,
         {"pause-holder": {"every_s": 3, "for_s": 8}},
         instances=3,
@@ -73,7 +73,7 @@ SCENARIOS = [
     ),
     Scenario(
         "worker-paused",
-        "SIGSTOP of a worker process past its jobs' TTR: it cannot end what others have by then",
+        "SIGSTOP of a worker process past its jobs' TTR: it cannot end jobs that others hold by then",
         volatile,
         {"pause-worker": {"every_s": 1}},
         workers=2,
@@ -81,7 +81,7 @@ SCENARIOS = [
     ),
     Scenario(
         "worker-killed",
-        "kill -9 of a worker process with jobs in hand: they come again after their TTR",
+        "kill -9 of a worker process with jobs in hand: they are delivered again after their TTR",
         volatile,
         {"kill-worker": {"every_s": 0.5}},
         workers=2,
@@ -98,7 +98,7 @@ SCENARIOS = [
     ),
     Scenario(
         "redis-asleep",
-        "DEBUG SLEEP: Redis does all that was asked meanwhile, after its deadline too",
+        "DEBUG SLEEP: Redis then does all that was asked meanwhile, even past the deadline",
         volatile,
         {"sleep-redis": {"every_s": 3, "for_s": 5.5}},
         promise=Promise(outage_s=9),
@@ -116,7 +116,7 @@ SCENARIOS = [
     ),
     Scenario(
         "memory-full",
-        "maxmemory is reached: adds are refused, all else goes on, and adds too as soon as there is room",
+        "maxmemory is reached: adds are refused until there is room, and all else goes on",
         volatile,
         {"fill-memory": {"every_s": 2, "for_s": 3}},
         seconds=30,

@@ -1,6 +1,6 @@
-"""Attacks that are programs of their own, with load and judgement of their own: exit code 1 for a finding.
+"""Attacks that are programs with their own load and their own judgement; exit code 1 means a finding.
 
-They belong to the long form; in short they are tests of the suite (test_slow_clients.py, test_fault_points.py).
+They belong to the long form. Their short forms are tests (test_slow_clients.py, test_fault_points.py).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tests.acceptance.service import ROOT
 
 @dataclass(frozen=True)
 class Program:
-    """A module that is run."""
+    """A module to run."""
 
     module: str
 
     async def run(self) -> tuple[bool, str]:
-        """Whether it found nothing, and what it printed."""
+        """Run it. Returns whether it found nothing, and its output."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", self.module),
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The scenarios of Redis with Sentinels, of a Cluster, and of a bad network before Redis; most measure, so alone."""
+"""The scenarios with Sentinels, with a Cluster, and with a bad network to Redis. Most measure, so they run alone."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tests.chaos.servers.redis import cluster, networked, networked_cluster, net
 
 # Failovers forget what was only `local`; what is `replicated` must stay.
 _BOTH_CLASSES = Work(durabilities=("local", "replicated"))
-# A consumer that has a job of the dead node in hand waits for it: there must be some that have none.
+# A consumer that holds a job of the dead node waits for it, so some consumers must be free.
 _MANY_HANDS = Work(consumers=24, durabilities=_BOTH_CLASSES.durabilities)
-# One that is cut off goes on for a while, and each who changes a job there durably waits for replicas in vain.
+# A master that is cut off goes on for a while, and every durable change there waits for replicas in vain.
 _VERY_MANY_HANDS = Work(consumers=64, durabilities=_BOTH_CLASSES.durabilities)
-_DOWN_S = 4.0  # until all clients go on: a Sentinel's 1 s until a server counts as down, and 3 s
-# Who asks for replicas in vain waits three times `durability_timeout_s` at most: behind two other fences, and for its
-# own. What was under way when the cut began may take as long before it.
+_DOWN_S = 4.0  # until all clients go on: 1 s until a Sentinel counts a server as down, plus 3 s
+# Whoever waits for replicas in vain waits at most three times `durability_timeout_s`: behind two other barriers, and
+# for their own. What was in flight when the cut began may take as long before that.
 _IN_VAIN_S = 6.0
-_CLUSTER_DOWN_S = 6.0  # a node counts as down after 1.5 s, and a failover is voted a second or two later
+_CLUSTER_DOWN_S = 6.0  # a node counts as down after 1.5 s, and the vote takes a second or two more
 
 ON_SETS = [
     Scenario(
         "sentinel-master-killed",
-        "10 x kill -9 of the master: all clients go on by themselves, nothing that is replicated is lost",
+        "10 x kill -9 of the master: all clients recover by themselves, and nothing replicated is lost",
         sentinels,
         {"kill-master": {"every_s": 1.5}},
         work=_BOTH_CLASSES,
@@ -31,7 +31,7 @@ ON_SETS = [
     ),
     Scenario(
         "sentinel-master-frozen",
-        "SIGSTOP of the master for 30 s: what it has when it comes back counts for nothing",
+        "SIGSTOP of the master for 30 s: what it holds when it comes back is discarded",
         sentinels,
         {"freeze-master": {"every_s": 3, "for_s": 30}},
         work=_BOTH_CLASSES,
@@ -52,7 +52,7 @@ ON_SETS = [
     ),
     Scenario(
         "replicas-lag",
-        "all replicas stand still for 4 s: the answers say `local`, and nobody waits for longer than was asked",
+        "all replicas are stopped for 4 s: answers say `local`, and nobody waits longer than requested",
         sentinels,
         {"freeze-replicas": {"every_s": 2, "for_s": 4}},
         work=_BOTH_CLASSES,
@@ -88,7 +88,7 @@ ON_SETS = [
     ),
     Scenario(
         "sentinel-partition",
-        "the master is cut off from all others for 1, 5, 30 s and the service is not: it leaves the old one by itself",
+        "the master is cut off from all others for 1, 5 and 30 s, the service is not: it switches over by itself",
         networked_sentinels,
         {"cut-off": {"every_s": 2, "for_s": [1, 5, 30]}},
         work=_BOTH_CLASSES,
@@ -108,7 +108,7 @@ ON_SETS = [
     ),
     Scenario(
         "cluster-partition",
-        "a master is cut off from all other nodes for 1, 5, 30 s: the others' jobs stay on time",
+        "a master is cut off from all other nodes for 1, 5 and 30 s: the others' jobs stay on time",
         networked_cluster,
         {"cut-off": {"every_s": 3, "for_s": [1, 5, 30]}},
         work=_VERY_MANY_HANDS,
@@ -119,7 +119,7 @@ ON_SETS = [
     ),
     Scenario(
         "cluster-partition-with-service",
-        "a master and the service are cut off from all other nodes for 12 s: afterwards all is well again",
+        "a master and the service are cut off from all other nodes for 12 s: afterwards everything recovers",
         networked_cluster,
         {"cut-off": {"every_s": 2, "for_s": [12], "with_service": True}},
         work=_MANY_HANDS,
@@ -129,7 +129,7 @@ ON_SETS = [
     ),
     Scenario(
         "network-cut",
-        "nothing passes between service and Redis for 1 and 5 s: in both directions, in one, in the other",
+        "nothing passes between service and Redis for 5 s (short: 1 s): in both directions, then in either one",
         networked,
         {
             "bad-weather": {
@@ -144,7 +144,7 @@ ON_SETS = [
     ),
     Scenario(
         "network-slow",
-        "1, 10 and 100 ms of latency between service and Redis in each direction, and bytes by the spoonful",
+        "1, 10 and 100 ms of latency between service and Redis in each direction, and bytes that trickle",
         networked,
         {
             "bad-weather": {
@@ -162,7 +162,7 @@ ON_SETS = [
     ),
     Scenario(
         "network-resets",
-        "1 in 100 of what is sent between service and Redis resets its connection",
+        "1 in 100 chunks between service and Redis resets its connection",
         networked,
         {"bad-weather": {"every_s": 1, "for_s": 10, "weathers": [{"resets": 0.01}]}},
         promise=Promise(outage_s=2),

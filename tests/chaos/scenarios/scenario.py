@@ -1,4 +1,4 @@
-"""A scenario: servers, instances, load, nemeses, and what is promised all the same."""
+"""A scenario: servers, instances, load, nemeses, and what is promised in spite of them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from tests.chaos.load.load import Work
 from tests.chaos.servers.redis import Factory
 
 _LEAST_ADDS_A_SECOND = 10.0
-_LATE_S = 5.0  # on a machine that has other work; less than any timer's or sweep's longest sleep
-_SAME_MS = 5.0  # more than that is a difference
+_LATE_S = 5.0  # on a machine that has other work; less than the longest sleep of a timer or sweep
+_SAME_MS = 5.0  # more than this is a difference
 
 
 @dataclass(frozen=True)
 class Promise:
-    """The pass marks beside the invariants, which hold in every scenario. None: none."""
+    """Pass marks besides the invariants, which hold in every scenario. None: not judged."""
 
     late_p99_ms: float | None = None  # of all first deliveries
-    late_outside_p99_ms: float | None = None  # of those that no fault touched
-    late_elsewhere_p99_ms: float | None = None  # during faults of a part of a Cluster, on the others
-    late_ratio: float | None = None  # p99 inside of faults to p99 outside; what is within 5 ms counts as the same
+    late_outside_p99_ms: float | None = None  # of those not affected by a fault
+    late_elsewhere_p99_ms: float | None = None  # during faults of a part of a Cluster, on the other parts
+    late_ratio: float | None = None  # ratio of p99 inside of faults to p99 outside; differences below 5 ms do not count
     outage_s: float | None = None  # see findings.Figures
-    errors: int | None = None  # answers that said "later", and those that never came
+    errors: int | None = None  # answers that meant "later", and requests without an answer
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """`nemeses`: the options of each, by its name. `alone`: it measures lateness, so that in the long form nothing
-    else runs beside it.
+    """`nemeses`: the options of each, by name. `alone`: it measures lateness, so in the long form nothing else runs
+    beside it.
 
-    `seconds` and `short_s` are the times under attack of `make chaos` and `make chaos-short`; `short` has options of
-    nemeses for the latter, and the pass marks of lateness are those of the long form only: short ones have too few
-    jobs for a p99.
+    `seconds` and `short_s`: the time under attack in `make chaos` and in `make chaos-short`. `short`: options of
+    nemeses for the latter. The pass marks of lateness apply to the long form only: short runs have too few jobs for a
+    p99.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Scenario:
     instances: int = 1
     workers: int = 0  # worker processes
     work: Work = field(default_factory=Work)
-    flags: tuple[str, ...] = ()  # of `jobqueue serve`
+    flags: tuple[str, ...] = ()  # for `jobqueue serve`
     promise: Promise = field(default_factory=Promise)
     seconds: float = 60.0
     short_s: float = 6.0
@@ -57,7 +57,7 @@ class Scenario:
 
 
 def judge(promise: Promise, report: Report, seconds: float, strikes: int, short: bool) -> list[Finding]:
-    """What was promised beside the invariants and not kept; and whether there was anything to judge."""
+    """The broken promises besides the invariants; and whether there was anything to judge."""
     figures = report.figures
     found = []
     if figures.adds < seconds * _LEAST_ADDS_A_SECOND:
@@ -79,7 +79,7 @@ def judge(promise: Promise, report: Report, seconds: float, strikes: int, short:
 
 
 def _lateness(promise: Promise, figures: Figures) -> list[tuple[str, float | None, float | None]]:
-    """The marks of lateness: what it is, what was measured, and the most that it may be; ms."""
+    """The pass marks of lateness: name, measured value and limit, in ms."""
     inside, outside, all_ = (late.get("p99") for late in (figures.late_inside, figures.late_outside, figures.late_all))
     elsewhere = figures.late_elsewhere.get("p99")
     ratio = promise.late_ratio

@@ -1,4 +1,4 @@
-"""Pass marks beside the invariants: what was promised and not kept is found; a run without load or trouble is none."""
+"""Pass marks: a broken promise is found, and a run without load or trouble does not pass."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_job_that_is_later_than_faults_explain_is_found_in_the_short_form_too(
 def test_lateness_within_its_marks_is_right() -> None:
     marks = Promise(late_p99_ms=20, late_outside_p99_ms=20, late_ratio=2, outage_s=4, errors=0)
     assert said(marks, measured()) == []
-    assert said(marks, measured(late_outside={"p99": 2.0}, late_inside={"p99": 7.0})) == []  # 5 ms are no difference
+    assert said(marks, measured(late_outside={"p99": 2.0}, late_inside={"p99": 7.0})) == []  # 5 ms is no difference
 
 
 def test_the_short_form_has_no_marks_of_lateness() -> None:
@@ -69,7 +69,7 @@ def test_the_short_form_has_no_marks_of_lateness() -> None:
 
 def test_scenarios_have_names_of_their_own_and_times_that_fit_half_an_hour_and_four_minutes() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
-    around_s = 8  # start, drain and last look
+    around_s = 8  # start, drain and final reads
     programs_s = 600
     long_s = sum((scenario.seconds + around_s) / (1 if scenario.alone else 2) for scenario in SCENARIOS)
     assert long_s + programs_s < 1800

@@ -1,8 +1,8 @@
-"""A gate between the service and Redis: it counts the commands that pass, and can strike at one of them.
+"""A gate between the service and Redis: counts the commands that pass, and can strike at one of them.
 
-A point is a command (a script by its name), which of its kind it is, and whether the strike comes before it (Redis
-never gets it) or after it (Redis has done it, and its answer is not passed on). Kinds are counted each for itself, as
-beats and timers come when they come.
+A point is a command (for a script, its name), its number among those of its kind, and whether the strike comes before
+it (Redis never receives it) or after it (Redis has done it, and its answer is dropped). Each kind is counted
+separately, because beats and timers come at times of their own.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ class Point(NamedTuple):
 
 
 class Gate:
-    """`async with`; the service goes to `url`, what it asks goes to the server at the Unix socket `target`."""
+    """The service connects to `url`, and what it asks goes to the server at the Unix socket `target`. Use with `async
+    with`."""
 
     def __init__(self, target: str, path: str) -> None:
         self.url = f"unix://{path}"
         self.passed: Counter[str] = Counter()
-        """How many there were of each kind since `arm`."""
+        """How many of each kind have passed since `arm`."""
         self.struck = False
         self.open = False
-        """While it is, commands are not counted."""
+        """While set, commands are not counted."""
         self._target = target
         self._path = path
         self._point: Point | None = None
@@ -64,8 +65,9 @@ class Gate:
         await self._server.wait_closed()
 
     def arm(self, point: Point | None, strike: Callable[[], None] | None = None) -> None:
-        """Count anew. At the point call `strike`, which ends the service, and then all its connections; without it,
-        only the connection ends over which the command came."""
+        """Restart the counts. At the point, call `strike`, which ends the service, and then end all its connections;
+        without `strike`, end only the connection that the command came over.
+        """
         self.passed.clear()
         self.struck = self.open = False
         self._point, self._strike = point, strike
@@ -97,7 +99,7 @@ class Gate:
         answers: asyncio.StreamReader,
         server: asyncio.StreamWriter,
     ) -> None:
-        """One command after the other, each with its answer, until the point is reached or one end hangs up."""
+        """Pass on commands one by one, each with its answer, until the point is reached or one end hangs up."""
         async for raw, words in _commands(reader):
             kind = _kind(words)
             when = None if self.open else self._counted(kind)
@@ -113,7 +115,7 @@ class Gate:
         return None
 
     def _counted(self, kind: str) -> str | None:
-        """When to strike, if this command is that of the point."""
+        """When to strike, if this command is the point."""
         self.passed[kind] += 1
         point = self._point
         reached = point and not self.struck and (point.command, point.number) == (kind, self.passed[kind])
@@ -136,7 +138,7 @@ def _kind(words: list[bytes]) -> str:
 
 
 async def _commands(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, list[bytes]]]:
-    """Commands as they came, and their words. Raises EOFError when the service hangs up."""
+    """Commands as raw bytes, with their words. Raises EOFError when the service hangs up."""
     while True:
         head = await reader.readuntil(b"\r\n")
         raw, words = [head], []
@@ -149,7 +151,7 @@ async def _commands(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, 
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes:
-    """One answer as it came. Nothing may come behind it that was not asked for."""
+    """One answer as raw bytes. Nothing unsolicited may follow it."""
     replies: Any = hiredis.Reader()
     raw = b""
     while True:
@@ -168,7 +170,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _both(*ways: Any) -> None:
-    """Until one of them ends."""
+    """Run both until one of them ends."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,11 +1,11 @@
-"""A bad network: a TCP proxy before a server, whose weather may change at any time.
+"""A bad network: a TCP proxy in front of a server, with weather that may change at any time.
 
-A cut is that of a cable, not of a socket: what is sent stays under way, and arrives when the network is whole again,
-unless an end has given up meanwhile. A new connection is taken by the kernel, as nothing else is to be had in user
-space, and hears nothing.
+A cut is that of a cable, not of a socket: what was sent stays in flight, and arrives once the network is whole again,
+unless an end has given up meanwhile. During a cut the kernel still accepts new connections, which user space cannot
+prevent, but they hear nothing.
 
-`of`: only the connections from these addresses have the weather. All of 127.0.0.0/8 is this machine, and a Redis with
-`bind-source-addr 127.0.0.7` calls others from there: so one knows who calls.
+`of`: the weather applies only to connections from these addresses. All of 127.0.0.0/8 is this machine, and a Redis with
+`bind-source-addr 127.0.0.7` connects from there, which shows who is calling.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Self
 
-THERE = "there"  # to the server
+THERE = "there"  # towards the server
 BACK = "back"
 BOTH = (THERE, BACK)
 
 _CHUNK = 1 << 16
-_UNDER_WAY = 256  # chunks of a connection and a direction
+_UNDER_WAY = 256  # chunks per connection and direction
 _RESET_AT_ONCE = struct.pack("ii", 1, 0)
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -38,11 +38,11 @@ class Weather:
     latency_s: float = 0.0
     """How much later they arrive, in each direction."""
     resets: float = 0.0
-    """The probability with which a chunk resets its connection instead of arriving."""
+    """The probability that a chunk resets its connection instead of arriving."""
     slice_bytes: int = 0
-    """They arrive so many at a time (0: as they were sent) …"""
+    """How many arrive at a time (0: as they were sent)."""
     slice_s: float = 0.0
-    """… with so many seconds between."""
+    """Seconds between slices."""
     cut: Collection[str] = ()
     """The directions in which nothing arrives."""
 
@@ -51,12 +51,12 @@ FAIR = Weather()
 
 
 class Proxy:
-    """`async with Proxy(to(port))`, or `Proxy(to(path of a Unix socket))`; clients go to `port` of 127.0.0.1."""
+    """`async with Proxy(to(port))`, or `Proxy(to(path of a Unix socket))`; clients connect to `port` on 127.0.0.1."""
 
     def __init__(self, dial: Dial, *, port: int = 0, seed: int = 0) -> None:
         self.port = port
         self.connections = 0
-        """How many there ever were."""
+        """How many connections there have ever been."""
         self.resets = 0
         self._dial = dial
         self._chance = random.Random(seed)
@@ -83,13 +83,13 @@ class Proxy:
         await self._server.wait_closed()
 
     def set(self, weather: Weather, of: Collection[str] | None = None) -> None:
-        """From now on, also for what is under way already; `of` whom, or of all."""
+        """Change the weather, also for what is in flight; for connections from `of`, or for all."""
         self._weather, self._of = weather, of
         self._changed.set()
         self._changed = asyncio.Event()
 
     def reset_all(self) -> None:
-        """Reset all connections that there are, once."""
+        """Reset all current connections once."""
         for writers in self._open.values():
             self._reset(writers)
 
@@ -97,11 +97,11 @@ class Proxy:
         return self._weather if self._of is None or source in self._of else FAIR
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.CancelledError):  # asyncio 3.11 logs it, with a traceback
+        with contextlib.suppress(asyncio.CancelledError):  # asyncio 3.11 would log it with a traceback
             await self._connect(reader, writer)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until both directions have ended or it is reset."""
+        """Serve one connection, until both directions have ended or it is reset."""
         task = asyncio.current_task()
         assert task
         self.connections += 1
@@ -128,7 +128,7 @@ class Proxy:
         source: str,
         writers: list[asyncio.StreamWriter],
     ) -> None:
-        """Bytes of one direction, in their order. Raises OSError when an end is reset."""
+        """Pass on the bytes of one direction, in order. Raises OSError when an end is reset."""
         under_way: asyncio.Queue[tuple[float, bytes | OSError]] = asyncio.Queue(_UNDER_WAY)
         taking = asyncio.create_task(_take(incoming, under_way))
         try:
@@ -148,7 +148,7 @@ class Proxy:
             taking.cancel()
 
     async def _arrival(self, sent: float, way: str, source: str) -> None:
-        """Wait until what was sent then (loop time) arrives, by the weather as it changes."""
+        """Wait until what was sent at that loop time arrives, given the weather as it changes."""
         loop = asyncio.get_running_loop()
         while True:
             weather, changed = self._of_whom(source), self._changed
@@ -196,13 +196,13 @@ async def _hand_over(data: bytes, outgoing: asyncio.StreamWriter, weather: Weath
 
 
 def _check(outgoing: asyncio.StreamWriter) -> None:
-    """uvloop takes it for a mistake to write to an end that is gone."""
+    """Raise if the end is gone: uvloop treats writing to it as a mistake."""
     if outgoing.is_closing():
         raise ConnectionResetError
 
 
 def to(place: int | str, host: str = "127.0.0.1") -> Dial:
-    """A port of a host, or the path of a Unix socket."""
+    """Dial a port of a host, or the path of a Unix socket."""
 
     def dial() -> Awaitable[Streams]:
         return asyncio.open_connection(host, place) if isinstance(place, int) else _dial_path(place)

@@ -1,7 +1,7 @@
-"""The Redis of a scenario: what a set of servers must offer to stand in one, and the standalone one.
+"""The Redis of a scenario: what a set of servers must offer, and the standalone server.
 
-A scenario names a factory: a function that takes an empty folder and gives servers. A set of several servers (with
-Sentinels, a Cluster) is one more such factory; its own nemeses know its other methods.
+A scenario names a factory: a function that takes an empty folder and returns servers. A set of several servers (with
+Sentinels, or a Cluster) is just another factory; its own nemeses know its additional methods.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.waiting import until
 
 
 class Servers(Protocol):
-    """Started by `async with`, and ended by it whatever state they are in."""
+    """Use with `async with`, which starts them, and ends them whatever state they are in."""
 
     @property
     def url(self) -> str:
-        """Where the service finds them."""
+        """The URL for the service."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -39,7 +39,7 @@ Factory = Callable[[Path], Servers]
 
 
 class Standalone:
-    """One server. `forgets` and `forgets_s`: what a kill -9 of it may cost, as in history.Event."""
+    """One server. `forgets` and `forgets_s`: what SIGKILL may cost, as in history.Event."""
 
     def __init__(self, folder: Path, *options: str, forgets: tuple[str, ...] = (), forgets_s: float = 0.0) -> None:
         self.server = RedisServer(folder, "--enable-debug-command", "yes", *options)
@@ -59,7 +59,7 @@ class Standalone:
 
     @property
     def file(self) -> Path:
-        """The append-only file that it writes now (they are never so large here that it begins another by itself)."""
+        """The append-only file in use (these files never get large enough for Redis to start another by itself)."""
         (file,) = self._files()
         return file
 
@@ -67,21 +67,21 @@ class Standalone:
         return list(self._folder.glob("appendonlydir/*.incr.aof"))
 
     async def write_anew(self) -> None:
-        """Let it begin another, without the half of a script at the end of a torn one (redis_server/torn_aof.py)."""
+        """Start a new file, without the half-written script at the end of a torn one (redis_server/torn_aof.py)."""
         torn = self.file
         await self.read("BGREWRITEAOF")
         await until(lambda: len(self._files()) == 1 and self.file != torn)
 
     async def start(self) -> None:
-        """Start it, again if it was killed, and wait until it has its data."""
+        """Start or restart it, and wait until it has loaded its data."""
         await asyncio.to_thread(self.server.start)
 
     async def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         await asyncio.to_thread(self.server.kill)
 
     async def read(self, *command: str) -> Any:
-        """One command to it, on a connection of its own."""
+        """Send it one command, over a connection of its own."""
         redis = Redis(self.url, timeout_s=20)
         try:
             return await redis.read(*command)
@@ -90,7 +90,7 @@ class Standalone:
 
 
 class Networked:
-    """One server, and a network between it and the service whose weather may change."""
+    """One server, and a network of changeable weather between it and the service."""
 
     def __init__(self, folder: Path) -> None:
         self._server = Standalone(folder)
@@ -113,41 +113,41 @@ class Networked:
 
 
 def volatile(folder: Path) -> Standalone:
-    """No file at all: for scenarios that do not kill it."""
+    """No persistence, for scenarios that do not kill it."""
     return Standalone(folder)
 
 
 def fsync_always(folder: Path) -> Standalone:
-    """What is acknowledged is on the disk."""
+    """Everything acknowledged is on disk."""
     return Standalone(folder, "--appendonly", "yes", "--appendfsync", "always")
 
 
 def fsync_everysec(folder: Path) -> Standalone:
-    """What is acknowledged is on the disk two seconds later at the latest."""
+    """Everything acknowledged is on disk two seconds later at the latest."""
     options = ("--appendonly", "yes", "--appendfsync", "everysec")
     return Standalone(folder, *options, forgets=("local",), forgets_s=2.0)
 
 
 def networked(folder: Path) -> Networked:
-    """Behind a network that may be bad."""
+    """A server behind a network that may be bad."""
     return Networked(folder)
 
 
 def sentinels(folder: Path) -> SentinelSet:
-    """A master, two replicas and three Sentinels; in a folder of their own."""
+    """A master, two replicas and three Sentinels, in a folder of their own."""
     return SentinelSet()
 
 
 def cluster(folder: Path) -> ClusterSet:
-    """Three masters and a replica of each; in a folder of their own."""
+    """Three masters with a replica each, in a folder of their own."""
     return ClusterSet()
 
 
 def networked_sentinels(folder: Path) -> SentinelSet:
-    """As `sentinels`, with a network between all of them."""
+    """Like `sentinels`, with a network between all of them."""
     return SentinelSet(network=Network())
 
 
 def networked_cluster(folder: Path) -> ClusterSet:
-    """As `cluster`, with a network between all of them."""
+    """Like `cluster`, with a network between all of them."""
     return ClusterSet(network=Network())

@@ -1,4 +1,4 @@
-"""The servers of a stage that have replicas: a Sentinel set, or a Cluster."""
+"""The servers of a stage that have replicas: a Sentinel set or a Cluster."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tests.redis_cluster import ClusterSet
 from tests.redis_sentinels import SentinelSet
 
 UNSENT_S = 1.0
-"""What a master acknowledged so long before it died may not have reached a replica."""
+"""What a master acknowledged within this time before it died may not have reached a replica."""
 
 
 def replicated(stage: Stage) -> SentinelSet | ClusterSet:
-    """They have the same methods for what both can do."""
+    """The servers, as one of two classes that share the methods for what both can do."""
     assert isinstance(stage.servers, SentinelSet | ClusterSet)
     return stage.servers

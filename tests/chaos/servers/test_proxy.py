@@ -1,4 +1,4 @@
-"""The bad network of the chaos suite: its weather is what it says."""
+"""The bad network of the chaos suite behaves as its weather says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def behind(proxy: Proxy, redis: Redis) -> AsyncIterator[Redis]:
-    """The tests' Redis, as seen through the proxy."""
+    """The tests' Redis, seen through the proxy."""
     connection = Redis(proxy.url, timeout_s=0.5)
     assert await connection.read("PING") == b"PONG"
     yield connection

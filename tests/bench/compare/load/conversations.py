@@ -1,8 +1,8 @@
-"""A cheap generator of load: many conversations over plain sockets, in one thread, on epoll.
+"""A cheap load generator: many conversations over plain sockets, in one thread, on epoll.
 
-A conversation is a Python generator: it yields what to send and how to read the answer, and is sent the answer. That
-costs some µs of CPU a request (`cost` measures it), less than a client library takes; the bench says so and subtracts
-nothing.
+A conversation is a Python generator: it yields what to send and how to read the answer, and is then sent the answer.
+That costs a few µs of CPU per request (`generator.cost` measures it), less than a client library; the bench reports it
+and subtracts nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import hiredis
 
-# Given what arrived so far: the answer, or None when it is not whole yet.
+# Takes what has arrived so far. Returns the answer, or None while it is incomplete.
 Read = Callable[[bytes], Any]
 Conversation = Generator[tuple[bytes, Read], Any, None]
 
@@ -24,18 +24,18 @@ _PIECE = 1 << 18
 
 
 class SilenceError(Exception):
-    """Nobody answered for too long, or the other side hung up."""
+    """No answer for too long, or the other side hung up."""
 
 
 def never() -> bool:
-    """All conversations go on to their ends."""
+    """Let all conversations go on to their ends."""
     return False
 
 
 def talk(
     pairs: Iterable[tuple[socket.socket, Conversation]], done: Callable[[], bool] = never, patience_s: float = 60
 ) -> None:
-    """Hold all conversations to their ends, or until `done`. SilenceError when none goes on for so long."""
+    """Run all conversations to their ends, or until `done`. Raises SilenceError if none makes progress for too long."""
     poll = select.epoll()
     open_ones: dict[int, tuple[socket.socket, Conversation, Read]] = {}
     for connection, conversation in pairs:
@@ -77,7 +77,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 def http(arrived: bytes) -> bytes | None:
-    """The body of a response that has a Content-Length; ValueError when its status is not 200."""
+    """The body of a response with a Content-Length. Raises ValueError unless its status is 200."""
     head = arrived.find(b"\r\n\r\n")
     if head < 0:
         return None
@@ -89,17 +89,17 @@ def http(arrived: bytes) -> bytes | None:
 
 
 def pack(*parts: str | bytes | float) -> bytes:
-    """A command to Redis."""
+    """A Redis command as bytes."""
     return bytes(hiredis.pack_command(parts))  # type: ignore[arg-type]  # its stub knows tuples of one part only
 
 
 def length(number: int) -> Read:
-    """An answer of so many bytes."""
+    """Reads an answer of this many bytes."""
     return lambda arrived: arrived if len(arrived) >= number else None
 
 
 def replies(number: int) -> Read:
-    """So many replies of Redis, parsed; errors among them are raised."""
+    """Reads this many replies of Redis, parsed; raises any error among them."""
 
     def read(arrived: bytes) -> list[Any] | None:
         reader = hiredis.Reader()

@@ -1,4 +1,4 @@
-"""What the generator of the load itself costs, against a server that does nothing."""
+"""The cost of the load generator itself, against a server that does nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _BATCH = 100
 
 
 def cost() -> str:
-    """A sentence: CPU microseconds of wrk a request, of our own generator a request, and a job in batches of 100."""
+    """A sentence with the CPU microseconds of wrk per request, of our own generator per request, and per job in batches
+    of 100."""
     port = free_port()
     with subprocess.Popen([*_SERVER, str(port)]) as server:
         try:

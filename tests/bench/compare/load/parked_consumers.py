@@ -1,4 +1,4 @@
-"""Many consumers wait at once: what they cost, and how soon one of them has a job."""
+"""Many waiting consumers: what they cost, and how soon one of them gets a job."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _PATIENCE_S = 30
 
 @dataclass
 class Lot:
-    """How to fill it, at one system."""
+    """How to park consumers at one system."""
 
     connect: Callable[[], socket.socket]
-    consume: Callable[[Callable[[object], None]], Conversation]  # calls with each job that it gets
-    waiting: Callable[[], int]  # consumers that wait now
-    cost: Callable[[], tuple[int, int]]  # bytes, connections at the store
-    add: Callable[[], None]  # a ready job
+    consume: Callable[[Callable[[object], None]], Conversation]  # is called with each job that arrives
+    waiting: Callable[[], int]  # consumers waiting now
+    cost: Callable[[], tuple[int, int]]  # bytes, and connections to the store
+    add: Callable[[], None]  # adds a ready job
 
 
 @dataclass
 class _Waker:
-    """Adds one job after the other once all wait; in a thread of its own."""
+    """Adds jobs one after another once all consumers wait, in a thread of its own."""
 
     lot: Lot
     number: int
@@ -55,7 +55,7 @@ class _Waker:
 
 
 def park(number: int, lot: Lot) -> Parked:
-    """Let so many wait."""
+    """Park this many consumers."""
     before = lot.cost()
     waker = _Waker(lot, number)
     sockets = [lot.connect() for _ in range(number)]
@@ -71,7 +71,7 @@ def park(number: int, lot: Lot) -> Parked:
 
 
 def allow_files(number: int) -> None:
-    """Let this process and those that it starts open so many files, as far as the machine lets it."""
+    """Let this process and its children open this many files, as far as the machine permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < number:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(number, hard), hard))

@@ -1,4 +1,4 @@
-"""What is said to our service: bytes of requests, and conversations of producers and consumers."""
+"""Requests to our service as bytes, and conversations of producers and consumers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def post(body: bytes) -> bytes:
 
 
 def add(ids: list[str], when: list[str], retention_s: float) -> Conversation:
-    """One request; `when` has the field for each job."""
+    """One request of adds; `when` has the due-time field for each job."""
     commands = [_ADD % (TOPIC, id_, due, retention_s, BODY) for id_, due in zip(ids, when, strict=True)]
     answer = yield post(f"[{','.join(commands)}]".encode()), http
     if answer.count(b'"result":"created"') != len(ids):
@@ -51,21 +51,21 @@ def array(*commands: str) -> bytes:
 
 
 def well(answer: bytes) -> bytes:
-    """WrongError when something was refused."""
+    """Check that nothing was refused; raises WrongError otherwise."""
     if b'"success":false' in answer:
         raise WrongError(f"refused: {answer[:500]!r}")
     return answer
 
 
 def read_batch(answer: bytes) -> list[Popped]:
-    """The jobs that a pop with a count got; it stands last where the answer is an array."""
+    """The jobs of a pop with a count, which is the last member if the answer is an array."""
     parsed = orjson.loads(well(answer))
     last = parsed[-1] if isinstance(parsed, list) else parsed
     return [Popped(job["id"], job["lease"]) for job in last["jobs"]]
 
 
 def work_off(take: Take, size: int, done: Callable[[], bool]) -> Conversation:
-    """Pop and finish batches, each of the two a request of its own, until it is done."""
+    """Pop and finish batches, in separate requests, until done."""
     while not done():
         jobs = read_batch((yield post(pop(size).encode()), http))
         if jobs:
@@ -74,7 +74,7 @@ def work_off(take: Take, size: int, done: Callable[[], bool]) -> Conversation:
 
 
 def consume(take: Take, size: int) -> Conversation:
-    """Wait for ready jobs; the end of those taken and the next pop are one request. For ever."""
+    """Wait for ready jobs; finishing those taken and the next pop share a request. Never ends."""
     jobs: list[Popped] = []
     while True:
         jobs = read_batch((yield array(*map(finish, jobs), pop(size, _WAIT_S)), http))
@@ -82,7 +82,7 @@ def consume(take: Take, size: int) -> Conversation:
 
 
 def serve_one(take: Callable[[str], None]) -> Conversation:
-    """As `consume`, one job at a time, and read in the cheapest way, as its time is measured."""
+    """Like `consume`, one job at a time, and parsed in the cheapest way, because its time is measured."""
     waiting = f'{{"command":"pop","topic":"{TOPIC}","wait":{_WAIT_S}}}'
     answer = yield array(waiting), http
     while True:

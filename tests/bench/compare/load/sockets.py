@@ -1,4 +1,4 @@
-"""What the systems share that are spoken to over plain sockets: fresh ids, and conversations (talk.py)."""
+"""What systems over plain sockets share: new ids, and conversations (conversations.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench.compare.load.conversations import Conversation, never, talk
 class OverSockets(System):
     """A system over plain sockets."""
 
-    _next = 0  # the number of the next id
+    _next = 0  # number of the next id
 
     @abstractmethod
     def _connect(self) -> socket.socket:

@@ -1,4 +1,4 @@
-"""wrk with the script for our protocol."""
+"""wrk, with the script for our protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Result(NamedTuple):
 
 
 def wrk(port: int, connections: int, work: str, amount: float, first: int, topic: str) -> Result:
-    """Run a work of programs/command.lua, which tells what these are. WrongError: an answer was not as it should be."""
+    """Run a work of programs/command.lua, which describes them. Raises WrongError if an answer was not as it should
+    be."""
     path, environment = program("wrk")
     command = [path, "-t1", f"-c{connections}", f"-d{_PATIENCE_S}s", "-s", str(_SCRIPT), f"http://127.0.0.1:{port}"]
     command += ["--", work, str(amount), str(first), topic]

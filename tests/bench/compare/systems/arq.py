@@ -26,7 +26,7 @@ class Arq(Library):
     CONCURRENCY = 200
     PRODUCERS = 2
     ADDS_A_SECOND = 1_000
-    EARLIEST_MS = -0.501  # the fraction is the float's, at this distance from the epoch
+    EARLIEST_MS = -0.501  # the fraction is the precision of a float at this distance from the epoch
 
     def version(self) -> str:
         return PIP["arq"]["arq"]

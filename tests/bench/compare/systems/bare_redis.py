@@ -1,6 +1,6 @@
 """Bare Redis: the fewest commands that could do the work of a delay queue, as the physical limit.
 
-Nobody could use it so: a producer or a consumer that dies between two commands loses the job.
+Not usable in practice: a producer or consumer that dies between two commands loses the job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.bench.compare.processes import cpu_us
 from tests.bench.compare.systems.store import Store, redis_version
 
 _BODY = f'"{BODY}"'
-_ADDED = len(b"+OK\r\n:1\r\n")  # what a SET and a ZADD answer
+_ADDED = len(b"+OK\r\n:1\r\n")  # replies of a SET and a ZADD
 _TTR_MS = 60_000
 _PAGE = 500
 _ADDS_A_SECOND = 20_000  # at least
@@ -164,11 +164,11 @@ class Bare(OverSockets):
 
     @contextmanager
     def _timing(self) -> Iterator[None]:
-        """The program that moves what is due runs meanwhile."""
+        """Runs the program that moves due jobs meanwhile."""
         with subprocess.Popen([*_TIMER, str(self._store.socket)], stdout=subprocess.PIPE) as self._timer:
             assert self._timer.stdout is not None
             try:
-                self._timer.stdout.readline()  # it says when it is ready
+                self._timer.stdout.readline()  # it reports when it is ready
                 yield
             finally:
                 self._timer.kill()
@@ -188,7 +188,7 @@ class Bare(OverSockets):
         return self.timed(work)
 
     def _put(self, ids: list[str], due_ms: int, step_ms: float = 0) -> None:
-        """Add jobs, each due a step after the one before."""
+        """Add jobs, each due one step after the last."""
 
         def adding() -> Conversation:
             for start in range(0, len(ids), _PAGE):
@@ -228,7 +228,7 @@ def _adds(ids: list[str], due_ms: int) -> bytes:
 
 
 def _consuming(take: Callable[[list[str]], None], size: int) -> Conversation:
-    """Wait for ready jobs, for ever."""
+    """Wait for ready jobs. Never ends."""
     while True:
         (popped,) = yield pack("BLMPOP", 30, 1, "r", "LEFT", "COUNT", size), replies(1)
         if popped:

@@ -1,4 +1,4 @@
-"""beanstalkd, the server in C with a protocol of its own, from its Debian package."""
+"""beanstalkd, a server in C with its own protocol, from its Debian package."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.ports import free_port
 
 _TTR_S = 60
 _PAGE = 500
-_ADDS_A_SECOND = 5_000  # at least; one after the other
+_ADDS_A_SECOND = 5_000  # at least; one after another
 _BYTES = 100
 _ANSWERS = re.compile(rb"RESERVED (\d+) 100\r\n(.{20}).{80}\r\n|TIMED_OUT\r\n")
 
@@ -174,7 +174,7 @@ class Beanstalkd(OverSockets):
         return park(number, lot)
 
     def _waiting(self) -> int:
-        """Consumers that wait now."""
+        """Consumers waiting now."""
         with self._connect() as connection:
             connection.sendall(b"stats\r\n")
             said = connection.recv(1 << 16)
@@ -219,7 +219,7 @@ class Beanstalkd(OverSockets):
 
 
 def _delay_s(due_s: float) -> int:
-    """Whole seconds, never early."""
+    """The delay in whole seconds, rounded so that no job is early."""
     return max(0, math.ceil(due_s - time.time()))
 
 
@@ -231,7 +231,7 @@ def _add(ids: list[str], delay_s: int) -> Conversation:
 
 
 def _work_off(take: Take, size: int, done: Callable[[], bool]) -> Conversation:
-    """Reserve what is ready and delete it, until it is done."""
+    """Reserve and delete ready jobs until done."""
     while not done():
         answer = yield b"reserve-with-timeout 0\r\n" * size, _reserved(size)
         jobs = [job for job in _ANSWERS.findall(answer) if job[0]]
@@ -241,7 +241,7 @@ def _work_off(take: Take, size: int, done: Callable[[], bool]) -> Conversation:
 
 
 def _consume(take: Take) -> Conversation:
-    """Wait for a job, delete it in the same write as the wait for the next one; for ever."""
+    """Wait for a job; delete it in the same write as the wait for the next one. Never ends."""
     question = b"reserve\r\n"
     while True:
         found = _ANSWERS.search((yield question, _reserved(1)))

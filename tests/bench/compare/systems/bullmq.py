@@ -12,7 +12,7 @@ from tests.bench.compare.systems.library import Library
 from tests.bench.compare.systems.program import Program
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "bullmq.mjs"
-_WARMING = 3_000  # jobs after which Node has compiled what runs often
+_WARMING = 3_000  # jobs after which Node has compiled the hot code
 
 
 class BullMQ(Library):

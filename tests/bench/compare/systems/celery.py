@@ -24,7 +24,7 @@ _LOOK_S = 0.01
 
 
 class CeleryWorkers:
-    """Worker processes of one work: two of the pool solo for ready tasks, one with threads for delayed ones."""
+    """The worker processes of one work: two with the solo pool for ready tasks, one with threads for delayed ones."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._folder = store, folder
@@ -32,7 +32,7 @@ class CeleryWorkers:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def prepare(self, jobs: int, concurrency: int, delayed: bool, kept_s: int) -> None:
-        """Those that are ready stand aside until `run`. Delayed ones that are there are fetched, as Celery does."""
+        """Ready jobs are set aside until `run`. Delayed jobs are fetched ahead, as Celery does."""
         self._jobs, self._delayed = jobs, delayed
         self._out.write_bytes(b"")
         if not delayed:
@@ -69,7 +69,7 @@ class CeleryWorkers:
         return Handled(max(at), numbers, at)
 
     def close(self) -> None:
-        """In order, so that they put back what they hold."""
+        """Stop them properly, so that they put back what they hold."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -92,7 +92,7 @@ class CeleryWorkers:
 
 
 def variables(store: Store, folder: Path) -> dict[str, str]:
-    """Of the environment of producers and workers."""
+    """Environment variables for producers and workers."""
     return {"BENCH_SOCKET": str(store.socket), "BENCH_OUT": str(folder / "out"), "PYTHONPATH": str(_PROGRAMS)}
 
 

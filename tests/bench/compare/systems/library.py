@@ -1,7 +1,7 @@
-"""What the drivers of libraries share: producers and a worker are programs, which are asked to do each work.
+"""What the drivers of libraries share: producers and a worker are programs that are asked to do each work.
 
-A worker calls a handler that notes the job's number and the time. There is no pop that hands over several jobs: for
-batches of finished jobs it is the worker at its best concurrency.
+A worker calls a handler that records the number of the job and the time. Libraries have no pop that returns several
+jobs, so batches of finished jobs are measured with the worker at its best concurrency.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from tests.bench.compare.processes import cpu_us
 from tests.bench.compare.systems.program import Program
 from tests.bench.compare.systems.store import Store
 
-_FILL_SIZE = 1000  # jobs of a batch when nothing but speed counts
-_KEPT_S = 3600  # a tombstone
-_MANY = 500  # jobs whose adding tells how fast it is
-_MARGIN = 1.5  # the next time it may be slower
-_SLOWEST = 8  # times slower than on a quiet machine; more is not waited for
-_SHARE = 1 << 32  # so many ids are for one producer of a timed add
+_FILL_SIZE = 1000  # jobs per batch when only speed counts
+_KEPT_S = 3600  # lifetime of a tombstone
+_MANY = 500  # jobs whose adding shows how fast it is
+_MARGIN = 1.5  # allowance for a slower next time
+_SLOWEST = 8  # factor against a quiet machine; beyond it, do not wait
+_SHARE = 1 << 32  # ids reserved for one producer of a timed add
 
 
 @dataclass(frozen=True)
 class Handled:
-    """When the last job was finished, and each job's number and when its handler began; ms since the epoch."""
+    """When the last job was finished; and the number of each job with the time its handler began. In ms since the
+    epoch."""
 
     end: float
     numbers: list[int]
@@ -37,23 +38,24 @@ class Handled:
 
 
 class Worker(Protocol):
-    """Handles so many jobs once."""
+    """Handles a number of jobs once."""
 
     def prepare(self, jobs: int, concurrency: int, delayed: bool, kept_s: int) -> None:
-        """Be connected; take nothing yet that is ready. `delayed`: the jobs fall due while it runs. `kept_s`: for so
-        long a finished job is remembered."""
+        """Connect, but take no ready jobs yet. `delayed`: the jobs fall due while it runs. `kept_s`: how long finished
+        jobs are remembered.
+        """
 
     def run(self) -> None:
-        """Go."""
+        """Start handling jobs."""
 
     def result(self) -> Handled:
-        """When all are handled."""
+        """Wait until all jobs are handled."""
 
     def close(self) -> None:
-        """It takes no more."""
+        """Stop taking jobs."""
 
     def pids(self) -> list[int]:
-        """Of its processes."""
+        """The ids of its processes."""
 
 
 class AskedWorker:
@@ -77,7 +79,7 @@ class AskedWorker:
         return handled
 
     def close(self) -> None:
-        if self._running:  # something went wrong, and it waits for jobs that may never come
+        if self._running:  # something went wrong, and it is waiting for jobs that may never come
             self._program.stop()
             self._program, self._running = self._launch(), False
         else:
@@ -90,19 +92,19 @@ class AskedWorker:
 class Library(System):
     """A queue that is a library over Redis."""
 
-    CONCURRENCY: ClassVar[int]  # jobs at a time at which its worker is fastest
-    PRODUCERS: ClassVar[int] = 1  # processes with which adding is fastest on two cores
-    ADDS_A_SECOND: ClassVar[int]  # on a quiet machine: so long before they fall due jobs are added
-    EARLIEST_MS: ClassVar[float] = 0.0  # how early it may be, if it is made so
+    CONCURRENCY: ClassVar[int]  # concurrency at which its worker is fastest
+    PRODUCERS: ClassVar[int] = 1  # number of processes with which adding is fastest on two cores
+    ADDS_A_SECOND: ClassVar[int]  # how long before they fall due jobs are added, on a quiet machine
+    EARLIEST_MS: ClassVar[float] = 0.0  # how early it may be by design
 
     def start(self, folder: Path) -> None:
         self._programs: list[Program] = []
         self._store = Store(folder)
         self._next = 0
-        self._adds_a_second = float(self.ADDS_A_SECOND)  # as last seen, on a machine that may be busy
+        self._adds_a_second = float(self.ADDS_A_SECOND)  # as last measured, on a possibly busy machine
         self._producers = [self.program(folder) for _ in range(self.PRODUCERS)]
         self._worker = self.worker(folder)
-        self._put(self.PRODUCERS, None)  # connected, and its scripts loaded
+        self._put(self.PRODUCERS, None)  # connected, with its scripts loaded
         self.clear()
 
     def stop(self) -> None:
@@ -113,13 +115,13 @@ class Library(System):
 
     @abstractmethod
     def program(self, folder: Path) -> Program:
-        """A new one, that adds; by `launch`."""
+        """Start a new producer, with `launch`."""
 
     def worker(self, folder: Path) -> Worker:
         return AskedWorker(lambda: self.program(folder))
 
     def launch(self, command: list[str], folder: Path, **variables: str) -> Program:
-        """A program that ends with the system."""
+        """Start a program that ends with the system."""
         program = Program(command, folder / f"{self.NAME}.log", **variables)
         self._programs.append(program)
         return program
@@ -216,8 +218,9 @@ class Library(System):
         begin_after: bool = False,
         kept_s: int = 0,
     ) -> tuple[Run, Handled]:
-        """The worker handles jobs; seconds are from what `begin` returns, in ms, until the last one is finished.
-        `begin_after`: the CPU of `begin` itself does not count."""
+        """Let the worker handle jobs. Seconds count from what `begin` returns (ms) until the last job is finished.
+        `begin_after`: the CPU of `begin` itself does not count.
+        """
         worker = self._worker
         worker.prepare(jobs, concurrency, delayed, kept_s)
         try:
@@ -249,7 +252,7 @@ class Library(System):
     def _put(
         self, jobs: int, due: float | None, step: float = 0, delay: float | None = None, size: int = _FILL_SIZE
     ) -> int:
-        """Add jobs in the fastest way, the producers a part each; the number of the first one."""
+        """Add jobs in the fastest way, divided among the producers. Returns the number of the first one."""
         begun, origin, left = time.perf_counter(), self._next, jobs
         when = {"origin": origin, "due": due, "step": step, "delay": delay}
         for number, producer in enumerate(self._producers):

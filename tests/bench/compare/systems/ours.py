@@ -74,7 +74,7 @@ class Ours(OverSockets):
     def add_one(self, seconds: float, connections: int) -> Run:
         before = self._totals()["created"]
         run = self._wrk("add", seconds, connections)
-        self._next += run.jobs + connections  # the last ones were on their way when wrk ended
+        self._next += run.jobs + connections  # the last ones were in flight when wrk ended
         added = self._totals()["created"] - before
         if not run.jobs <= added <= run.jobs + connections:
             raise WrongError(f"{run.jobs} adds were answered, {added} jobs are there")
@@ -180,7 +180,7 @@ class Ours(OverSockets):
         return self._service.connect()
 
     def _totals(self) -> Counter[str]:
-        """How many jobs were created, delivered, finished since the last `clear`."""
+        """How many jobs were created, delivered and finished since the last `clear`."""
         answers: list[Any] = []
 
         def asking() -> Conversation:
@@ -190,7 +190,7 @@ class Ours(OverSockets):
         return Counter(answers[0]["totals"])
 
     def _put(self, ids: list[str], when: Callable[[int], str], retention_s: float = 0) -> None:
-        """Add jobs, each with the field that `when` makes of its place in the list."""
+        """Add jobs, each with the field that `when` makes from its index in the list."""
         starts = list(range(0, len(ids), _PAGE))
         parts = iter(starts)
 
@@ -202,7 +202,7 @@ class Ours(OverSockets):
         self._talk([adding() for _ in range(min(BATCHERS, len(starts)))])
 
     def _ready(self, jobs: int, retention_s: float = 0) -> list[str]:
-        """Jobs that may be popped at once."""
+        """Add jobs that may be popped at once."""
         ids = self._ids(jobs)
         self._put(ids, lambda _: '"delay":0', retention_s)
         return ids

@@ -1,4 +1,4 @@
-"""The other side of `asked`: a program that lives as long as its system and does what it is asked."""
+"""The counterpart of `asked`: a program that lives as long as its system and does what it is asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATIENCE_S = 120
 
 
 class Program:
-    """A running program; one question at a time. What it says on stderr is in `log`."""
+    """A running program; takes one request at a time. Its stderr goes to `log`."""
 
     def __init__(self, command: list[str], log: Path, **variables: str) -> None:
         self._log = log
@@ -35,13 +35,13 @@ class Program:
         return self.answer()
 
     def send(self, work: str, **options: Any) -> None:
-        """Ask, and go on; `answer` is to follow."""
+        """Send a request without waiting; call `answer` next."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"work": work, **options}).encode() + b"\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """RuntimeError when it ended, or is silent for too long."""
+        """The answer. Raises RuntimeError if the program ended, or is silent for too long."""
         assert self._process.stdout is not None
         heard, _, _ = select.select([self._process.stdout], [], [], _PATIENCE_S)
         line = self._process.stdout.readline() if heard else b""

@@ -1,4 +1,4 @@
-"""A service of ours with a Redis of its own, as users run it: `jobqueue serve`, its logs to a file."""
+"""Our service with a Redis of its own, as users run it: `jobqueue serve`, logging to a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 30
 
 
 class Service:
-    """Started by the constructor."""
+    """A service that the constructor starts."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store, self._log = store, folder / "service.log"
@@ -56,17 +56,17 @@ class Service:
         return cpu_us(self._process.pid)
 
     def memory(self) -> int:
-        """Bytes of all its processes."""
+        """Memory of all its processes, in bytes."""
         return memory(self._process.pid)
 
     def parked(self) -> int:
-        """Pops that wait now."""
+        """Pops waiting now."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
             found = re.search(r"^jobqueue_parked_pops ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
         return round(float(found[1])) if found else 0
 
     def again(self) -> None:
-        """Stop, empty the store, start."""
+        """Stop it, empty the store, and start it."""
         self.stop()
         self._store.clear()
         self._start()

@@ -1,7 +1,8 @@
 """The Redis of a system: the same server with the same settings for all of them.
 
-The redis-server of PATH on a Unix socket, nothing written to disk: no RDB, no AOF. It looks 100 times a second, not 10,
-at the timeouts of commands that wait: some libraries sleep in such a command until the next job is due.
+It is the redis-server on PATH, on a Unix socket, without persistence (no RDB, no AOF). It checks the timeouts of
+waiting commands 100 times a second instead of 10, because some libraries sleep in such a command until the next job is
+due.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import hiredis
 from tests.bench.compare.load.conversations import pack
 from tests.redis_server import RedisServer, binary, version
 
-_HZ = 100  # the most that Redis advises
+_HZ = 100  # the maximum that Redis recommends
 
 
 class Store:
-    """A running Redis and a plain connection to it, for what drivers ask beside the work."""
+    """A running Redis and a plain connection to it, for what drivers ask besides the work."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -31,13 +32,13 @@ class Store:
         self._reader = hiredis.Reader()
 
     def connect(self) -> socket.socket:
-        """A connection of one's own; blocking."""
+        """A separate blocking connection."""
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(self.socket))
         return connection
 
     def ask(self, *commands: tuple[Any, ...]) -> list[Any]:
-        """The answers to some commands in one pipeline; raises the first error among them."""
+        """The answers to some commands in one pipeline. Raises the first error among them."""
         self._connection.sendall(b"".join(pack(*each) for each in commands))
         answers: list[Any] = []
         while len(answers) < len(commands):
@@ -55,7 +56,7 @@ class Store:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def cpu_us(self) -> float:
-        """CPU microseconds that it used since its start."""
+        """CPU microseconds since its start."""
         info = self._info("cpu")
         return 1e6 * (float(info["used_cpu_sys"]) + float(info["used_cpu_user"]))
 
@@ -64,11 +65,11 @@ class Store:
         return int(self._info("memory")["used_memory"])
 
     def connections(self) -> int:
-        """Connections of clients, this one included."""
+        """Connections of clients, including this one."""
         return int(self._info("clients")["connected_clients"])
 
     def blocked(self) -> int:
-        """Clients that wait in a blocking command."""
+        """Clients waiting in a blocking command."""
         return int(self._info("clients")["blocked_clients"])
 
     def clear(self) -> None:
@@ -80,5 +81,5 @@ class Store:
 
 
 def redis_version() -> str:
-    """Of the server that all systems with a Redis get."""
+    """The version of the server that all systems with a Redis use."""
     return f"{Path(binary()).name} {'.'.join(map(str, version(binary())))}"
