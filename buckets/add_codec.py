@@ -1,4 +1,8 @@
-"""How new jobs travel to add.lua, and what it answers."""
+"""How new jobs travel to add.lua, and what it answers.
+
+Jobs are handed in by groups, each of which is added whole or not at all. Jobs next to each other that share everything
+but id, time and body travel as a run, so that the shared part travels once.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,22 @@ from typing import Any, NamedTuple
 
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, NewJob
+from buckets.record import pack_front
 from buckets.scripts import Value
 
 _RESULTS = {word.encode(): word for word in ("created", "existing", "replaced")}
 
-# All of a job but its id, its time and its body. Jobs that come together mostly share it, so it travels once.
+# All of a job except its id, its time and its body.
 _KIND = attrgetter(
     *("topic", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms", "retention_ms", "headers", "tags"),
     *("if_exists", "most_pending"),
 )
-_MOST_KINDS = 256  # of 4 KB at most that are remembered
-_LONGEST_MS = 1 << 48  # a time has 6 bytes in the record
+_MOST_KINDS = 256  # remembered, of 4 KB at most each
+_TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record
 
 
 class Added(NamedTuple):
-    """What became of a job handed in: created, existing or replaced; its state; when it is due (ms)."""
+    """The result of adding a job: created, existing or replaced; its state; when it is due (ms)."""
 
     result: str
     state: str
@@ -30,16 +35,17 @@ class Added(NamedTuple):
 
 
 def may_be_repeated(job: NewJob) -> bool:
-    """Told twice, `reject` would find the job that it made itself, and `replace` might run it twice, as would any that
-    leaves no tombstone."""
+    """Whether adding the job twice does no harm. `reject` would find the job that it created; `replace`, or a job that
+    leaves no tombstone, might run twice."""
     return job.if_exists == "keep" and job.retention_ms > 0
 
 
 class Shape(NamedTuple):
-    """What jobs of one kind share on their way: what to do where the id is there, and the record up to the body."""
+    """What like jobs share."""
 
-    how: str
-    front: bytes
+    how: str  # keep, reject or replace: what to do if the id exists
+    most_pending: int  # in a shard; 0: no limit
+    front: bytes  # the record up to the body
 
 
 class Prepared(NamedTuple):
@@ -47,37 +53,36 @@ class Prepared(NamedTuple):
 
     shape: Shape
     id: str
-    when: str
+    when: str  # ms since the epoch, or "+" and ms from now
     body: bytes
 
 
 class Preparing:
-    """Makes jobs ready for the script, each before it is joined with those of others."""
+    """Prepares jobs for the script, each before it is joined with those of other callers."""
 
     def __init__(self, shards: int) -> None:
         self._shards = shards
         self._shapes: dict[Any, Shape] = {}
 
     def job(self, job: NewJob) -> Prepared:
-        """Raises ValueError, OverflowError or struct.error for a number that has no room in the record."""
-        if not (0 <= job.due_ms < _LONGEST_MS and 0 <= job.delay_ms < _LONGEST_MS):
-            raise ValueError("a time of a new job lies before 1970, or beyond all that a record holds")
+        """Raises ValueError, OverflowError or struct.error for a number that does not fit into the record."""
+        if not (0 <= job.due_ms < _TIME_LIMIT_MS and 0 <= job.delay_ms < _TIME_LIMIT_MS):
+            raise ValueError("a time of a new job is before 1970, or too late for a record")
         kind = _KIND(job)
         shape = self._shapes.get(kind)
         if shape is None:
             if len(self._shapes) >= _MOST_KINDS:
                 self._shapes.clear()
-            shape = self._shapes[kind] = Shape(self._how(job), job.front())
-        # ms since the epoch, or from now
+            shape = self._shapes[kind] = Shape(job.if_exists, self._most_pending(job), pack_front(job))
         return Prepared(shape, job.id, str(job.due_ms) if job.due_ms else f"+{job.delay_ms}", job.body)
 
-    def _how(self, job: NewJob) -> str:
-        """Ids are spread evenly over the shards, and so is the bound of a topic."""
-        return job.if_exists + (str(-(-job.most_pending // self._shards)) if job.most_pending else "")
+    def _most_pending(self, job: NewJob) -> int:
+        """A shard's part of the limit: ids are spread evenly over the shards."""
+        return -(-job.most_pending // self._shards)
 
 
 def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
-    """What the script takes for groups of jobs, in which like jobs that stand together are one run."""
+    """The script's arguments for groups of jobs (see `jobs` in add.lua)."""
     rest: list[Value] = []
     before: Shape | None = None
     more_before = False
@@ -86,12 +91,12 @@ def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
         last = group[-1]
         for job in group:
             shape, job_id, when, body = job
-            more = job is not last  # the next one is of the same group
+            more = job is not last  # another one of its group follows
             if shape is not before or more is not more_before:
                 if jobs:
                     rest[at] = jobs
                 before, more_before, at, jobs = shape, more, len(rest), 0
-                rest += (0, f"{shape.how}+" if more else shape.how, shape.front)
+                rest += (0, shape.how, shape.most_pending, int(more), shape.front)
             jobs += 1
             rest += (job_id, when, body)
     rest[at] = jobs
@@ -101,20 +106,20 @@ def pack_groups(groups: Iterable[Sequence[Prepared]]) -> list[Value]:
 def _added(entry: Sequence[Any]) -> list[Added]:
     result, state, *times = entry
     words = _RESULTS[result], STATE_WORDS[state]
-    told: list[Added] = []
+    added: list[Added] = []
     for jobs, due in zip(times[::2], times[1::2], strict=True):
-        told += [Added(*words, due)] * jobs
-    return told
+        added += [Added(*words, due)] * jobs
+    return added
 
 
 def read_results(reply: Iterable[Any]) -> list[Any]:
-    """What became of each group: for one of one job an Added, else a list of them; or the error."""
-    told: list[Any] = []
+    """The result of each group: an Added for a group of one job, else a list of them; or the error."""
+    results: list[Any] = []
     for entry in reply:
         if isinstance(entry, JobQueueError):
-            told.append(entry)
+            results.append(entry)
         elif isinstance(entry[0], list):
-            told.append([added for each in entry for added in _added(each)])
+            results.append([added for each in entry for added in _added(each)])
         else:
-            told += _added(entry)
-    return told
+            results += _added(entry)
+    return results

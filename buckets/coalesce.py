@@ -1,7 +1,8 @@
-"""Gathering: what callers hand in during one turn of the event loop becomes one piece of work.
+"""Request coalescing: what callers hand in during one turn of the event loop becomes one piece of work.
 
-Under load a turn deals with many requests; one script for all their jobs costs Redis a fraction of a script each.
-Who is alone goes alone, a turn later; `patient` ones wait for the work before them instead, and go with all who came.
+Under load many requests arrive in a turn; one script for all their jobs costs Redis a fraction of one script each. A
+lone caller leaves on the next loop turn; a patient one waits for the batch in flight and leaves with all that arrived
+meanwhile.
 """
 
 from __future__ import annotations
@@ -10,26 +11,27 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-_LONGEST_S = 0.01  # behind work that is not done
+_LONGEST_S = 0.01  # that patient callers wait for the batch in flight
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Joined(Protocol[T_contra]):
-    """The items of some callers."""
+    """Decides which items go together."""
 
     def take(self, items: Sequence[T_contra]) -> bool:
-        """Add those of one more, unless there are others already that they do not go together with. Behind those that
-        would not go together among themselves there is no place for others."""
+        """Add the items of one more caller; returns whether they go together with those added before, and among
+        themselves. Once they did not, no others are taken."""
 
 
 Part = list[tuple[Sequence[T], asyncio.Future[list[Any]]]]
 
 
 class Coalescer(Generic[T]):
-    """Joins items for `work`, which returns a result for each, in their order. The items of one caller stay together;
-    what is too much for one script, or names a job twice, is not joined, so that nobody waits for scripts of others."""
+    """Joins items for `work`, which returns a result for each, in order. The items of one caller stay together. Items
+    that are too many for one script, or name a job twice, are not joined with others, so that no caller waits for the
+    scripts of another."""
 
     def __init__(
         self,
@@ -39,21 +41,21 @@ class Coalescer(Generic[T]):
         *,
         patient: bool = False,
     ) -> None:
-        """`joined` makes what says who may be joined. `orphan` gets the results of a caller that was cancelled while
-        the work was under way. `patient`: begin when the work before is done (or has taken 10 ms), so that more come
-        together, as databases commit groups; for work that is dear to begin and cheap to have more of."""
+        """`joined` makes the object that decides which callers are joined. `orphan` receives the results of a caller
+        that was cancelled while the work was in progress. `patient`: begin when the batch in flight is done (or has
+        taken 10 ms), so that batches grow, as with a database's group commit; for work whose start is expensive and
+        whose items are cheap."""
         self._work = work
         self._joined = joined
         self._orphan = orphan
         self._patient = patient
         self._next: asyncio.Handle | None = None
         self._waiting: Part[T] = []
-        self._begun: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
 
     def hand_in(self, items: Sequence[T]) -> asyncio.Future[list[Any]]:
-        """The results, when they are there. Nothing is begun for a caller that was cancelled before its turn; work that
-        has begun goes on when its caller is cancelled."""
+        """A future of the results. A caller that is cancelled before its work begins has nothing done; work that has
+        begun continues when its caller is cancelled."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             busy = self._patient and self._working
@@ -61,12 +63,6 @@ class Coalescer(Generic[T]):
         future = loop.create_future()
         self._waiting.append((items, future))
         return future
-
-    async def begun(self) -> None:
-        """Wait until the work on what was handed in so far has begun: what is asked of Redis then comes after it."""
-        if self._waiting:
-            self._begun = self._begun or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._begun)
 
     def _begin(self) -> None:
         if self._next:
@@ -84,9 +80,6 @@ class Coalescer(Generic[T]):
             part.append((items, future))
         if part:
             self._start(part)
-        if self._begun:  # after the tasks: they have had their first turn when those who wait for this have theirs
-            self._begun.set_result(None)
-            self._begun = None
 
     def _start(self, part: Part[T]) -> None:
         task = asyncio.get_running_loop().create_task(self._run(part))
@@ -120,7 +113,7 @@ class Coalescer(Generic[T]):
             at += len(items)
 
     async def close(self) -> None:
-        """Wait for the work under way."""
+        """Wait for the work in progress."""
         if self._waiting:
             self._begin()
         await asyncio.gather(*self._working, return_exceptions=True)

@@ -1,7 +1,8 @@
 """The keys in Redis: built here and nowhere else.
 
-All keys of a shard share the hash tag `{namespace:shard}`, so that each script is legal on a Cluster. Scripts
-know their shard by the key of its `meta`; the loader puts the prefixes below before each script that names one.
+All keys of a shard share the hash tag `{namespace:shard}`, so that every script is legal on a Cluster. A script derives
+the tag from its first key, `meta`; the loader (buckets/scripts.py) defines the prefixes below in each script that uses
+them.
 """
 
 from __future__ import annotations
@@ -9,22 +10,22 @@ from __future__ import annotations
 import re
 import zlib
 
-# What a script calls a family of keys -> what stands between the hash tag and the rest of the name.
+# The name of a family of keys in scripts -> what stands between the hash tag and the rest of the key.
 FAMILIES = {
     "JOB": "j:",  # + id            string: the record
     "BUCKET": "b:",  # + n             zset: id -> ms
     "READY": "r:",  # + priority:topic  list: number:id
-    "DEAD": "d:",  # + topic         zset: id -> ms of death
+    "DEAD": "d:",  # + topic         zset: id -> ms when it died
     "COUNTS": "c:",  # + topic         hash: jobs by state, totals ever
     "DUE": "h:",  # + topic         hash: pending jobs by minute (`m…`) or hour (`h…`) of their due time
     "TOPICS": "t",  # zset: topic -> ms of last use
     "PAUSED": "p:",  # + topic         string: paused until
-    "ASIDE": "x",  # hash: id -> a record that could not be read
+    "ASIDE": "x",  # hash: id or key -> what was found there and could not be used
     "MOVING": "m:",  # + ms:batch      hash: id -> a record on its way to another Redis
     "EVENTS": "e",  # stream: kept for a journal
-    "LOCK": "lock:",  # + n             string: the token of the process that runs the timer of bucket n
-    "ROLL": "roll",  # of shard 0: zset: token of a living instance -> ms of its last signature
-    "BARRIER": "fence",  # string: empty, gone after a second; written so that there was a write
+    "LOCK": "lock:",  # + n             string: token of the instance that runs the timer of bucket n
+    "ROLL": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
+    "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
     "BELL": "bell",  # a channel, not a key
 }
 
@@ -37,8 +38,8 @@ class Keys:
     def __init__(self, namespace: str, shard: int) -> None:
         self.tag = f"{{{namespace}:{shard}}}:"
         self.meta = self.tag + "meta"
-        # Declared by every script and never written: while a Cluster moves the slot, a script that names one key
-        # that is there and one that is not is refused whole (TRYAGAIN) instead of failing in its middle.
+        # Declared by every script and never written: while a Cluster migrates the slot, a script that declares one key
+        # that exists and one that does not is refused as a whole (TRYAGAIN) instead of failing halfway.
         self.never = self.tag + "never"
         self.bell = self.tag + FAMILIES["BELL"]
 
@@ -81,7 +82,7 @@ class Keys:
 
 def shard_of(job_id: str, shards: int) -> int:
     """The shard of an id: CRC-32 of the id up to its first `@`, so that the copies of a virtual topic's job
-    (`<id>@<topic>`) live together."""
+    (`<id>@<topic>`) share a shard."""
     return zlib.crc32(job_id.partition("@")[0].encode()) % shards if shards > 1 else 0
 
 
@@ -89,7 +90,7 @@ _WORD = re.compile(r"\w+")
 
 
 def lua_names(source: str) -> str:
-    """The Lua lines that define the prefixes that `source` uses, from the key of `meta`."""
+    """The Lua lines that define those of the prefixes that `source` uses."""
     words = set(_WORD.findall(source))
     used = [name for name in FAMILIES if name in words]
     if not used:

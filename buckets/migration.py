@@ -19,11 +19,12 @@ from functools import partial
 from typing import Any, Self
 
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
-from buckets.job import Job, unpack_all
+from buckets.job import Job
 from buckets.keys import FAMILIES
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
 from buckets.pool import Pool
+from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import Item
@@ -96,7 +97,7 @@ class Move:
             raise Unfit(f"there is no namespace {namespace} in the old Redis")
         if meta.faults:
             raise Unfit(f"the old namespace {namespace} is damaged. Run `jobqueue fsck --repair` on it")
-        source = Pool(old, namespace, meta.shards, meta.buckets)
+        source = Pool(old, namespace, *meta.numbers)
         return cls(source, await Pool.open(new, namespace, shards=shards, buckets=buckets), rest, patience_s, progress)
 
     def stop(self) -> None:
@@ -191,7 +192,7 @@ class Move:
             raise _Stopped
         looked, reserved, key, *pairs = await self._pages.step(
             self._old.call(
-                *("take", shard, ids),
+                *("export", shard, ids),
                 now=self._old.clock.now(),
                 batch=secrets.token_hex(8),
                 front=front,
@@ -244,7 +245,7 @@ class Move:
 
     async def _put_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
         own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
-        return await pool.run_in(shard, "put", items, own, fresh=lambda: {"bucket": next(self._turn)})
+        return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
 
 
 def _raise_first(results: Iterable[Any]) -> None:

@@ -1,108 +1,175 @@
-"""The settings of a namespace as they are found, damaged perhaps: a check must read what `Shards.open` would refuse."""
+"""The settings of a namespace: founding and reading them, and what can still be known of a damaged one.
+
+Each shard has a hash `meta` with the format of the data, the hash function that spreads ids over shards, and the
+numbers of shards and buckets. Once founded, a namespace keeps these, whatever a process asks for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from buckets.errors import Unfit
-from buckets.keys import FAMILIES, Keys
+from buckets.errors import JobQueueError, Unfit
+from buckets.keys import FAMILIES, NAMESPACE, Keys
 from buckets.pages import Pages
 from buckets.redis.client import Redis
-from buckets.shards import FORMAT, numbers_of
+from buckets.scripts import Value
 
-_SHARDS = 255  # looked at: as many as there may be
+FORMAT = 1
+HASH = "crc32"
+_MOST_SHARDS = 255
 _NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['LOCK']})(\d{{1,3}})")
+_WAY_OUT = "If it is damaged, run `jobqueue fsck --repair`"
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """The numbers of a namespace, and the shards whose settings are not these: why, in words."""
+class Numbers(NamedTuple):
+    """How many shards a namespace has, and how many buckets each shard."""
 
     shards: int
     buckets: int
-    faults: dict[int, str] = field(default_factory=dict)
-    empty: bool = False  # there is no namespace at all
+
+
+def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
+    """The numbers in the settings of a shard; None when these are not of this format."""
+    own = {"format": str(FORMAT), "hash": HASH}
+    numbers = [meta.get(name, "") for name in Numbers._fields]
+    if meta.keys() != {*own, *Numbers._fields} or any(meta[name] != value for name, value in own.items()):
+        return None
+    if not all(each.isascii() and each.isdigit() and 0 < int(each[:4]) <= _MOST_SHARDS for each in numbers):
+        return None
+    return Numbers(*map(int, numbers))
+
+
+async def read_meta(redis: Redis, keys: Keys) -> dict[str, str]:
+    """The settings of a shard as they are; empty where there are none."""
+    return _fields(await redis.read("HGETALL", keys.meta))
+
+
+def _fields(flat: list[Any]) -> dict[str, str]:
+    words = [word.decode("utf-8", "replace") for word in flat]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> Numbers:
+    """Found the namespace with the wanted numbers, or join it: then its own numbers are returned.
+
+    Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
+    """
+    if not NAMESPACE.fullmatch(namespace):
+        raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
+    numbers = await found(redis, Keys(namespace, 0), wanted)
+    for shard in range(1, numbers.shards):
+        await found(redis, Keys(namespace, shard), numbers)
+    return numbers
+
+
+async def found(redis: Redis, keys: Keys, wanted: Numbers) -> Numbers:
+    """Write the settings of a shard unless it has some; the numbers that hold. Raises Unfit."""
+    settings = {"format": FORMAT, **wanted._asdict(), "hash": HASH}
+    flat: list[Value] = [text for pair in settings.items() for text in pair]
+    try:
+        meta = _fields(await redis.call("create_shard", flat, meta=keys.meta, never=keys.never))
+    except JobQueueError as error:
+        if "WRONGTYPE" not in error.message:
+            raise
+        raise Unfit(f"{keys.meta} is not a hash: another program wrote it. {_WAY_OUT}") from None
+    numbers = numbers_of(meta)
+    if numbers is None:
+        raise Unfit(f"{keys.meta} was written by another version or is damaged: {meta}. {_WAY_OUT}")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """One shard's key: its type, and its fields."""
+class Examination:
+    """The numbers of a namespace, as far as they can be told, and what is wrong with the settings of its shards."""
+
+    numbers: Numbers
+    faults: dict[int, str] = field(default_factory=dict)
+    """By shard, why its settings are not these numbers, in words; `gone` when there are none."""
+    empty: bool = False
+    """Whether there is no namespace at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """What is under the key of a shard's settings: its type, and the fields of a hash."""
 
     kind: str
     fields: dict[str, str]
 
 
-async def _read(redis: Redis, keys: Keys) -> _Found:
+async def _shard(redis: Redis, keys: Keys) -> _Shard:
     kind = (await redis.read("TYPE", keys.meta)).decode()
-    flat = await redis.read("HGETALL", keys.meta) if kind == "hash" else []
-    words = [word.decode("utf-8", "replace") for word in flat]
-    return _Found(kind, dict(zip(words[::2], words[1::2], strict=True)))
+    return _Shard(kind, await read_meta(redis, keys) if kind == "hash" else {})
 
 
-async def examine(redis: Redis, namespace: str, buckets: int) -> Meta:
-    """Read the settings; `buckets` is the number to take when nothing tells it.
+async def examine(redis: Redis, namespace: str, buckets: int) -> Examination:
+    """Read the settings of a namespace that may be damaged, which `open_namespace` would refuse. `buckets`: the number
+    to assume when nothing reveals it.
 
-    Raises Unfit for a namespace of another version: what it holds is not ours to judge.
+    Raises Unfit for a namespace of another version, whose data this one cannot judge.
     """
-    found = await asyncio.gather(*(_read(redis, Keys(namespace, shard)) for shard in range(_SHARDS)))
-    for each in found:
+    shards = await asyncio.gather(*(_shard(redis, Keys(namespace, shard)) for shard in range(_MOST_SHARDS)))
+    for each in shards:
         if each.fields.get("format", str(FORMAT)) != str(FORMAT) and each.fields["format"].isdigit():
             raise Unfit(f"the namespace {namespace} was written by another version: {each.fields}")
-    keys = await _keys(redis, namespace) if _is_doubtful(found) else {}
-    if not keys and all(each.kind == "none" for each in found):
-        return Meta(1, buckets, empty=True)
-    votes = Counter(numbers for each in found if (numbers := numbers_of(each.fields)))
-    numbers = votes.most_common(1)[0][0] if votes and not _is_lone_voice(found, keys) else None
-    shards = numbers[0] if numbers else _shards(found, keys)
-    number = numbers[1] if numbers else _buckets(found, keys, buckets)
-    faults = {shard: fault for shard in range(shards) if (fault := _fault(found[shard], (shards, number)))}
-    return Meta(shards, number, faults)
+    keys = await _keys(redis, namespace) if _is_doubtful(shards) else {}
+    if not keys and all(each.kind == "none" for each in shards):
+        return Examination(Numbers(1, buckets), empty=True)
+    votes = Counter(vote for each in shards if (vote := numbers_of(each.fields)))
+    if votes and not _is_lone_voice(shards, keys):
+        numbers = votes.most_common(1)[0][0]
+    else:
+        numbers = Numbers(_count_shards(shards, keys), _count_buckets(shards, keys, buckets))
+    faults = {shard: fault for shard in range(numbers.shards) if (fault := _fault(shards[shard], numbers))}
+    return Examination(numbers, faults)
 
 
-def _is_doubtful(found: list[_Found]) -> bool:
-    """Whether the keys must be looked at to know the numbers."""
-    voices = [numbers for each in found if (numbers := numbers_of(each.fields))]
-    return not voices or (len(voices) == 1 and voices[0][0] > 1)
+def _is_doubtful(shards: list[_Shard]) -> bool:
+    """Whether the settings alone do not give the numbers, so that the keys must be scanned."""
+    votes = [numbers for each in shards if (numbers := numbers_of(each.fields))]
+    return not votes or (len(votes) == 1 and votes[0].shards > 1)
 
 
-def _is_lone_voice(found: list[_Found], keys: dict[int, set[str]]) -> bool:
-    """One shard says that there are more, and of these there is no key at all."""
-    return _is_doubtful(found) and max(keys, default=0) == 0
+def _is_lone_voice(shards: list[_Shard], keys: dict[int, set[str]]) -> bool:
+    """Whether only one shard claims that there are more, and these have no key at all."""
+    return _is_doubtful(shards) and max(keys, default=0) == 0
 
 
 async def _keys(redis: Redis, namespace: str) -> dict[int, set[str]]:
-    """The shards that have keys, and of these the keys that bear a bucket's number."""
-    found: dict[int, set[str]] = {}
+    """The shards that have keys, each with those of its keys that contain a bucket's number."""
+    numbered: dict[int, set[str]] = {}
     form = re.compile(rf"\{{{re.escape(namespace)}:(\d{{1,3}})\}}:(.*)", re.S)
     async for page in Pages(redis).keys(f"{{{namespace}:*}}:*"):
         for key in page:
             match = form.fullmatch(key.decode("utf-8", "replace"))
             if match:
-                names = found.setdefault(int(match[1]), set())
+                names = numbered.setdefault(int(match[1]), set())
                 names |= {match[2]} if _NUMBERED.fullmatch(match[2]) else set()
-    return found
+    return numbered
 
 
-def _shards(found: list[_Found], keys: dict[int, set[str]]) -> int:
-    present = [shard for shard, each in enumerate(found) if each.kind != "none"]
+def _count_shards(shards: list[_Shard], keys: dict[int, set[str]]) -> int:
+    present = [shard for shard, each in enumerate(shards) if each.kind != "none"]
     return 1 + max([*present, *keys], default=0)
 
 
-def _buckets(found: list[_Found], keys: dict[int, set[str]], otherwise: int) -> int:
-    for each in found:
+def _count_buckets(shards: list[_Shard], keys: dict[int, set[str]], otherwise: int) -> int:
+    for each in shards:
         numbers = numbers_of({**each.fields, "shards": "1"})
         if numbers:
-            return numbers[1]
+            return numbers.buckets
     numbered = [match for names in keys.values() for name in names if (match := _NUMBERED.fullmatch(name))]
     return max(otherwise, *(1 + int(match[2]) for match in numbered)) if numbered else otherwise
 
 
-def _fault(found: _Found, numbers: tuple[int, int]) -> str:
-    if found.kind == "none":
+def _fault(shard: _Shard, numbers: Numbers) -> str:
+    if shard.kind == "none":
         return "gone"
-    if found.kind != "hash":
-        return f"a {found.kind}"
-    return "" if numbers_of(found.fields) == numbers else f"fields {', '.join(sorted(found.fields))}"
+    if shard.kind != "hash":
+        return f"a {shard.kind}"
+    return "" if numbers_of(shard.fields) == numbers else f"fields {', '.join(sorted(shard.fields))}"

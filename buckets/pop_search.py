@@ -1,7 +1,6 @@
-"""A pop's search for ready jobs: which shards it asks, what it learns there, and when it has enough.
+"""A pop's search for ready jobs: which shards it asks, what it learns from them, and when it has enough.
 
-A server of a Cluster that is away holds up nobody who can ask another one: its shards are passed over, unless all are
-away.
+A Cluster server that is away delays no pop that can ask another one: its shards are skipped, unless all are away.
 """
 
 from __future__ import annotations
@@ -14,20 +13,21 @@ from types import TracebackType
 from typing import NamedTuple
 
 from buckets.errors import JobQueueError, Unavailable
-from buckets.job import Job, unpack_all
+from buckets.job import Job
 from buckets.ready_shards import ReadyShards
+from buckets.record import unpack_all
 from buckets.redis.link import Orphan
 from buckets.scripts import Value
 from buckets.shards import MOST, Shards
 
-_GRACE_S = 1.0  # behind the deadline, for shards that were not asked yet
-_LOOK_S = 0.1  # between two looks whether a server that does not answer is away
+_GRACE_S = 1.0  # past the deadline, for shards that have not been asked yet
+_LOOK_S = 0.1  # between checks whether a server that does not answer is away
 
 
 @dataclass(slots=True)
 class Popped:
-    """Jobs of a pop, how many ready ones are left in the last topic that it looked into, and in how many us the first
-    of the paused topics is open again (None: none is paused, or only until it is resumed)."""
+    """The jobs of a pop, how many ready ones are left in the last topic that it searched, and in how many us the first
+    paused topic reopens (None: none is paused, or only until it is resumed)."""
 
     jobs: list[Job] = field(default_factory=list)
     left: int = 0
@@ -35,7 +35,7 @@ class Popped:
 
 
 class Ask(NamedTuple):
-    """What a pop asks for, but for how many."""
+    """What a pop asks for, except how many jobs."""
 
     topics: tuple[str, ...]
     ttr: Value
@@ -45,7 +45,7 @@ class Ask(NamedTuple):
 
 @dataclass(slots=True)
 class PopSearch:
-    """One pop under way, for one caller or for several alike. It fills `popped`."""
+    """One pop in progress, for one caller or for several with the same ask. It fills `popped`."""
 
     shards: Shards
     ready_shards: ReadyShards
@@ -55,25 +55,25 @@ class PopSearch:
     """How many jobs each gets."""
     bucket: int
     orphan: Orphan
-    """Takes the answer that nobody waits for any more."""
+    """Receives an answer that nobody waits for any more."""
     popped: Popped
     left_behind: bool = False
-    """Whether an answer is still to come for which nobody waits."""
+    """Whether an answer is still to come that nobody waits for."""
     _room: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._room = self.ask.room
 
     async def in_one(self) -> None:
-        """There is one shard only."""
+        """Search the only shard."""
         try:
             await self._look(0, self.ask.topics)
         except JobQueueError:
             if not self.popped.jobs:
-                raise  # else: what it gave before is with this worker
+                raise  # otherwise the jobs of earlier scripts are already with this worker
 
     async def in_many(self) -> None:
-        """Ask one shard after the other. Raises Unavailable when those that could be asked did not answer."""
+        """Search one shard after the other. Raises Unavailable when none of those that were asked answered."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.shards.redis.timeout_s
         trouble: Unavailable | None = None
@@ -105,11 +105,11 @@ class PopSearch:
         return self.shards.redis.is_away(self.shards.keys[shard].meta)
 
     def is_hopeless(self, shard: int) -> bool:
-        """Whether the shard cannot be asked now, and another one can."""
+        """Whether the shard cannot be asked now but another one can."""
         return self._is_away(shard) and not all(map(self._is_away, range(len(self.shards.keys))))
 
     async def _look(self, shard: int, topics: Sequence[str]) -> None:
-        """Take what the shard has."""
+        """Take the jobs that the shard has."""
         popped = self.popped
         left, more = 0, True
         while more and self._wants_more():
@@ -135,7 +135,7 @@ class PopSearch:
             self._room -= sum(map(len, pairs[1::2]))
             is_full = len(pairs) == 2 * want
             more = bool(cut_short) or is_full
-            if is_full:  # the search ended in the topic of the last job
+            if is_full:  # then the search ended in the topic of the last job
                 self.ready_shards.left(shard, popped.jobs[-1].topic, left, stamp)
             elif not more and not left and opens < 0:
                 self.ready_shards.emptied(shard, topics, stamp)
@@ -143,7 +143,8 @@ class PopSearch:
 
 
 class _Patience:
-    """Lets a block go on as long as there is hope, and a moment at least; then it raises Unavailable."""
+    """Lets a block run until the deadline, or until its shard is hopeless, but a moment at least; then raises
+    Unavailable."""
 
     def __init__(self, search: PopSearch, shard: int, deadline: float) -> None:
         self._search = search
@@ -175,7 +176,7 @@ class _Patience:
 
 
 def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
-    """What the script takes for whose the jobs are, behind those that were served."""
+    """The script's argument for which worker gets which job, without the jobs that were already served."""
     parts = []
     for jobs, name in workers:
         if jobs > served:

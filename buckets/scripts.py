@@ -1,24 +1,35 @@
-"""The scripts: one file of `lua/` a move, loaded once.
+"""The Lua scripts: one file in a folder of `lua/` each, composed and loaded once.
 
-A script's head is read here: its arrows, whether it may be repeated when it is not known if it ran, what it
-includes, and the names of its arguments (`local name = KEYS[n]`, `= ARGV[n]`, or `= {unpack(ARGV, n)}` for all the
-rest). Python calls by these names; a wrong one is an error that says so.
+A script's head says which moves it makes (`arrows`), whether it may be repeated when nobody knows if it ran, which
+includes it needs, and what its arguments are called (`local name = KEYS[n]`, `= ARGV[n]`, or `= {unpack(ARGV, n)}` for
+all that follow). Python passes arguments by these names; a wrong one raises an error that lists the right ones.
+
+An include names the includes that it needs itself, and the arguments of the script that it reads. What Redis gets is,
+in this order: the arguments, the key prefixes (buckets/keys.py) and the numbers of the record (buckets/record.py) that
+the script uses, its includes, each once and behind those it needs, and the rest of the file.
+
+Creating a function costs Redis time in every run, whether it is called or not. So the scripts of the hot path define
+what only the complete path needs inside one function, `complete_path`, which they call in case of doubt. It begins with
+a line `-- include: …`, where its own includes are put.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from buckets.keys import lua_names
+from buckets.record import lua_numbers
 
 _FOLDER = Path(__file__).parent / "lua"
 _ARGUMENT = re.compile(r"^local (\w+) = (.*?\b(KEYS|ARGV)\b.*)$", re.M)
-_FIELD = re.compile(r"^-- (arrows|repeat|include): (.*(?:\n--   .*)*)", re.M)
+_FIELD = re.compile(r"^-- (arrows|repeat|include|argument): (.*(?:\n--   .*)*)", re.M)
+_COMPLETE_PATH = re.compile(r"^(local function complete_path\(.*\)\n)  -- include: (.*)\n((?s:.*?)^)end$", re.M)
+_NO_CODE = re.compile(r"--.*|'[^'\n]*'")  # comments and strings
 
 Value = str | bytes | int
 
@@ -50,10 +61,9 @@ class Script:
             raise TypeError(f"{self.name}.lua takes {missing}, not {', '.join(named)}") from None
 
 
-def _head(source: str) -> tuple[dict[str, str], int]:
-    """The fields of the head, and where it ends."""
-    fields = {name: " ".join(text.replace("\n--", " ").split()) for name, text in _FIELD.findall(source)}
-    return fields, max(match.end() for match in _ARGUMENT.finditer(source))
+def _fields(source: str) -> dict[str, str]:
+    """The fields of a head."""
+    return {name: " ".join(text.replace("\n--", " ").split()) for name, text in _FIELD.findall(source)}
 
 
 def _arrows(text: str) -> tuple[tuple[str, str], ...]:
@@ -64,22 +74,67 @@ def _arrows(text: str) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _included(name: str) -> str:
-    return (_FOLDER / "include" / f"{name}.lua").read_text()
+def _include(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The text of an include, the includes that it needs, and the arguments of the script that it reads."""
+    source = (_FOLDER / "include" / f"{name}.lua").read_text()
+    fields = _fields(source)
+    return source, tuple(fields.get("include", "").split()), tuple(fields.get("argument", "").split())
+
+
+def _resolved(names: Iterable[str], present: Iterable[str] = ()) -> list[str]:
+    """Includes and all that they need, each once and behind those it needs, without those already present."""
+    found = list(present)
+
+    def add(name: str) -> None:
+        if name not in found:
+            for needed in _include(name)[1]:
+                add(needed)
+            found.append(name)
+
+    for name in names:
+        add(name)
+    return found[len(list(present)) :]
+
+
+def _text_of(includes: Iterable[str]) -> str:
+    return "".join(_include(name)[0] for name in includes)
+
+
+def _numbers(code: str) -> str:
+    return lua_numbers(_NO_CODE.sub("", code))
+
+
+def _compose(body: str, shared: Sequence[str]) -> str:
+    """All that follows the arguments; `shared` are the includes of the whole script."""
+    text = _text_of(shared)
+    complete = _COMPLETE_PATH.search(body)
+    if not complete:
+        return lua_names(_NO_CODE.sub("", text + body)) + _numbers(text + body) + text + body
+    before, after = body[: complete.start()], body[complete.end() :]
+    # It has its own copy of the record's numbers: a function of Lua can share only 60 variables with what is around it.
+    inner = _text_of(_resolved(complete[2].split(), shared)) + complete[3]
+    inner = f"{complete[1]}{_numbers(inner)}{inner}end"
+    names = lua_names(_NO_CODE.sub("", text + before + inner + after))
+    return f"{names}{_numbers(text + before + after)}{text}{before}{inner}{after}"
 
 
 def load(path: Path) -> Script:
-    """Read one file and put its includes, and the key prefixes that it uses, behind its arguments."""
+    """Read and compose one script. Raises ValueError if it reads its arguments below its head, or lacks one that an
+    include reads."""
     source = path.read_text()
-    fields, end = _head(source)
+    fields = _fields(source)
+    end = max(match.end() for match in _ARGUMENT.finditer(source))
+    arguments = _ARGUMENT.findall(source[:end])
     body = source[end:]
     if "KEYS" in body or "ARGV" in body:
         raise ValueError(f"{path.name} uses KEYS or ARGV below its arguments")
-    included = "".join(_included(name) for name in fields.get("include", "").split())
-    arguments = _ARGUMENT.findall(source[:end])
+    shared = _resolved(fields.get("include", "").split())
+    lacking = {name for each in shared for name in _include(each)[2]} - {name for name, _, _ in arguments}
+    if lacking:
+        raise ValueError(f"{path.name} lacks arguments that its includes read: {', '.join(sorted(lacking))}")
     return Script(
         name=path.stem,
-        text=f"{source[:end]}\n{lua_names(included + body)}{included}{body}",
+        text=f"{source[:end]}\n{_compose(body, shared)}",
         arrows=_arrows(fields["arrows"]),
         repeatable=fields["repeat"] == "yes",
         keys=tuple(name for name, _, kind in arguments if kind == "KEYS"),
@@ -88,4 +143,4 @@ def load(path: Path) -> Script:
     )
 
 
-SCRIPTS = {path.stem: load(path) for path in sorted(_FOLDER.glob("*.lua"))}
+SCRIPTS = {path.stem: load(path) for path in sorted(_FOLDER.glob("*/*.lua")) if path.parent.name != "include"}

@@ -1,4 +1,4 @@
-"""The shards of a namespace: their keys, and the calls of scripts on them, one job or many at a time."""
+"""The shards of a namespace: their keys, and calling scripts on them, for one job or for batches over all shards."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from itertools import chain
 from typing import Any, NamedTuple, Self
 
 from buckets.clock import Clock
-from buckets.errors import JobQueueError, Unavailable, Unfit
-from buckets.keys import NAMESPACE, Keys, shard_of
+from buckets.errors import JobQueueError, Unavailable
+from buckets.keys import Keys, shard_of
+from buckets.namespace import Numbers, found, open_namespace
 from buckets.redis.client import Redis, judge_all
-from buckets.redis.link import Orphan
+from buckets.redis.link import Orphan, Sent
 from buckets.scripts import Value
 
-FORMAT = 1
-HASH = "crc32"
 MOST = 200  # jobs of a batch in one script
 _MOST_BYTES = 1 << 20  # and their size
-_WAY_OUT = "For a damaged one run `jobqueue fsck --repair`"
 
 
 class Item(NamedTuple):
@@ -30,6 +28,8 @@ class Item(NamedTuple):
     size: int = 0
     """Bytes."""
     jobs: int = 1
+    sent: Sent | None = None
+    """Called when its script is sent; by the scripts that end jobs only."""
 
 
 Work = Callable[[int, Sequence[Item]], Awaitable[list[Any]]]
@@ -76,15 +76,8 @@ def _flat(values: Iterable[Sequence[Value]]) -> list[Value]:
     return list(chain.from_iterable(values))
 
 
-def numbers_of(meta: Mapping[str, str]) -> tuple[int, int] | None:
-    """The numbers of shards and buckets that settings tell; None when they are not of this format."""
-    own = {"format": str(FORMAT), "hash": HASH}
-    numbers = [meta.get(name, "") for name in ("shards", "buckets")]
-    if meta.keys() != {*own, "shards", "buckets"} or any(meta[name] != value for name, value in own.items()):
-        return None
-    if not all(each.isascii() and each.isdigit() and 0 < int(each[:4]) <= 255 for each in numbers):
-        return None
-    return int(numbers[0]), int(numbers[1])
+def _unheard(items: Sequence[Item]) -> None:
+    """Nobody waits for their script to be sent."""
 
 
 class Shards:
@@ -102,33 +95,14 @@ class Shards:
     ) -> Self:
         """Found the namespace, or join it: then its own numbers of shards and buckets hold, not the arguments.
 
-        Raises Unfit for a namespace that another version wrote in a way that this one does not know.
+        Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
         """
-        if not NAMESPACE.fullmatch(namespace):
-            raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
-        space = cls(redis, namespace, shards, buckets, clock)
-        meta = await space.found(0)
-        shards, buckets = numbers_of(meta) or (shards, buckets)
-        space = cls(redis, namespace, shards, buckets, clock)
-        for shard in range(1, shards):
-            await space.found(shard)
-        return space
+        numbers = await open_namespace(redis, namespace, Numbers(shards, buckets))
+        return cls(redis, namespace, numbers.shards, numbers.buckets, clock)
 
-    async def found(self, shard: int) -> dict[str, str]:
-        """Write the shard's settings unless it has some; returns those that hold. Raises Unfit."""
-        own: dict[str, Value] = {"format": FORMAT, "shards": len(self.keys), "buckets": self.buckets, "hash": HASH}
-        fields: list[Value] = [text for pair in own.items() for text in pair]
-        try:
-            reply = await self.call("birth", shard, fields)
-        except JobQueueError as error:
-            if "WRONGTYPE" not in error.message:
-                raise
-            raise Unfit(f"{self.keys[shard].meta} is no hash: another program wrote it. {_WAY_OUT}") from None
-        words = [word.decode("utf-8", "replace") for word in reply]
-        meta = dict(zip(words[::2], words[1::2], strict=True))
-        if numbers_of(meta) is None:
-            raise Unfit(f"{self.keys[shard].meta} was written by another version or is damaged: {meta}. {_WAY_OUT}")
-        return meta
+    async def ensure_meta(self, shard: int) -> None:
+        """Write the settings of a shard that lost them, as when Redis was emptied. Raises Unfit."""
+        await found(self.redis, self.keys[shard], Numbers(len(self.keys), self.buckets))
 
     async def now_ms(self) -> int:
         """The time of the scripts, in ms since the epoch."""
@@ -146,19 +120,20 @@ class Shards:
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
+        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         """As `Redis.call`, on the keys of a shard."""
         keys = self.keys[shard]
         return await self.redis.call(
-            script, rest, repeat=repeat, orphan=orphan, meta=keys.meta, never=keys.never, **arguments
+            script, rest, repeat=repeat, orphan=orphan, sent=sent, meta=keys.meta, never=keys.never, **arguments
         )
 
     async def one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
         """Run a script for one job."""
         shard = shard_of(job_id, len(self.keys))
         return await self.call(
-            script, shard, (), repeat=repeat, orphan=None, now=self.clock.now(), id=job_id, **arguments
+            script, shard, (), repeat=repeat, orphan=None, sent=None, now=self.clock.now(), id=job_id, **arguments
         )
 
     async def spread(self, items: Sequence[Item], work: Work) -> list[Any]:
@@ -194,10 +169,11 @@ class Shards:
         repeat: bool | None = None,
         pack: Callable[[Iterable[Any]], list[Value]] = _flat,
         read: Callable[[list[Any]], list[Any]] = list,
+        sent_of: Callable[[Sequence[Item]], Sent | None] = _unheard,
     ) -> list[Any]:
         """Run a script that takes many jobs over those of one shard. `fresh` gives the arguments that are others for
         each call of the script, `pack` those that the values of the items become; `read` turns its answer into a result
-        for each item."""
+        for each item. `sent_of` gives what to call when the script for some of the items is sent."""
         results: list[Any] = []
         away: Unavailable | None = None
         for chunk in _chunks(items):
@@ -205,39 +181,11 @@ class Shards:
                 if away:
                     raise away
                 rest = pack([item.values for item in chunk])
-                reply = await self.call(script, shard, rest, repeat=repeat, orphan=None, **arguments, **fresh())
+                reply = await self.call(
+                    script, shard, rest, repeat=repeat, orphan=None, sent=sent_of(chunk), **arguments, **fresh()
+                )
                 results += read(judge_all(reply))
             except JobQueueError as error:
                 away = error if isinstance(error, Unavailable) else None  # one wait for Redis is enough
                 results += [error] * len(chunk)
         return results
-
-    async def sign(self, token: str, life_ms: int, apart_ms: int) -> tuple[int, int, list[bytes]]:
-        """Sign the roll of the living instances: Redis's time (us), in how many ms another may be struck off (-1:
-        none soon), and the tokens of all. Who has not signed for `life_ms` is struck off, unless we had not signed
-        either: its last signature is at most `apart_ms` older than ours. Raises NoMeta."""
-        now_us, soonest_ms, *living = await self.call(
-            "roll", 0, token=token, life=life_ms, apart=apart_ms, now=self.clock.now()
-        )
-        return now_us, soonest_ms, living
-
-    async def strike(self, token: str) -> None:
-        """Take an instance off the roll."""
-        await self.redis.read("ZREM", self.keys[0].roll, token)
-
-    async def beat(
-        self, shard: int, token: str, lease_ms: int, *, wanted: Sequence[bool], living: Sequence[bytes]
-    ) -> list[bool]:
-        """Keep and take those locks of the shard's timers that are wanted, but for those of others who live, and give
-        up the rest; for each whether it is ours now. Raises NoMeta."""
-        bits = "".join([str(int(each)) for each in wanted])
-        ours = await self.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
-        return [bool(each) for each in ours]
-
-    async def tell(self, message: str) -> None:
-        """Say a thing to the bells of all processes, once: each hears all shards. Who is not connected misses it."""
-        await self.redis.read("SPUBLISH", self.keys[0].bell, message)
-
-    async def listen(self, shard: int, heard: Callable[[str], None], connected: Callable[[], None]) -> None:
-        """Hear the bell of a shard until the subscription is lost: then raises Unavailable."""
-        await self.redis.listen(self.keys[shard].bell, heard, connected)

@@ -179,7 +179,7 @@ class Topics:
             ]
             some = 1
             while some > 0:
-                some = await self._pool.call("bound", shard, rest, now=self._pool.clock.now(), page=_PAGE)
+                some = await self._pool.call("trim_dead", shard, rest, now=self._pool.clock.now(), page=_PAGE)
                 dealt += some
         return dealt
 

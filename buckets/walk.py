@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from buckets.job import LIVE, Job, State, unpack
+from buckets.job import LIVE, Job, State
 from buckets.pool import Pool
+from buckets.record import unpack
 from buckets.shards import MOST
 
 _SCRIPTS_A_PAGE = 50

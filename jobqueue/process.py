@@ -1,6 +1,6 @@
-"""The life of a service in its process: it starts, signals reload it and stop it.
+"""The process of a service: it starts the service, reloads it at SIGHUP, and stops it at SIGTERM and SIGINT.
 
-What lives is the service itself (jobqueue/app.py) or the supervisor of its workers (jobqueue/workers/supervisor.py).
+It runs a `Lifecycle`: the service itself (jobqueue/app.py) or a supervisor of several (jobqueue/workers/supervisor.py).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import asyncio
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from contextlib import AsyncExitStack
+from typing import Any, Self
 
 import structlog
 
@@ -22,37 +24,58 @@ from jobqueue.settings import RELOADED, Settings
 log = structlog.get_logger()
 
 
-class Living(Protocol):
-    """What is started, reloaded and stopped here."""
+class Lifecycle(ABC):
+    """Something that is started, reloaded and stopped: `async with`.
 
-    url: str
-    """Where it listens, once it does."""
-    workers: int
-    """How many processes answer there."""
+    `_start` pushes each stop onto `_stack` as soon as there is something to stop. They run in the reverse order, also
+    when the start fails or is cancelled half-way.
+    """
 
-    async def __aenter__(self) -> Living: ...
-    async def __aexit__(self, *exception: object) -> None: ...
+    workers = 1
+    """How many processes answer."""
 
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self.url = ""
+        """Where it listens, once it does."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._stack.aclose()
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Start, and return when it listens."""
+
+    @abstractmethod
     def reload(self, settings: Settings) -> None:
-        """Let the policies of other settings hold from now on."""
+        """Apply the policies of other settings from now on."""
 
+    @abstractmethod
     def kill(self) -> None:
-        """End at once what does not end with this process."""
+        """End at once whatever does not end with this process."""
 
 
 def keep_standard_streams() -> None:
-    """Where one of them is closed, let it lead nowhere. Else a connection gets its number, and libuv ends the process
-    that closes this; a worker would not even start."""
+    """Open the null device for each standard stream that is closed. Otherwise a connection would get its number, libuv
+    would end the process that closes it, and a worker would not even start."""
     while (stream := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(stream, True)
     os.close(stream)
 
 
 def loop_factory() -> Any:
-    """uvloop where there is one: 1.2 times the requests (docs/libraries.md)."""
+    """uvloop where it exists: 1.2 times the requests (docs/libraries.md)."""
     if sys.platform == "win32":
         return None
-    import uvloop  # noqa: PLC0415 - not there on Windows
+    import uvloop  # noqa: PLC0415 - does not exist on Windows
 
     return uvloop.new_event_loop
 
@@ -65,27 +88,27 @@ def refusal(error: JobQueueError | OSError, settings: Settings) -> str:
 
 
 async def live(
-    service: Living,
+    service: Lifecycle,
     settings: Settings,
     started: Callable[[str], None] | None = None,
-    read_anew: Callable[[], Settings] | None = None,
+    reread: Callable[[], Settings] | None = None,
 ) -> None:
     """Run a service until SIGTERM or SIGINT; a second one ends the process at once. `started(url)` is called when it
-    listens. SIGHUP lets the policies of `read_anew()` hold; where it is not given, SIGHUP (a terminal that was closed)
-    stops the service too."""
+    listens. SIGHUP applies the policies of `reread()`; without `reread`, SIGHUP (its terminal was closed) stops the
+    service too."""
     stop = asyncio.Event()
 
-    def told_to_stop() -> None:
+    def request_stop() -> None:
         if stop.is_set():
             service.kill()
-            os._exit(1)  # what is reserved comes back after its TTR, and the next start takes our Redis over
+            os._exit(1)  # reserved jobs come back after their TTR, and the next start takes over the embedded Redis
         log.info("service.stopping")
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop)
-    hang_up = Reloads(service, settings, read_anew).reload if read_anew else told_to_stop
+        loop.add_signal_handler(number, request_stop)
+    hang_up = Reloads(service, settings, reread).reload if reread else request_stop
     loop.add_signal_handler(signal.SIGHUP, hang_up)
 
     def listens() -> None:
@@ -98,12 +121,12 @@ async def live(
     log.info("service.stopped")
 
 
-async def run(service: Living, stop: asyncio.Event, listens: Callable[[], None]) -> None:
-    """Run a service until it is told to stop; `listens` is called when it does. Raises what went wrong at its start."""
+async def run(service: Lifecycle, stop: asyncio.Event, listens: Callable[[], None]) -> None:
+    """Run a service until `stop` is set; `listens` is called when it listens. Raises whatever its start raised."""
     starting = asyncio.create_task(service.__aenter__())
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # told to stop while Redis still loads, or does not answer
+    if not starting.done():  # stopped while Redis still loads, or does not answer
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         return
@@ -118,21 +141,21 @@ async def run(service: Living, stop: asyncio.Event, listens: Callable[[], None])
 class Reloads:
     """What SIGHUP does to a service."""
 
-    def __init__(self, service: Living, settings: Settings, read_anew: Callable[[], Settings]) -> None:
+    def __init__(self, service: Lifecycle, settings: Settings, reread: Callable[[], Settings]) -> None:
         self._service = service
-        self._begun = settings
-        self._last = settings  # what they change in a running service holds
-        self._read_anew = read_anew
+        self._at_start = settings
+        self._latest = settings  # of these, only what a running service can change is in effect
+        self._reread = reread
 
     def reload(self) -> None:
-        """A bad file changes nothing, and the log says what is wrong with it."""
+        """Apply the settings file as it is now. A bad file changes nothing, and the log says what is wrong with it."""
         try:
-            settings = self._read_anew()
+            settings = self._reread()
         except SettingsError as error:
             log.error("settings.refused", error=str(error))
             return
         self._service.reload(settings)
-        changed = settings.unlike(self._last)
-        waiting = [name for name in settings.unlike(self._begun) if name not in RELOADED]
-        self._last = settings
+        changed = settings.unlike(self._latest)
+        waiting = [name for name in settings.unlike(self._at_start) if name not in RELOADED]
+        self._latest = settings
         log.info("settings.reloaded", changed=changed, **({"need_a_restart": waiting} if waiting else {}))

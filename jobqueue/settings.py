@@ -17,32 +17,24 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobqueue.errors import SettingsError
+from jobqueue.schema import fields
 
 MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
 
 Seconds = Annotated[float, Meta(ge=0)]
-
-
-# The fields of a job that a policy may set, with the ranges that `add` has (params.py).
-TtrS = Annotated[float, Meta(ge=0, le=86_400)]
-DelayS = Annotated[float, Meta(ge=0, le=315_360_000)]
-RetentionS = Annotated[float, Meta(ge=0, le=2_592_000)]
-Tries = Annotated[int, Meta(ge=0, le=65_535)]
-Priority = Annotated[int, Meta(ge=0, le=9)]
-DeadAgeS = Annotated[float, Meta(ge=1, le=315_360_000)]
-TopicName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z")]
+DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
 class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """What an operator may set of a topic; what is not set is as the settings say for all."""
 
-    ttr_s: TtrS | None = None
-    tries: Tries | None = None
-    backoff_s: Annotated[tuple[DelayS, ...], Meta(min_length=1, max_length=32)] | None = None
-    ttl_s: Annotated[float, Meta(ge=0.001, le=315_360_000)] | None = None
-    retention_s: RetentionS | None = None
-    priority: Priority | None = None
+    ttr_s: fields.Ttr | None = None
+    tries: fields.Tries | None = None
+    backoff_s: Annotated[tuple[fields.Delay, ...], Meta(min_length=1, max_length=fields.MOST_STEPS)] | None = None
+    ttl_s: fields.Ttl | None = None
+    retention_s: fields.Retention | None = None
+    priority: fields.Priority | None = None
     max_pending: Annotated[int, Meta(ge=0)] = 0
     max_dead: Annotated[int, Meta(ge=0)] = 0
     dead_age_s: DeadAgeS | None = None
@@ -64,24 +56,24 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     data: str = "jobqueue-data"
     redis_server: str = ""
     namespace: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$")] = "jq"
-    shards: Annotated[int, Meta(ge=0, le=255)] = 0
+    shards: Annotated[int, Meta(ge=0, le=fields.MOST_SHARDS)] = 0
     buckets: Annotated[int, Meta(ge=0, le=64)] = 0
     grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
     client_timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     max_connections: Annotated[int, Meta(ge=1)] = 10_000
     max_request_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     max_body_bytes: Annotated[int, Meta(ge=1)] = 256 << 10
-    default_ttr_s: TtrS = 60.0
-    default_tries: Tries = 16
-    default_retention_s: RetentionS = 60.0
-    default_priority: Priority = 4
+    default_ttr_s: fields.Ttr = 60.0
+    default_tries: fields.Tries = 16
+    default_retention_s: fields.Retention = 60.0
+    default_priority: fields.Priority = 4
     default_dead_age_s: DeadAgeS = 2_592_000.0
-    idle_topic_s: Annotated[float, Meta(ge=0.1, le=315_360_000)] = 3600.0
+    idle_topic_s: Annotated[float, Meta(ge=0.1, le=fields.TEN_YEARS_S)] = 3600.0
     metrics_topics: Annotated[int, Meta(ge=0, le=10_000)] = 100
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
-    topics: dict[TopicName, TopicSettings] = {}
-    virtual_topics: dict[TopicName, Annotated[tuple[TopicName, ...], Meta(min_length=1, max_length=32)]] = {}
+    topics: dict[fields.Name, TopicSettings] = {}
+    virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
         """The shards of a namespace that is founded now, and the buckets of each: on a Cluster every shard has timers,
@@ -130,8 +122,8 @@ def _check_ttrs(settings: Settings) -> None:
         f"topics.{name}.ttr_s": topic.ttr_s for name, topic in settings.topics.items() if topic.ttr_s is not None
     }
     for name, ttr_s in ttrs.items():
-        if 0 < ttr_s < 0.1:
-            raise SettingsError(f"{name} must be 0 (at most once) or a number of seconds from 0.1 to 86400")
+        if not fields.is_ttr(ttr_s):
+            raise SettingsError(f"{name} must be {fields.expected(fields.Ttr)}")
 
 
 def _check_virtual(settings: Settings) -> None:
@@ -179,17 +171,17 @@ def _is_service_link(name: str, value: str) -> bool:
 def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The values of one source, each of its setting's type."""
     known = Settings.__struct_fields__
-    fields = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     checked = {}
     for name, value in values.items():
-        if name not in fields:
+        if name not in types:
             raise SettingsError(f"{source} has a setting {name} that there is not{_hint(name, known)}")
         if source == "the environment" and name in ("topics", "virtual_topics"):
             raise SettingsError(f"{name} can be set in a file only")
         try:
-            checked[name] = msgspec.convert(value, fields[name], strict=not isinstance(value, str))
+            checked[name] = msgspec.convert(value, types[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
-            place, words = _entry(name, value, fields[name]) if isinstance(value, dict) else (name, str(error))
+            place, words = _entry(name, value, types[name]) if isinstance(value, dict) else (name, str(error))
             raise SettingsError(f"{place} in {source}: {words}") from None
     return checked
 
@@ -210,6 +202,6 @@ def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
             if unknown:
                 words = f"there is no setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
             elif "matching regex" in words:  # no policy has another text than these
-                words = "the name of a topic has 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
+                words = f"the name of a topic must be {fields.NAME}"
             return f"{name}.{key}{place}", words
     return name, "it is no table"

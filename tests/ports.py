@@ -1,4 +1,4 @@
-"""Ports for servers that tests start, and start again where they were."""
+"""Free ports for servers that tests start, and restart on the same port."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import random
 import socket
 from contextlib import ExitStack, suppress
 
-# Below those that the kernel gives to connections, which could take a stopped server's port before it is back.
+# Below the kernel's ephemeral range: an outgoing connection could take a stopped server's port before it is back.
 _PORTS = range(12_000, 32_000)
 
 
 def free_ports(number: int) -> list[int]:
-    """TCP ports of 127.0.0.1 that nobody has."""
+    """TCP ports of 127.0.0.1 that are free now."""
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < number:
@@ -23,6 +23,6 @@ def free_ports(number: int) -> list[int]:
 
 
 def free_port() -> int:
-    """One of them."""
+    """One free TCP port of 127.0.0.1."""
     (port,) = free_ports(1)
     return port

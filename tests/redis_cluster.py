@@ -1,4 +1,4 @@
-"""A Redis Cluster of real nodes, for tests that let a master fail or move slots under load."""
+"""A Redis Cluster of real nodes, for tests in which a master fails or slots move under load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIES = 3
 
 
 def slot_of(key: str) -> int:
-    """The slot of a key: of what stands in its braces, if it has some."""
+    """The slot of a key: of its hash tag, if it has one."""
     slot: int = key_slot(key.encode())
     return slot
 
@@ -33,10 +33,10 @@ class ClusterSet:
     """`async with`: three masters with a third of the slots each, and `replicas` of each. `options` are lines for the
     configuration of all nodes.
 
-    Nothing is on disk without them: a master that is killed and started before its replica took over comes back
-    empty. `await failed_over(it)` between the two. And let other masters fail, or some four times `timeout_ms` pass,
-    before the same pair of nodes fails over again: in Redis 7.0 a node that won an election of late believes at the
-    next one that it has won already, and nobody else does. `network`: between them.
+    Without them nothing is on disk: a master that is killed and restarted before its replica took over comes back
+    empty, so `await failed_over(it)` between the two. And let other masters fail, or about four times `timeout_ms`
+    pass, before the same pair of nodes fails over again: in Redis 7.0 a node that won an election recently believes
+    at the next one that it has already won, and no other node does. `network` connects the nodes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ClusterSet:
         return f"redis+cluster://{self._access.in_url}{hosts}"
 
     async def __aenter__(self) -> Self:
-        # Not pytest's own folder: that of a killed test run stays.
+        # Not pytest's own folder: after a killed test run that one stays.
         self._folder = tempfile.TemporaryDirectory(prefix="jq-cluster-")
         try:
             await self._start(Path(self._folder.name))
@@ -78,7 +78,7 @@ class ClusterSet:
         self._folder.cleanup()
 
     async def _start(self, folder: Path) -> None:
-        """Each node is introduced to each, so that nobody waits for gossip."""
+        """Introduce every node to every other, so that none waits for gossip."""
         number = MASTERS * (1 + self._replicas)
         ports = free_ports(2 * number)
         for port, bus in zip(ports[:number], ports[number:], strict=True):
@@ -112,7 +112,7 @@ class ClusterSet:
         await until(taken)
 
     async def view(self) -> list[list[str]]:
-        """CLUSTER NODES by a living node: for each node its words."""
+        """CLUSTER NODES as a live node reports it: the words of each line."""
         for node in self.nodes:
             if node.alive:
                 try:
@@ -129,7 +129,7 @@ class ClusterSet:
         return [self._node(words[0]) for words in await self.view() if "master" in words[2] and words[8:]]
 
     async def owner(self, slot: int) -> RedisNode:
-        """The master of a slot: who says so of itself. What others say may be older for a moment, after a move too."""
+        """The master of a slot, by the node's own claim: what others report may be stale for a moment after a move."""
         alive = [node for node in self.nodes if node.alive]
         told = await asyncio.gather(*(_of_itself(node) for node in alive), return_exceptions=True)
         claims = [
@@ -139,17 +139,17 @@ class ClusterSet:
         ]
         if not claims:
             raise OSError(f"nobody has slot {slot}")
-        return max(claims, key=lambda claim: claim[0])[1]  # one that was frozen may not know of its successor yet
+        return max(claims, key=lambda claim: claim[0])[1]  # a node that was frozen may not know its successor yet
 
     async def some_master(self, turn: int) -> RedisNode:
-        """The owners of the first, the second and the third third of the slots in turn."""
+        """In turn the owners of the first, second and third part of the slots."""
         return await self.owner(SLOTS * (turn % MASTERS) // MASTERS)
 
     async def master_of(self, key: str) -> RedisNode:
         return await self.owner(slot_of(key))
 
     async def slots_of(self, master: RedisNode) -> tuple[int, int] | None:
-        """Its first and its last slot; None when it has none."""
+        """Its first and last slot; None if it has none."""
         for words in await self.view():
             if words[0] == self._ids[master] and words[8:]:
                 ends = [int(end) for part in words[8:] if part[0] != "[" for end in part.split("-")]
@@ -157,17 +157,17 @@ class ClusterSet:
         return None
 
     async def replicas(self) -> list[RedisNode]:
-        """All living replicas."""
+        """All live replicas."""
         masters = await self.masters()
         return [node for node in self.nodes if node.alive and node not in masters]
 
     async def replicas_of(self, master: RedisNode) -> list[RedisNode]:
-        """Its living replicas."""
+        """Its live replicas."""
         own = [self._node(words[0]) for words in await self.view() if words[3] == self._ids[master]]
         return [node for node in own if node.alive]
 
     async def failed_over(self, old: RedisNode) -> None:
-        """Wait until a replica has taken the slots of a master that was killed or frozen, and all others know."""
+        """Wait until a replica has taken over the slots of a killed or frozen master, and all others know it."""
         await until(lambda: self._is_replaced(old))
 
     async def _is_replaced(self, old: RedisNode) -> bool:
@@ -179,15 +179,15 @@ class ClusterSet:
         return self._ids[old] not in names and sum(end - first + 1 for first, end, *_ in ranges) == SLOTS
 
     async def is_alone(self, node: RedisNode) -> bool:
-        """Whether it finds that it is cut off from most masters, and refuses what it is asked."""
+        """Whether it has noticed that it is cut off from most masters, and refuses commands."""
         return "cluster_state:fail" in await node.ask("CLUSTER", "INFO")
 
     async def failover(self, master: RedisNode) -> RedisNode:
-        """CLUSTER FAILOVER, which loses nothing: a replica of it becomes the master; that one. On a busy machine Redis
-        gives one up after 5 s, and tells nobody."""
+        """CLUSTER FAILOVER, which loses nothing: one of its replicas becomes the master, and is returned. On a busy
+        machine Redis silently gives up after 5 s."""
         replica = (await self.replicas_of(master))[0]
         for _ in range(_TRIES):
-            with contextlib.suppress(hiredis.ReplyError):  # it is the master by now
+            with contextlib.suppress(hiredis.ReplyError):  # it has already become the master
                 await replica.ask("CLUSTER", "FAILOVER")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FAILOVER_S):
@@ -196,7 +196,7 @@ class ClusterSet:
         raise TimeoutError(f"{master.address} was asked {_TRIES} times to step down")
 
     async def settled(self) -> None:
-        """Wait until each living node finds the cluster well and knows all others, and each replica has all."""
+        """Wait until each live node reports the cluster healthy and knows all others, and each replica has all data."""
         await until(self._is_settled)
 
     async def _is_settled(self) -> bool:
@@ -220,9 +220,9 @@ class ClusterSet:
         return all(await asyncio.gather(*(node.has_all_of(master) for node, master in pairs if node.alive)))
 
     async def move_slot(self, slot: int, to: RedisNode, batch: int = 100) -> int:
-        """Move a slot as an operator's tool does, `batch` keys at a time; returns how many keys it had.
+        """Move a slot as an operator's tool does, `batch` keys at a time; returns the number of its keys.
 
-        While it is under way, the slot's keys are on both nodes, and a script that names keys of both is refused.
+        During the move the slot's keys are on both nodes, and a script that names keys of both is refused.
         """
         old = await self.owner(slot)
         if old is to:
@@ -233,7 +233,7 @@ class ClusterSet:
         while keys := await old.ask("CLUSTER", "GETKEYSINSLOT", slot, batch):
             await self._migrate(keys, old, to)
             moved += len(keys)
-        # The new owner first: the old one would send clients to a node that knows of nothing.
+        # The new owner first: otherwise the old one would send clients to a node that does not know yet.
         others = [node for node in await self.masters() if node not in (old, to)]
         for node in (to, old, *others):
             await node.ask("CLUSTER", "SETSLOT", slot, "NODE", self._ids[to])
@@ -241,10 +241,10 @@ class ClusterSet:
         return moved
 
     async def _is_agreed(self, slot: int, owner: RedisNode) -> bool:
-        """Whether all nodes know that a slot is its owner's, and since which epoch.
+        """Whether all nodes know the owner of a slot, and since which epoch.
 
-        If it moved on before that, the next owner could take an epoch that is no higher, lose the slot to what is still
-        said of the last one, and drop its keys: nobody would have it.
+        If the slot moved on before that, the next owner could take an epoch that is no higher, lose the slot to stale
+        gossip about the previous owner, and drop its keys: no node would have them.
         """
         epoch = (await _of_itself(owner))[6]
         views = await asyncio.gather(*(node.ask("CLUSTER", "NODES") for node in self.nodes if node.alive))
@@ -261,7 +261,7 @@ class ClusterSet:
         await old.ask(*words, "KEYS", *keys)
 
     async def move_back_and_forth(self, key: str, batch: int = 100) -> int:
-        """Move the slot of a key to the next master and back again; returns how many keys were moved."""
+        """Move the slot of a key to the next master and back; returns how many keys were moved."""
         slot = slot_of(key)
         home = await self.owner(slot)
         masters = await self.masters()
@@ -270,14 +270,14 @@ class ClusterSet:
 
 
 async def _of_itself(node: RedisNode) -> list[str]:
-    """The words of its own line of CLUSTER NODES."""
+    """The words of the node's own line of CLUSTER NODES."""
     lines = (await node.ask("CLUSTER", "NODES", within_s=1)).splitlines()
     return next(words for line in lines if "myself" in (words := line.split())[2])
 
 
 def _covers(part: str, slot: int) -> bool:
-    """Whether the last words of a line of CLUSTER NODES, `5461-10922` or `7`, hold a slot."""
-    if part.startswith("["):  # one that is being moved
+    """Whether a slot is in one of the last words of a line of CLUSTER NODES: `5461-10922` or `7`."""
+    if part.startswith("["):  # a slot that is being moved
         return False
     first, _, last = part.partition("-")
     return int(first) <= slot <= int(last or first)

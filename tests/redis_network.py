@@ -1,7 +1,8 @@
 """A network between the servers of a set, in which some can be cut off from the others.
 
-Each server listens at an address of its own, and calls others from there. They are told that it is at 127.0.0.1, at the
-same ports: there is a proxy, which knows by the address who calls. The service calls from 127.0.0.1.
+Each server listens on an address of its own and makes its outgoing connections from it. To the others it announces
+127.0.0.1 with the same ports. A proxy listens there and knows the caller by its address. The service calls from
+127.0.0.1.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from contextlib import AsyncExitStack
 from tests.chaos.servers.proxy import BOTH, FAIR, Proxy, Weather, to
 
 SERVICE = "127.0.0.1"
-"""Where the service calls from, and whoever else has no address of a server's."""
+"""The address that the service calls from, and every caller that is not one of the servers."""
 
 
 class Network:
-    """Whole at first. Whoever asks a server at its own address is in no cut."""
+    """A network that starts out whole. A caller that connects to a server's own address bypasses every cut."""
 
     def __init__(self) -> None:
         self._proxies: dict[str, list[Proxy]] = {}
@@ -25,15 +26,15 @@ class Network:
         self._numbers = itertools.count(1)
 
     async def add(self, *ports: int) -> str:
-        """The address of a new server, which will listen at these ports there."""
+        """Add a server that will listen on these ports; returns its address."""
         host = f"127.0.1.{next(self._numbers)}"
         proxies = [Proxy(to(port, host), port=port) for port in ports]
         self._proxies[host] = [await self._stack.enter_async_context(proxy) for proxy in proxies]
         return host
 
     def cut_off(self, hosts: Collection[str], *, with_service: bool) -> None:
-        """Let nothing pass between these servers and the others, in either direction. The service reaches all of them;
-        with `with_service` it is on the side of these, and reaches no other."""
+        """Drop all traffic between these servers and the others, in both directions. The service still reaches all of
+        them; with `with_service` it is on the side of `hosts` and reaches no other."""
         others = self._proxies.keys() - set(hosts)
         for host, proxies in self._proxies.items():
             cut = others if host in hosts else {*hosts, *((SERVICE,) if with_service else ())}
@@ -41,7 +42,7 @@ class Network:
                 proxy.set(Weather(cut=BOTH), of=cut)
 
     def heal(self) -> None:
-        """All reach all. What was sent meanwhile arrives, unless its sender has given up."""
+        """Connect everyone again. What was sent meanwhile arrives, unless its sender has given up."""
         for proxy in itertools.chain(*self._proxies.values()):
             proxy.set(FAIR)
 

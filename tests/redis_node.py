@@ -1,6 +1,6 @@
 """One server of a set (tests/redis_sentinels.py, tests/redis_cluster.py): a process on a port of this machine.
 
-Sets need ports that stay: a killed server comes back on its own. It dies with the process that started it.
+A server keeps its port when it is killed and restarted. It dies with the process that started it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None)
 
 
 async def until(reached: Callable[[], Awaitable[Any]], within_s: float = _PATIENCE_S) -> None:
-    """Wait until it is so; servers that do not answer meanwhile are asked again. Raises TimeoutError."""
+    """Wait for a condition; a server that does not answer meanwhile is asked again. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
         while True:
             try:
@@ -40,7 +40,7 @@ async def until(reached: Callable[[], Awaitable[Any]], within_s: float = _PATIEN
 
 
 class Access(NamedTuple):
-    """Who may in: an ACL user, or the default user where `user` is empty; without a password everybody."""
+    """Credentials: an ACL user, or the default user where `user` is empty. Without a password anyone may connect."""
 
     user: str = ""
     password: str = ""
@@ -50,11 +50,11 @@ class Access(NamedTuple):
         return f"{self.user}:{self.password}@" if self.password else ""
 
     def words(self) -> list[str]:
-        """What AUTH takes."""
+        """The arguments of AUTH."""
         return [word for word in self if word]
 
     def lines(self) -> list[str]:
-        """For a server's configuration; its replicas come in the same way."""
+        """Lines of a server's configuration; its replicas authenticate the same way."""
         if not self.password:
             return []
         lines = [f"requirepass {self.password}", f"masterauth {self.password}"]
@@ -67,7 +67,7 @@ EVERYBODY = Access()
 
 
 class RedisNode:
-    """A server, or with `sentinel` a Sentinel. `lines` are of its configuration file, which it may write anew.
+    """A server, or with `sentinel` a Sentinel. `lines` go into its configuration file, which it may rewrite.
 
     `host` is its own address where there is a network (tests/redis_network.py); others find it at `address`.
     """
@@ -103,7 +103,7 @@ class RedisNode:
         return self._process is not None
 
     async def start(self) -> None:
-        """Start it, for the first time or again, and wait until it takes commands."""
+        """Start or restart it, and wait until it takes commands."""
         self.spawn()
         await self.up()
 
@@ -119,7 +119,7 @@ class RedisNode:
         )
 
     async def up(self) -> None:
-        """Wait until it takes commands. Raises RuntimeError when it ends instead."""
+        """Wait until it takes commands. Raises RuntimeError if it exits instead."""
         end = time.monotonic() + _PATIENCE_S
         while not await self._takes_commands():
             if self._process is None or self._process.poll() is not None or time.monotonic() > end:
@@ -147,28 +147,28 @@ class RedisNode:
             finally:
                 outgoing.close()
                 with suppress(OSError):
-                    await outgoing.wait_closed()  # else its end would come after that of the event loop
+                    await outgoing.wait_closed()  # otherwise the transport would outlive the event loop
 
     async def has_all_of(self, master: RedisNode) -> bool:
-        """Whether it is a replica of `master` that has all that this had when asked."""
+        """Whether it is a replica of `master` and has everything that the master had when asked."""
         role, offset, *_ = await master.ask("ROLE")
         own = await self.ask("ROLE")
         follows = own[0] == "slave" and own[2:4] == [master.port, "connected"]
         return bool(role == "master" and follows and own[4] >= offset)
 
     def kill(self) -> None:
-        """kill -9, also of one that is frozen or dead."""
+        """SIGKILL; works on a frozen server, and does nothing to a dead one."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(_PATIENCE_S)
             self._process = None
 
     def freeze(self) -> None:
-        """SIGSTOP: it neither answers nor goes away."""
+        """SIGSTOP: it neither answers nor closes its connections."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT: it goes on where it was."""
+        """SIGCONT: it resumes where it stopped."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:

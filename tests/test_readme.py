@@ -1,4 +1,4 @@
-"""The docs: the README's session, run against a real service with a shell and curl; and the table of log events."""
+"""The documents: the session in the README, run against a real service; links; log events; how to install."""
 
 from __future__ import annotations
 
@@ -10,23 +10,40 @@ from typing import Any
 
 from tests.acceptance.service import ROOT, ServiceProcess
 
-# What differs from run to run.
+# Fields that differ from run to run.
 _VARYING = ("due", "lease")
+# A package manager, and one of our own names as a registry would know it.
+_BY_NAME = re.compile(r"(pip3? install|npm (install|i))\b[^\n`#]*?[ '\"](@?jobqueue|pyspark-jobqueue)")
+_TEXTS = (".md", ".py", ".js", ".ts", ".php", ".json", ".toml", ".cfg")
 
 
 def session() -> list[tuple[str, str]]:
-    """The commands of the README with the answers that it shows."""
+    """The commands in the README, each with the answer that it shows."""
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     return re.findall(r"^\$ (.+)\n(.+)$", "\n".join(blocks), re.M)
 
 
 def steady(answer: Any) -> Any:
-    """The answer without what differs from run to run."""
+    """The answer without the fields that differ from run to run."""
     if isinstance(answer, list):
         return [steady(each) for each in answer]
     return {
         name: "…" if name in _VARYING and isinstance(value, int | float) else value for name, value in answer.items()
     }
+
+
+def texts() -> list[Path]:
+    """Every file that a user may read or whose messages a user may see."""
+    folders = (ROOT / folder for folder in ("buckets", "clients", "conf", "docs", "jobqueue", "tests"))
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in _TEXTS]
+    own = [path for path in files if not {"node_modules", "vendor"} & set(path.parts)]
+    return [*ROOT.glob("*.md"), *own]
+
+
+def anchors(document: Path) -> set[str]:
+    """The names by which a link can point to the headings of a document, as the usual hosts derive them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 async def test_the_session_of_the_readme_goes_as_it_says(tmp_path: Path) -> None:
@@ -41,12 +58,22 @@ async def test_the_session_of_the_readme_goes_as_it_says(tmp_path: Path) -> None
 
 
 def test_the_documents_link_to_files_that_there_are() -> None:
-    folders = (ROOT / folder for folder in ("docs", "clients", "tests"))
-    documents = [path for folder in folders for path in folder.rglob("*.md") if "node_modules" not in path.parts]
-    assert len(documents) > 10
-    for document in (ROOT / "README.md", *documents):
-        for link in re.findall(r"\]\((?!http)([^)#]+)", document.read_text()):
-            assert (document.parent / link).exists(), f"{document}: {link}"
+    documents = [path for path in texts() if path.suffix == ".md"]
+    assert len(documents) > 15
+    for document in documents:
+        for link, anchor in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]+))?\)", document.read_text()):
+            target = document.parent / link if link else document
+            assert target.exists(), f"{document}: {link}"
+            assert not anchor or anchor in anchors(target), f"{document}: {link}#{anchor}"
+
+
+def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
+    """No registry has our names yet; whoever registers one would be installed by our users."""
+    assert _BY_NAME.search("pip install 'jobqueue[spark]'") and _BY_NAME.search("pip install -U jobqueue-client")
+    assert not _BY_NAME.search("pip install ./clients/python  # the client of jobqueue")
+    for path in texts():
+        found = _BY_NAME.search(path.read_text())
+        assert path == Path(__file__) or not found, f"{path}: {found and found[0]}"
 
 
 def test_operations_tells_what_each_log_event_means() -> None:

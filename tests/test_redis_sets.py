@@ -1,4 +1,4 @@
-"""The sets of servers that other tests stand on do what they say; seen through redis-py."""
+"""The Sentinel and Cluster sets that other tests rely on behave as documented, as seen through redis-py."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_master_that_is_cut_off_with_the_service_goes_on_as_one_until_th
 
 
 async def _reached(sentinels: SentinelSet) -> list[RedisNode]:
-    """The servers that answer who calls from where the service does."""
+    """The servers that answer a caller at the service's address."""
     answers = await asyncio.gather(*(_answers("127.0.0.1", node.port) for node in sentinels.servers))
     return [node for node, answer in zip(sentinels.servers, answers, strict=True) if answer]
 

@@ -1,4 +1,4 @@
-"""Waiting for a thing to be so, and turning the queue by hand."""
+"""Waiting for a condition, and running the timers by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE_S = 10.0
 
 
 async def tick_all(pool: Pool) -> int:
-    """Do what the timers would do now, until nothing moves; returns how many entries were dealt with."""
+    """Do what the timers would do now, until nothing is due; returns how many entries were handled."""
     moved = 0
     for shard in range(len(pool.keys)):
         for bucket in range(pool.buckets):
@@ -23,7 +23,7 @@ async def tick_all(pool: Pool) -> int:
 
 
 async def until(reached: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait for a thing to be so, not for a time to pass."""
+    """Wait for a condition, never for a fixed time. Raises TimeoutError after PATIENCE_S seconds."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             now = reached()

@@ -1,1 +1,1 @@
-"""Changes that are to be safer than the memory of one Redis: replicated, or fsynced."""
+"""Changes that survive the loss of a Redis: replicated or fsynced, with the durability that each one reached."""

@@ -1,10 +1,11 @@
-"""A barrier: it tells whether all that was answered on a connection so far is with the replicas too, or on the disk.
+"""A barrier: it establishes whether everything answered on a connection so far has reached the replicas, or the disk.
 
-WAIT speaks only of what its own connection wrote, and after a failover it knows nothing of what the old master had
-answered. So a barrier is a small write (barrier.lua) with WAIT right behind it, both on the very connection that the
-changes were answered on. It covers them whether they wrote anything or not: a repeated add does not.
+WAIT covers only the writes of its own connection, and after a failover it knows nothing of what the old master
+answered. A barrier is therefore a small write (barrier.lua) followed by WAIT, both on the connection on which the
+changes were answered. It covers changes that wrote nothing, too: a repeated add does not write.
 
-WAIT holds up what is asked behind it. So there is one barrier at a time, and all who come meanwhile share the next.
+WAIT blocks the commands behind it. So only one barrier is in flight at a time, and all callers that arrive meanwhile
+share the next one.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ from buckets.redis.link import ErrorReply, Link
 from buckets.scripts import SCRIPTS, Value
 
 Durability = Literal["local", "replicated", "fsynced"]
-LOCAL: Final = "local"  # in the memory of the Redis that took it, and in its file as that Redis is set up
+LOCAL: Final = "local"  # in the memory of the Redis that took it, and in its file as that Redis is configured
 REPLICATED: Final = "replicated"
 FSYNCED: Final = "fsynced"
 _SCRIPT = SCRIPTS["barrier"].text
-# Only with these settings every answer of Redis comes after an fsync. WAITAOF alone does not tell: with `everysec`,
-# Redis 7.4 and Valkey up to 9.1 let it say yes before the fsync (redis/redis#13793; seen with strace).
+# Only with these settings does Redis answer every write after an fsync. WAITAOF alone is no proof: with `everysec`,
+# Redis 7.4 and Valkey up to 9.1 let it succeed before the fsync (redis/redis#13793; seen with strace).
 _SYNCED = {b"appendonly": b"yes", b"appendfsync": b"always", b"no-appendfsync-on-rewrite": b"no"}
 
 
-class _Turn:
-    """Those who share a barrier."""
+class _Round:
+    """The callers that share one barrier."""
 
     def __init__(self) -> None:
         self.shards: dict[str, Keys] = {}
         self.wanted: set[str] = set()
-        self.told: asyncio.Future[tuple[Set[str], Set[str]]] = asyncio.get_running_loop().create_future()
-        """The shards (by the keys of their meta) that have a barrier, and what was reached."""
+        self.outcome: asyncio.Future[tuple[Set[str], Set[str]]] = asyncio.get_running_loop().create_future()
+        """The shards (by the keys of their meta) whose barrier was written, and the durabilities that were reached."""
 
 
 class Barrier:
     """The barriers of one connection."""
 
     def __init__(self, link: Link, replicas: int, timeout_ms: int, meter: Meter) -> None:
-        """`replicas`: how many of them must have it; `timeout_ms`: how long to wait for these, 1 at least."""
+        """`replicas`: how many must acknowledge; `timeout_ms`: how long to wait for them, at least 1."""
         self.link = link
         self._replicas = replicas
         self._meter = meter
@@ -53,41 +54,43 @@ class Barrier:
             FSYNCED: [("CONFIG", "GET", *_SYNCED), ("WAITAOF", 1, 0, timeout_ms)],
         }
         self._holds: dict[str, Callable[..., bool]] = {REPLICATED: self._is_replicated, FSYNCED: _is_synced}
-        self._next: _Turn | None = None
+        self._next: _Round | None = None
         self._working: asyncio.Task[None] | None = None
 
     async def reached(self, shard: Keys, wanted: Set[str]) -> Set[str]:
-        """Which of these is true of all that was answered on this connection about the shard so far. Raises Unanswered
-        when the connection cannot tell: it is lost, or its server does not serve the shard any more."""
-        turn = self._next = self._next or _Turn()
-        turn.shards[shard.meta] = shard
-        turn.wanted |= wanted
+        """Which of these hold for everything answered on this connection about the shard so far. Raises Unanswered when
+        that is unknown: the connection is lost, or its server no longer serves the shard."""
+        current = self._next = self._next or _Round()
+        current.shards[shard.meta] = shard
+        current.wanted |= wanted
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
-        passed, reached = await asyncio.shield(turn.told)
+        passed, reached = await asyncio.shield(current.outcome)
         if shard.meta not in passed:
             raise Unanswered
         return reached & wanted
 
     async def _work(self) -> None:
         while self._next:
-            turn, self._next = self._next, None
+            current, self._next = self._next, None
             begun = time.perf_counter()
             try:
-                turn.told.set_result(await self._put(turn))
+                current.outcome.set_result(await self._put(current))
             except Unanswered as error:
-                turn.told.set_exception(error)
-                turn.told.exception()  # seen, should nobody wait for it any more
+                current.outcome.set_exception(error)
+                current.outcome.exception()  # retrieved here: perhaps nobody waits for it any more
             self._meter.barrier_passed(time.perf_counter() - begun)
 
-    async def _put(self, turn: _Turn) -> tuple[Set[str], Set[str]]:
+    async def _put(self, current: _Round) -> tuple[Set[str], Set[str]]:
         if self.link.lost:
             raise Unanswered
         ask = self.link.ask
-        barriers = [ask(("EVAL", _SCRIPT, 2, shard.meta, shard.never)) for shard in turn.shards.values()]
-        waits = {each: list(map(ask, commands)) for each, commands in self._waits.items() if each in turn.wanted}
-        told = await asyncio.gather(*barriers)
-        passed = {meta for meta, reply in zip(turn.shards, told, strict=True) if not isinstance(reply, ErrorReply)}
+        barriers = [ask(("EVAL", _SCRIPT, 2, shard.meta, shard.never)) for shard in current.shards.values()]
+        waits = {each: list(map(ask, commands)) for each, commands in self._waits.items() if each in current.wanted}
+        written = await asyncio.gather(*barriers)
+        passed = {
+            meta for meta, reply in zip(current.shards, written, strict=True) if not isinstance(reply, ErrorReply)
+        }
         reached = {each for each, replies in waits.items() if self._holds[each](*await asyncio.gather(*replies))}
         return passed, reached
 
@@ -96,8 +99,8 @@ class Barrier:
 
 
 def _is_synced(config: Any, waited: Any) -> bool:
-    """Whether what was answered before is on the disk, by CONFIG GET and by WAITAOF, which Redis 7.0 does not have and
-    which knows of an append-only file that is only being made."""
+    """Whether what was answered before is on the disk, by the replies of CONFIG GET and of WAITAOF. Redis 7.0 has no
+    WAITAOF; where it exists, it also covers an append-only file that is still being created."""
     if isinstance(config, ErrorReply) or dict(zip(config[::2], config[1::2], strict=True)) != _SYNCED:
         return False
     if isinstance(waited, ErrorReply):

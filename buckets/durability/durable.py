@@ -1,7 +1,8 @@
-"""Changes that are to be safer than a Redis which has them in its memory: replicated, or fsynced.
+"""The pool's changes, replicated or fsynced: safer than in the memory of one Redis.
 
-They go over a connection of their own, since WAIT holds up what is asked behind it, and a barrier
-(buckets/durability/barrier.py) follows them there. What is told was reached; where that is not known, it is `local`.
+They use a connection of their own, because WAIT blocks the commands behind it, and a barrier
+(buckets/durability/barrier.py) follows them on that connection. A durability is reported only when it was reached;
+where that is unknown, `local` is reported.
 """
 
 from __future__ import annotations
@@ -11,96 +12,109 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, NamedTuple
 
-from buckets.add_codec import Added
+from buckets.add_codec import Added, may_be_repeated
 from buckets.durability.barrier import LOCAL, Barrier, Durability
 from buckets.errors import JobQueueError, Unanswered, Unavailable
+from buckets.job import NewJob
 from buckets.keys import Keys, shard_of
-from buckets.pool import Pool
-from buckets.redis.link import Link
+from buckets.pool import Moved, Pool
+from buckets.redis.link import Link, Sent
 
-_TRIES = 3  # to change and to learn what was reached, when connections are lost meanwhile
+_TRIES = 3  # to make a change and learn what it reached, when connections are lost in between
 
 Work = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
-"""Changes a job for each of some items; the results in their order, with errors in their places."""
+"""Changes one job for each item; returns a result for each, in order, with errors in their places."""
+Report = Callable[[Sequence[Durability]], None]
+"""Receives what each change of a call reached, in order."""
 
 
 class Want(NamedTuple):
-    """A change and how durable it is to be."""
+    """A change and the durability that it should reach."""
 
     id: str
-    """Of its job."""
+    """The id of its job."""
     durability: Durability
     item: Any
-    """What the work takes for it."""
+    """The work's argument for it."""
 
 
-class Told(NamedTuple):
-    """What became of a change, and what it reached."""
+class Outcome(NamedTuple):
+    """The result of a change, and the durability that it reached."""
 
     result: Any
     durability: Durability
 
 
 class Durable:
-    """Makes changes durable. `pool`: where, on a Redis of its own; `replicas`: how many must have a replicated change;
-    `timeout_s`: how long to wait for that, but at most half of the time that Redis has for an answer."""
+    """Makes changes durable; one for a process."""
 
     def __init__(self, pool: Pool, replicas: int, timeout_s: float) -> None:
+        """`pool`: makes the changes, over a connection of its own. `replicas`: how many of them must have a replicated
+        change. `timeout_s`: how long to wait for them; at most half of Redis's own timeout is used."""
         self.pool = pool
         self._replicas = replicas
         self._timeout_ms = max(round(min(timeout_s, pool.redis.timeout_s / 2) * 1000), 1)
         self._barriers: dict[Link, Barrier] = {}
 
-    async def change(self, wants: Sequence[Want], work: Work, *, repeat: bool = True) -> list[Told]:
-        """Make changes, those of each shard for themselves, and tell what each reached. `repeat`: whether `work` may be
-        done again when its connection was lost before that was known; else it is `local` then."""
+    def wanting(self, durabilities: Sequence[Durability], report: Report) -> DurablePool:
+        """The pool's methods for one call, whose changes should each reach one of these durabilities. `report` receives
+        those that they did reach."""
+        return DurablePool(self, durabilities, report)
+
+    async def change(self, wants: Sequence[Want], work: Work, *, repeat: bool = True) -> list[Outcome]:
+        """Make changes, each shard's separately, and return the outcome of each. `repeat`: whether `work` may run again
+        when its connection was lost before the outcome was known; otherwise such a change counts as `local`."""
         tries = _TRIES if repeat else 1
         if len(self.pool.keys) == 1:
-            told = await self._in_shard(self.pool.keys[0], wants, work, tries)
+            outcomes = await self._in_shard(self.pool.keys[0], wants, work, tries)
         else:
-            told = await self._in_shards(wants, work, tries)
-        self._count(wants, told)
-        return told
+            outcomes = await self._in_shards(wants, work, tries)
+        self._count(wants, outcomes)
+        return outcomes
 
-    async def _in_shards(self, wants: Sequence[Want], work: Work, tries: int) -> list[Told]:
-        places: dict[int, list[int]] = {}
-        for place, want in enumerate(wants):
-            places.setdefault(shard_of(want.id, len(self.pool.keys)), []).append(place)
+    async def _in_shards(self, wants: Sequence[Want], work: Work, tries: int) -> list[Outcome]:
+        indexes: dict[int, list[int]] = {}
+        for index, want in enumerate(wants):
+            indexes.setdefault(shard_of(want.id, len(self.pool.keys)), []).append(index)
         parts = [
-            self._in_shard(self.pool.keys[shard], [wants[place] for place in own], work, tries)
-            for shard, own in places.items()
+            self._in_shard(self.pool.keys[shard], [wants[index] for index in own], work, tries)
+            for shard, own in indexes.items()
         ]
-        told: list[Any] = [None] * len(wants)
-        for own, some in zip(places.values(), await asyncio.gather(*parts), strict=True):
-            for place, each in zip(own, some, strict=True):
-                told[place] = each
-        return told
+        outcomes: list[Any] = [None] * len(wants)
+        for own, part in zip(indexes.values(), await asyncio.gather(*parts), strict=True):
+            for index, outcome in zip(own, part, strict=True):
+                outcomes[index] = outcome
+        return outcomes
 
-    async def _in_shard(self, shard: Keys, wants: Sequence[Want], work: Work, tries: int) -> list[Told]:
-        told = [Told(Unavailable(), LOCAL)] * len(wants)
+    async def _in_shard(self, shard: Keys, wants: Sequence[Want], work: Work, tries: int) -> list[Outcome]:
+        outcomes = [Outcome(Unavailable(), LOCAL)] * len(wants)
         with contextlib.suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(self.pool.redis.timeout_s):
                 for _ in range(tries):
                     link = await self.pool.redis.link_to(shard.meta)
                     results = await work([want.item for want in wants])
-                    told = [Told(_kept(before.result, now), LOCAL) for before, now in zip(told, results, strict=True)]
+                    outcomes = [
+                        Outcome(_first_result(before.result, now), LOCAL)
+                        for before, now in zip(outcomes, results, strict=True)
+                    ]
                     done = {want.durability for want, now in zip(wants, results, strict=True) if not _failed(now)}
                     with contextlib.suppress(Unanswered):
                         reached = await self._reached(link, shard, done - {LOCAL})
                         return [
-                            each._replace(durability=want.durability)
+                            outcome._replace(durability=want.durability)
                             if want.durability in reached and not _failed(now)
-                            else each
-                            for want, each, now in zip(wants, told, results, strict=True)
+                            else outcome
+                            for want, outcome, now in zip(wants, outcomes, results, strict=True)
                         ]
-        return told
+        return outcomes
 
     async def _reached(self, link: Link, shard: Keys, wanted: Set[str]) -> Set[str]:
-        """Which of these is true of what was done in the shard over the link. Raises Unanswered where nobody knows."""
+        """Which of these hold for the changes made in the shard over the link. Raises Unanswered when that is
+        unknown."""
         if not wanted:
             return wanted
         if await self.pool.redis.link_to(shard.meta) is not link:
-            raise Unanswered  # it may have been done over either
+            raise Unanswered  # the changes may have gone over either connection
         return await self._barrier_of(link).reached(shard, wanted)
 
     def _barrier_of(self, link: Link) -> Barrier:
@@ -109,25 +123,76 @@ class Durable:
             self._barriers[link] = Barrier(link, self._replicas, self._timeout_ms, self.pool.redis.meter)
         return self._barriers[link]
 
-    def _count(self, wants: Sequence[Want], told: Sequence[Told]) -> None:
-        """Tell the meter what was asked for beyond `local`, and what was reached."""
+    def _count(self, wants: Sequence[Want], outcomes: Sequence[Outcome]) -> None:
+        """Report to the meter what was wanted beyond `local`, and what was reached."""
         numbers: dict[tuple[str, str], int] = {}
-        for want, each in zip(wants, told, strict=True):
-            if want.durability != LOCAL and not _failed(each.result):
-                pair = want.durability, each.durability
+        for want, outcome in zip(wants, outcomes, strict=True):
+            if want.durability != LOCAL and not _failed(outcome.result):
+                pair = want.durability, outcome.durability
                 numbers[pair] = numbers.get(pair, 0) + 1
-        for (asked, reached), changes in numbers.items():
-            self.pool.redis.meter.secured(asked, reached, changes)
+        for (wanted, reached), changes in numbers.items():
+            self.pool.redis.meter.secured(wanted, reached, changes)
+
+
+class DurablePool:
+    """The changes of a pool (buckets/pool.py), made durable. Serves one call: see `Durable.wanting`."""
+
+    def __init__(self, durable: Durable, durabilities: Sequence[Durability], report: Report) -> None:
+        self._durable = durable
+        self._pool = durable.pool
+        self._durabilities = durabilities
+        self._report = report
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
+        """As `Pool.add`."""
+        repeat = all(map(may_be_repeated, jobs))
+        return await self._change([job.id for job in jobs], jobs, self._pool.add, repeat)
+
+    async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
+        """As `Pool.add_groups`; one durability a group."""
+        repeat = all(may_be_repeated(job) for group in groups for job in group)
+        return await self._change([group[0].id for group in groups], groups, self._pool.add_groups, repeat)
+
+    async def finish(
+        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None
+    ) -> list[str | JobQueueError]:
+        """As `Pool.finish`, but `sent` is never called: pops use another connection."""
+        return await self._change([job_id for job_id, _ in jobs], jobs, self._pool.finish)
+
+    async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
+        """As `Pool.delete`."""
+        return await self._change(ids, ids, self._pool.delete)
+
+    async def update(self, job_id: str, **changes: Any) -> Moved:
+        """As `Pool.update`. It is never repeated: a delay would start over."""
+
+        async def work(ids: Sequence[str]) -> Sequence[Moved | JobQueueError]:
+            try:
+                return [await self._pool.update(*ids, **changes)]
+            except JobQueueError as error:
+                return [error]
+
+        moved: Moved | JobQueueError
+        (moved,) = await self._change([job_id], [job_id], work, repeat=False)
+        if isinstance(moved, JobQueueError):
+            raise moved
+        return moved
+
+    async def _change(self, ids: Sequence[str], items: Sequence[Any], work: Work, repeat: bool = True) -> list[Any]:
+        wants = [Want(*each) for each in zip(ids, self._durabilities, items, strict=True)]
+        outcomes = await self._durable.change(wants, work, repeat=repeat)
+        self._report([outcome.durability for outcome in outcomes])
+        return [outcome.result for outcome in outcomes]
 
 
 def _failed(result: Any) -> bool:
     return isinstance(result, JobQueueError)
 
 
-def _kept(before: Any, now: Any) -> Any:
-    """What to tell of a change that was made once more: mostly it found what it had done itself."""
+def _first_result(before: Any, now: Any) -> Any:
+    """The result to report for a change that was made twice: the second time mostly finds what the first one did."""
     if _failed(before):
         return now
     if isinstance(now, list):
-        return [_kept(*each) for each in zip(before, now, strict=True)]
+        return [_first_result(*each) for each in zip(before, now, strict=True)]
     return now if isinstance(now, Added) and now.result != "existing" else before

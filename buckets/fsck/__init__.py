@@ -1,1 +1,1 @@
-"""The check of everything that is in Redis, while the service runs."""
+"""The check of everything in Redis, while the service runs, and its repair."""

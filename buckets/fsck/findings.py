@@ -1,4 +1,4 @@
-"""What a check of the data found: faults by kind, with samples of where they are, and what was repaired."""
+"""The findings of a check: faults by kind, with samples of where they are, and how many were repaired."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ SAMPLES = 5
 _LONGEST_SAMPLE = 80
 
 KINDS = {
-    "meta": "a shard's settings are gone or are not ours",
-    "spoilt": "a key holds what its name does not allow",
+    "meta": "the settings of a shard are missing or damaged",
+    "spoilt": "a key holds something that its name does not allow",
     "unreadable": "a record cannot be read",
-    "contradictory": "a record's state contradicts the end of its key and its body",
-    "endless": "the tombstone of a job has no end",
-    "ending": "a live job would vanish: its key has an end",
-    "no_timer": "a job is in a bucket that no timer looks into",
-    "unindexed": "a job is missing in its bucket or among the dead letters",
-    "misdated": "a job stands in its index at another time than its record says",
-    "unlisted": "a ready job is missing in its ready list",
-    "orphan": "an entry of a bucket or of the dead letters has no job that bears it out",
-    "miscounted": "the counts of a topic are not those of its jobs",
+    "contradictory": "the state in a record contradicts the expiry of its key and its body",
+    "endless": "the tombstone of a job never expires",
+    "ending": "a live job would vanish: its key expires",
+    "no_timer": "a job is in a bucket that no timer serves",
+    "unindexed": "a job is missing from its bucket or from the dead letters",
+    "misdated": "the time of a job in its index differs from the one in its record",
+    "unlisted": "a ready job is missing from its ready list",
+    "orphan": "an entry of a bucket or of the dead letters has no job to match it",
+    "miscounted": "the counts of a topic do not match its jobs",
     "idle_list": "a topic without ready jobs has ready lists",
-    "unknown_topic": "a topic with counts is missing in the list of topics",
-    "adrift": "jobs that a mover took away and did not put anywhere: run `jobqueue move` again",
-    "misplaced": "a job is in another shard than its id belongs to",
+    "unknown_topic": "a topic with counts is missing from the list of topics",
+    "adrift": "jobs that a migration took away and put nowhere: run `jobqueue move` again",
+    "misplaced": "a job is in a shard that its id does not belong to",
 }
 
 
@@ -37,7 +37,7 @@ class Finding:
     _repaired: set[int] = field(default_factory=set)
 
     def add(self, where: str, repaired: bool) -> None:
-        """Take down a fault; the same one is met again in a second pass."""
+        """Record a fault; a second pass meets the same one again."""
         if hash(where) not in self._seen:
             self._seen.add(hash(where))
             self.found += 1
@@ -53,8 +53,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """The findings of one run. `foreign` and `aside` are no faults: keys under our tag that are not ours, and what was
-    set aside, now or earlier, and waits for an operator. Of `unverified` topics the counts changed all the time."""
+    """The findings of one run. Not faults are `foreign` (keys of other programs under our tag) and `aside` (the number
+    of things that were set aside, now or earlier, and wait for an operator). `unverified` topics were never quiet."""
 
     findings: dict[str, Finding] = field(default_factory=dict)
     jobs: int = 0
@@ -64,7 +64,7 @@ class Report:
     unverified: list[str] = field(default_factory=list)
 
     def find(self, kind: str, where: str, *, repaired: bool) -> None:
-        """Take down a fault of one of the KINDS."""
+        """Record a fault of one of the KINDS."""
         assert kind in KINDS
         self.findings.setdefault(kind, Finding()).add(where, repaired)
 
@@ -75,6 +75,6 @@ class Report:
 
 
 def shown(raw: bytes) -> str:
-    """A name for people; one that no user could have given may hold anything, so only its length is told."""
+    """A name for people to read; of one that no user could have given, which may hold anything, only the length."""
     text = raw.decode("utf-8", "replace")
     return text if text.isprintable() and "�" not in text and '"' not in text else f"<{len(raw)} bytes>"

@@ -24,6 +24,8 @@ _NOTHING = object()
 LOST = "the subscription is lost: "
 
 Orphan = Callable[[Any], None]
+Sent = Callable[[], None]
+"""Called when a command is on its connection: what is asked over it from now on comes behind that command."""
 
 
 class ErrorReply(Exception):

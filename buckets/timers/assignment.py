@@ -1,8 +1,8 @@
-"""Which of the living instances has which timer.
+"""The assignment of timers to the live instances.
 
-All that read the same roll draw the same conclusion, without a word to each other: rendezvous hashing (Thaler and
-Ravishankar, 1998) with an even load. No instance has two timers more than another; and when one comes or goes, hardly a
-timer changes from one of the others to another.
+All instances that read the same list of members compute the same assignment without talking to each other: rendezvous
+hashing (Thaler and Ravishankar, 1998) with an even load. Two instances differ by at most one timer; when one joins or
+leaves, hardly any timer moves between the others.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from random import Random
 
 
 def assign(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
-    """The token of the instance that has each of so many timers; there must be tokens."""
-    least, more = divmod(timers, len(tokens))  # so many have one more than the least
+    """For each of the timers 0 to `timers` - 1, the token of its instance. `tokens` must not be empty."""
+    least, more = divmod(timers, len(tokens))  # `more` instances have one more than the least
     has = dict.fromkeys(tokens, 0)
     owners: dict[int, bytes] = {}
-    for _, timer, token in sorted(throw for each in tokens for throw in _throws(timers, each)):
+    for _, timer, token in sorted(score for each in tokens for score in _scores(timers, each)):
         if timer in owners or has[token] > least or (has[token] == least and not more):
             continue
         if has[token] == least:
@@ -26,7 +26,7 @@ def assign(timers: int, tokens: Sequence[bytes]) -> list[bytes]:
     return [owners[timer] for timer in range(timers)]
 
 
-def _throws(timers: int, token: bytes) -> Iterator[tuple[float, int, bytes]]:
-    """An instance throws dice for each timer: the lower, the better they fit. The same for everybody who asks."""
-    dice = Random(token)
-    return ((dice.random(), timer, token) for timer in range(timers))
+def _scores(timers: int, token: bytes) -> Iterator[tuple[float, int, bytes]]:
+    """How well an instance fits each timer (the lower, the better); the same in all processes."""
+    random = Random(token)
+    return ((random.random(), timer, token) for timer in range(timers))

@@ -1,11 +1,11 @@
 """The locks of the timers.
 
 A bucket's timer runs in the one process that holds the bucket's lock. That saves work and guards nothing: a move is
-atomic by itself, so two timers on one bucket do no harm. The list of members (members.py) says which locks an instance
+atomic by itself, so two timers on one bucket do no harm. The assignment (members.py) says which locks an instance
 should have; one script for all locks of a shard keeps and takes these, and gives up the others. It respects the locks
-of those that live, and takes those of the dead at once. A lock that is given up rings.
+of live instances, and takes those of dead ones at once. A lock that is given up rings the bell.
 
-The holder trusts a lock for less time than Redis keeps it (the idea of a lease that is given up before it ends).
+The holder trusts a lock for less time than Redis keeps it: a lease is given up before it ends.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 
-from buckets.bell import Bell
 from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.notifier import Notifier
 from buckets.pool import Pool
+from buckets.shards import Shards
 from buckets.timers.members import Members
 
 log = logging.getLogger(__name__)
@@ -24,17 +26,27 @@ log = logging.getLogger(__name__)
 LEASE_S = 6.0
 BEAT_S = 2.0
 _TRUST_S = 5.4
-_AGAIN_S = 0.15  # after a beat that failed, or did not get what it wanted: its owner has not let go yet
-_GIVE_UP_S = 1.0  # that a stop waits for Redis
+_AGAIN_S = 0.15  # after a beat that failed, or missed a lock that its owner has not given up yet
+_GIVE_UP_S = 1.0  # that a shutdown waits for Redis
+
+
+async def beat(
+    shards: Shards, shard: int, token: str, lease_ms: int, *, wanted: Sequence[bool], living: Sequence[bytes]
+) -> list[bool]:
+    """For the instance of a token, keep or take each wanted lock of the shard that no other living instance holds, and
+    give up the rest. Returns for each lock whether the instance has it now. Raises NoMeta."""
+    bits = "".join([str(int(each)) for each in wanted])
+    taken = await shards.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
+    return [bool(each) for each in taken]
 
 
 class Locks:
     """The locks of one shard, as this process holds them."""
 
-    def __init__(self, pool: Pool, bell: Bell, roll: Members, shard: int) -> None:
+    def __init__(self, pool: Pool, notifier: Notifier, members: Members, shard: int) -> None:
         self._pool = pool
-        self._roll = roll
-        self._free = bell.free(shard)
+        self._members = members
+        self._free = notifier.free(shard)
         self._trust: asyncio.TimerHandle | None = None
         self.shard = shard
         self.held = [asyncio.Event() for _ in range(pool.buckets)]
@@ -42,27 +54,27 @@ class Locks:
         """When Redis answered last: the loop's time at the question."""
 
     async def tick(self) -> bool:
-        """Beat once: keep and take what should be ours, give up what should not. Whether the two now agree."""
-        # Where the roll, once read, cannot tell who died since, what nobody holds any more is anybody's.
-        silent = bool(self._roll.living) and self._roll.is_silent()
-        wanted = [True] * len(self.held) if silent else self._roll.share(self.shard)
+        """Beat once: keep and take the locks that should be ours, give up the others. Whether that is so now."""
+        # A stale list does not say who has died since: then every free lock may be taken by anyone.
+        is_stale = bool(self._members.living) and self._members.is_stale()
+        wanted = [True] * len(self.held) if is_stale else self._members.assigned(self.shard)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
             ours = await self._beat(wanted)
         except NoMeta:
             log.error("namespace.lost", extra={"shard": self.shard})
-            await self._pool.found(self.shard)
+            await self._pool.ensure_meta(self.shard)
             return False
         self.last_answer = begun
         self._distrust_at(begun + _TRUST_S)
         for event, mine in zip(self.held, ours, strict=True):
             self._hold(event, mine)
-        return silent or ours == wanted
+        return is_stale or ours == wanted
 
     async def _beat(self, wanted: list[bool]) -> list[bool]:
-        return await self._pool.beat(
-            self.shard, self._roll.token, int(LEASE_S * 1000), wanted=wanted, living=self._roll.living
+        return await beat(
+            self._pool, self.shard, self._members.token, int(LEASE_S * 1000), wanted=wanted, living=self._members.living
         )
 
     def _hold(self, event: asyncio.Event, mine: bool) -> None:
@@ -71,32 +83,36 @@ class Locks:
         (event.set if mine else event.clear)()
 
     async def run(self) -> None:
-        """Beat for ever, or until cancelled; then the locks are given up."""
+        """Beat until cancelled; then the locks are given up."""
         try:
             while True:
                 self._free.clear()
                 pause = await self._ticked()
                 if await self._woken(pause):
-                    self._roll.look()  # who gave locks up may be gone
+                    self._members.refresh_now()  # the instance that gave up locks may be gone
         finally:
             await self._give_up()
 
     async def _ticked(self) -> float:
-        """As `tick` where there is something to ask for; after how many seconds to do so again."""
-        if not self._concerned():
+        """As `tick`, where there is something to ask for; returns after how many seconds to do so again."""
+        if not self._is_concerned():
             return BEAT_S
         try:
             return BEAT_S if await self.tick() else _AGAIN_S
         except JobQueueError:
-            pass  # the trust in the locks ends by itself
+            pass  # trust in the locks ends by itself
         except Exception:
             log.exception("lock.failed", extra={"shard": self.shard})
         return _AGAIN_S
 
-    def _concerned(self) -> bool:
-        """Whether a lock is ours or should be. Where the roll is silent, all ask: somebody has to learn whether Redis
-        answers."""
-        return any(self._roll.share(self.shard)) or any(each.is_set() for each in self.held) or self._roll.is_silent()
+    def _is_concerned(self) -> bool:
+        """Whether a lock is ours or should be. While the list is stale, all instances ask: one of them must learn
+        whether Redis answers."""
+        return (
+            any(self._members.assigned(self.shard))
+            or any(each.is_set() for each in self.held)
+            or self._members.is_stale()
+        )
 
     async def _woken(self, pause: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -1,8 +1,8 @@
 """A sleep that can be cut short, exact to a tenth of a millisecond.
 
-An event loop's timers know whole milliseconds only (epoll's time-outs, libuv's clock), which would make every job late
-by half of one. Linux has timers that are files (timerfd_create(2)); Python has them from 3.13 on, so libc is called
-here. Where there are none, the loop's own timers do.
+An event loop's timers have a resolution of a millisecond (epoll's time-outs, libuv's clock), which would make every job
+late by half of one. Linux has timers that are file descriptors (timerfd_create(2)). Python supports them from 3.13 on,
+so libc is called here. Elsewhere the loop's own timers have to do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Spec(ctypes.Structure):
 
 
 def _timer_file() -> int | None:
-    """A timer of the kernel's as a file; None where there is none to be had."""
+    """The file descriptor of a kernel timer; None where there is none."""
     if not sys.platform.startswith("linux"):
         return None
     with contextlib.suppress(AttributeError, OSError):
@@ -39,7 +39,7 @@ def _timer_file() -> int | None:
 
 
 class PreciseSleep:
-    """Sleeps until a time is over or an event is set. `close` gives the timer back."""
+    """Sleeps until a time is over or an event is set. `close` releases the timer."""
 
     def __init__(self, woken: asyncio.Event) -> None:
         self._woken = woken
@@ -51,8 +51,8 @@ class PreciseSleep:
             self._loop.add_reader(self._file, self._read)
 
     async def sleep(self, seconds: float) -> bool:
-        """Sleep so many seconds (above 0), or until the event is set; it is set afterwards either way. Whether the time
-        was over."""
+        """Sleep for `seconds` (above 0) or until the event is set, as it is afterwards either way. Returns whether the
+        time was over."""
         self._over = False
         if self._file is None:
             handle = self._loop.call_later(seconds, self._end)
@@ -70,7 +70,7 @@ class PreciseSleep:
 
     def _read(self) -> None:
         assert self._file is not None
-        with contextlib.suppress(BlockingIOError):  # it was set anew meanwhile
+        with contextlib.suppress(BlockingIOError):  # it was set again meanwhile
             os.read(self._file, 8)
             self._end()
 

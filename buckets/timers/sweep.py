@@ -1,4 +1,4 @@
-"""The sweep of a shard: now and then it deletes dead letters beyond their bounds and forgets idle topics.
+"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics.
 
 It runs in the process that holds the lock of the shard's first bucket; two at once do no harm.
 """
@@ -19,7 +19,7 @@ EVERY_S = 30.0
 
 
 class Sweep:
-    """The sweep of one shard. `idle_s`: how long a topic without a job is remembered."""
+    """The sweep of one shard. `idle_s`: how long a topic without jobs is remembered."""
 
     def __init__(self, topics: Topics, locks: Locks, bounds_of: Callable[[str], Bounds], idle_s: float) -> None:
         self._topics = topics
@@ -37,7 +37,7 @@ class Sweep:
             log.info("shard.swept", extra={"shard": self._shard, "dead_letters": dead, "topics": topics})
 
     async def run(self) -> None:
-        """Sweep while the lock is held, for ever."""
+        """Sweep while the lock is held, until cancelled."""
         while True:
             await self._held.wait()
             try:

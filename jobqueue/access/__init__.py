@@ -1,1 +1,1 @@
-"""Who may come, and how much they may take."""
+"""Access: who may connect, and how much they may take."""

@@ -1,7 +1,7 @@
-"""How many clients may be connected, and how long one may keep us waiting.
+"""Limits on connections: how many there may be, and how long a client may keep us waiting.
 
-A client keeps us waiting when it has connected and says nothing, when its request is not complete, and when it does not
-take its answer. One visit after the other goes round all connections, so that a request costs no timer of its own.
+A client keeps us waiting while it has connected and sends nothing, while its request is incomplete, and while it does
+not take its answer. A loop visits all connections in turn, so that a request needs no timer of its own.
 """
 
 from __future__ import annotations
@@ -15,82 +15,83 @@ import structlog
 
 log = structlog.get_logger()
 
-_ROUND = 10  # visits of a connection in the time that it has
-_SLOTS = 10  # parts of the connections, visited one after the other: ten thousand at once would hold up all others
-_SHORTEST_S = 0.01  # between two visits
-_SPARE = 64  # connections beyond the limit that may still ask for the service's health
-_ROOM = 256 << 20  # bytes of requests that are not complete, of all clients together
-_OTHER_FILES = 192  # file descriptors for all else: those, Redis, logs, the files of the metrics
+_ROUND = 10  # visits to a connection within its timeout
+_SLOTS = 10  # groups of connections, visited in turn: ten thousand at once would hold up the event loop
+_SHORTEST_S = 0.01  # between two groups
+_SPARE = 64  # connections beyond the limit, which may only ask for the health of the service
+_ROOM = 256 << 20  # bytes of incomplete requests, of all clients together
+_OTHER_FILES = 192  # file descriptors for the rest: the spare connections, Redis, logs, metrics
 
 
-class Client(Protocol):
-    """A connection, as it is visited."""
+class Visited(Protocol):
+    """A connection, as the limits see it."""
 
     def visit(self, now: float, timeout_s: float) -> None:
-        """Drop the client if it has kept us waiting for so long. `now`: loop time."""
+        """Disconnect the client if it has kept us waiting for `timeout_s`. `now`: loop time."""
 
 
-class Limits:
-    """The connections of one process: at most `most`, and a few more that may ask for its health."""
+class ConnectionLimits:
+    """Holds the connections of one process to their limits: at most `most`, and a few more that may ask for its
+    health; each may keep us waiting for `timeout_s`."""
 
     def __init__(self, timeout_s: float, most: int) -> None:
         self.timeout_s = timeout_s
         self._most = most
-        self._slots: list[dict[Client, None]] = [{} for _ in range(_SLOTS)]
-        self._places: dict[Client, int] = {}
+        self._slots: list[dict[Visited, None]] = [{} for _ in range(_SLOTS)]
+        self._slot_of: dict[Visited, int] = {}
         self._joined = itertools.count()
         self._turn = 0
         self._unfinished = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether a new connection is one too many: it may ask how we are, and nothing else."""
-        return len(self._places) >= self._most
+        """Whether a new connection is one too many, which may only ask for the health of the service."""
+        return len(self._slot_of) >= self._most
 
-    def join(self, client: Client) -> bool:
-        """A connection is there; whether it may stay."""
-        if len(self._places) >= self._most + _SPARE:
+    def join(self, connection: Visited) -> bool:
+        """Take in a new connection; returns whether it may stay."""
+        if len(self._slot_of) >= self._most + _SPARE:
             return False
-        place = self._places[client] = next(self._joined) % _SLOTS
-        self._slots[place][client] = None
+        slot = self._slot_of[connection] = next(self._joined) % _SLOTS
+        self._slots[slot][connection] = None
         return True
 
-    def leave(self, client: Client) -> None:
-        """A connection is gone."""
-        place = self._places.pop(client, None)
-        if place is not None:
-            del self._slots[place][client]
+    def leave(self, connection: Visited) -> None:
+        """Forget a connection that is gone."""
+        slot = self._slot_of.pop(connection, None)
+        if slot is not None:
+            del self._slots[slot][connection]
 
     def charge(self, size: int) -> bool:
-        """So many bytes more (or less) are kept of requests that are not complete; whether there is room for them."""
+        """Account for `size` more (or fewer) bytes of incomplete requests; returns whether there is room for them."""
         self._unfinished += size
         return self._unfinished <= _ROOM
 
     async def run(self) -> None:
-        """Visit all connections for ever."""
+        """Visit all connections, again and again."""
         while True:
             await asyncio.sleep(max(self.timeout_s / (_ROUND * _SLOTS), _SHORTEST_S))
             self.tick()
 
     def tick(self) -> None:
-        """Visit a part of the connections."""
+        """Visit the next group of connections."""
         now = asyncio.get_running_loop().time()
         self._turn = (self._turn + 1) % _SLOTS
-        for client in list(self._slots[self._turn]):
+        for connection in list(self._slots[self._turn]):
             try:
-                client.visit(now, self.timeout_s)
+                connection.visit(now, self.timeout_s)
             except Exception:
                 log.exception("client.failed")
 
 
 def most_connections(wanted: int) -> int:
-    """As many as are wanted, or as this process can have; from now on it may open as many files as it may choose to."""
+    """How many of the wanted connections this process can have. Raises its limit of open files as far as allowed."""
     try:
-        import resource  # noqa: PLC0415 - not there on Windows
+        import resource  # noqa: PLC0415 - Windows has none
     except ImportError:
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS has a hard limit that nobody may take
+    with contextlib.suppress(OSError, ValueError):  # macOS reports a hard limit that cannot be set
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
     most = wanted if soft == resource.RLIM_INFINITY else max(min(wanted, soft - _OTHER_FILES), 1)

@@ -6,9 +6,11 @@ It founds no namespace and starts no server. Each finding is a line that begins 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,8 +19,8 @@ import orjson
 
 from buckets.errors import JobQueueError, Unfit
 from buckets.keys import Keys
+from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
-from buckets.shards import FORMAT, HASH
 from jobqueue import settings
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
@@ -27,6 +29,7 @@ from jobqueue.redis_server.program import build_of, find_server
 from jobqueue.settings import Settings
 from jobqueue.workers.cores import usable, workers_for
 
+_SERVICE, _CLIENT = "jobqueue", "jobqueue-client"  # distributions
 _READY_S = 5.0  # for a service to answer
 _CLOCK_S = 1.0  # between two clocks that are told
 
@@ -47,6 +50,8 @@ Findings = AsyncIterator[Finding]
 
 async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
     """All findings, one after the other."""
+    for finding in _packages():
+        yield finding
     try:
         chosen = settings.load(flags, file)
     except SettingsError as error:
@@ -65,6 +70,21 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
         async for finding in _redis(url, chosen):
             yield finding
     yield await _service(chosen)
+
+
+def _packages() -> Iterator[Finding]:
+    """A client that was installed beside the service shares its files with the one that the service's package has."""
+    installed = set()
+    for name in (_SERVICE, _CLIENT):
+        with contextlib.suppress(PackageNotFoundError):
+            installed.add(distribution(name).name)
+    if installed == {_SERVICE, _CLIENT}:
+        yield Finding(
+            "warn",
+            "packages",
+            f"{_CLIENT} is installed beside {_SERVICE}, which contains it: uninstalling either removes files of the"
+            f" other. Uninstall both, then install {_SERVICE} alone",
+        )
 
 
 def _workers(chosen: Settings) -> Finding:
@@ -165,7 +185,7 @@ async def _clock(redis: Redis) -> Finding:
 async def _namespace(redis: Redis, chosen: Settings) -> Findings:
     """What is written of the namespace, which is not founded here."""
     subject = f"namespace {chosen.namespace}"
-    meta = await _meta(redis, chosen.namespace)
+    meta = await read_meta(redis, Keys(chosen.namespace, 0))
     if not meta:
         own_shards, own_buckets = chosen.numbers(redis.is_cluster)
         words = f"not founded yet; serve will, with shards: {own_shards}, buckets: {own_buckets}"
@@ -188,12 +208,6 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         )
     else:
         yield Finding("ok", subject, "no record was set aside")
-
-
-async def _meta(redis: Redis, namespace: str) -> dict[str, str]:
-    reply = await redis.read("HGETALL", Keys(namespace, 0).meta)
-    words = [word.decode("utf-8", "replace") for word in reply]
-    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 async def _service(chosen: Settings) -> Finding:

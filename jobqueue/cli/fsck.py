@@ -17,7 +17,7 @@ from buckets.errors import JobQueueError, Unavailable
 from buckets.fsck.findings import KINDS, Report
 from jobqueue import logs, settings
 from jobqueue.errors import SettingsError
-from jobqueue.redis_server.embedded import running_at
+from jobqueue.redis_server.data_directory import running_at
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.settings import Settings
 

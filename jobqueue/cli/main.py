@@ -16,7 +16,7 @@ from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
-    from jobqueue.process import Living
+    from jobqueue.process import Lifecycle
 
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
@@ -93,15 +93,15 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
         if examples:
             click.echo(_EXAMPLES.format(url=url))
 
-    read_anew = (lambda: settings.load(flags, config)) if file else None
+    reread = (lambda: settings.load(flags, config)) if file else None
     try:
         with asyncio.Runner(loop_factory=process.loop_factory()) as runner:
-            runner.run(process.live(_service(chosen, workers), chosen, started, read_anew))
+            runner.run(process.live(_service(chosen, workers), chosen, started, reread))
     except (JobQueueError, OSError) as error:
         raise click.ClickException(process.refusal(error, chosen)) from None
 
 
-def _service(chosen: settings.Settings, workers: int) -> Living:
+def _service(chosen: settings.Settings, workers: int) -> Lifecycle:
     """The service, or the supervisor of its workers, which need not load it."""
     if workers == 1:
         from jobqueue.app import Service  # noqa: PLC0415
@@ -157,7 +157,3 @@ def move_command(old: str, new: str, namespace: str, rest: float) -> None:
 
 
 main.add_command(callbacks_command)
-
-
-if __name__ == "__main__":
-    main()

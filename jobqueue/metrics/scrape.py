@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from buckets import Bell, State, Stats, Topics
+from buckets import State, Stats, Topics, Waiting
 from buckets.errors import JobQueueError
 from buckets.job import LIVE
 from jobqueue import __version__
@@ -50,11 +50,11 @@ class Scrape:
     """The metrics of one process and the figures of its namespace. `folder`: where processes share the former."""
 
     def __init__(
-        self, metrics: Metrics, topics: Topics, bell: Bell, totals: Totals, folder: Path | None = None
+        self, metrics: Metrics, topics: Topics, waiting: Waiting, totals: Totals, folder: Path | None = None
     ) -> None:
         self._metrics = metrics
         self._topics = topics
-        self._bell = bell
+        self._waiting = waiting
         self._totals = totals
         self._folder = folder
 
@@ -62,7 +62,7 @@ class Scrape:
         """All metrics in Prometheus's text format; those from Redis have no values when it does not answer."""
         begun = time.monotonic()
         figures, _ = await asyncio.gather(self._figures(), self._others())
-        self._metrics.pour(self._bell.parked)
+        self._metrics.pour(self._waiting.parked)
         return generate_latest(self._own()) + generate_latest(_Families(self._families(figures, begun)))
 
     async def _figures(self) -> Mapping[str, Stats] | None:
@@ -116,7 +116,7 @@ class Scrape:
         """Keep what the other processes read of this one up to date, for ever."""
         while True:
             try:
-                self._metrics.pour(self._bell.parked)
+                self._metrics.pour(self._waiting.parked)
             except Exception:
                 log.exception("metrics.failed")
             await asyncio.sleep(_POUR_S)

@@ -12,10 +12,10 @@ import structlog
 
 from buckets.durability.barrier import FSYNCED
 from buckets.errors import Unavailable, Unfit
+from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import judge, redis_at, without_secret
 from jobqueue.settings import Settings
-from jobqueue.tasks import running
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
     embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync)
     url = await embedded.start()
     stack.push_async_callback(_stop, embedded, settings.grace_s)
-    await stack.enter_async_context(running("embedded", embedded.watch()))
+    await stack.enter_async_context(running(Loop("embedded Redis", embedded.watch)))
     return url
 
 

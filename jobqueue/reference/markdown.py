@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from jobqueue.errors import STATUS
 from jobqueue.reference.catalog import ALIASES, Entry, codes, entries
-from jobqueue.schema.fields import EXPECTED, NAME, Field, fields_of
+from jobqueue.schema.fields import NAME, Field, fields_of
 
 _INTRODUCTION = """\
 # The native protocol
@@ -137,7 +137,7 @@ def _wrapped(text: str) -> str:
 
 
 def _command(entry: Entry) -> str:
-    rows = ((_title(field), _range(entry, field), _default(entry, field), field.meaning) for field in entry.fields)
+    rows = ((_title(field), _range(field), _default(entry, field), field.meaning) for field in entry.fields)
     table = _table(("field", "range", "default", "meaning"), rows)
     return f"### {entry.name}\n\n{_wrapped(entry.does)}\n{table}\n{_answers(entry)}"
 
@@ -147,10 +147,9 @@ def _title(field: Field) -> str:
     return f"**`{field.name}`**{also}" if field.required else f"`{field.name}`{also}"
 
 
-def _range(entry: Entry, field: Field) -> str:
+def _range(field: Field) -> str:
     """What is allowed, in short."""
-    words = EXPECTED.get(f"{entry.name} {field.name}") or EXPECTED[field.name]
-    return words.replace(NAME, "a name").replace("with *", "with `*`")
+    return field.expected.replace(NAME, "a name").replace("with *", "with `*`")
 
 
 def _default(entry: Entry, field: Field) -> str:

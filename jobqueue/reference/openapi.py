@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from jobqueue.errors import STATUS
+from jobqueue.protocols import NATIVE, load
 from jobqueue.protocols.command import reading
 from jobqueue.reference.catalog import Entry, codes, entries
 from jobqueue.schema import answers
@@ -29,7 +30,7 @@ def description() -> Schema:
         "info": {"title": "jobqueue", "version": importlib.metadata.version("jobqueue"), "description": _ABOUT},
         "servers": [{"url": "/"}],
         "paths": {
-            "/command": {"post": _command()},
+            load(NATIVE).path: {"post": _command()},
             "/healthz": {"get": _read("alive", "Whether the process lives", _json(_object(status={"const": "up"})))},
             "/readyz": {"get": _ready()},
             "/metrics": {

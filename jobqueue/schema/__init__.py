@@ -1,4 +1,5 @@
-"""What may be said to the service, stated once: fields, the commands made of them, bodies, cursors and answers.
+"""The language of commands, defined once: fields, commands, checks, bodies, cursors and answers.
 
-The reader of requests, the refusals, the reference, the OpenAPI description and the command line take it from here.
+The reader of requests, the refusals, the settings, the reference, the OpenAPI description and the command line are
+made from it.
 """

@@ -1,4 +1,4 @@
-"""The cursors on the wire: where a listing goes on, as a text that means nothing to its reader."""
+"""Cursors on the wire: the position at which a listing continues, as text that is opaque to clients."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, TypeVar
 import msgspec
 
 from jobqueue.errors import BadField
-from jobqueue.schema.fields import must_be
+from jobqueue.schema.params import bad_value
 
-Place = TypeVar("Place", bound=tuple[Any, ...])
-
-
-def write(place: tuple[Any, ...] | None) -> str | None:
-    """The cursor of a place; None for the end."""
-    return None if place is None else base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+Position = TypeVar("Position", bound=tuple[Any, ...])
 
 
-def read(cursor: str | None, kind: type[Place]) -> Place | None:
-    """The place that a cursor stands for. Raises BadField when it is none of this kind."""
+def write(position: tuple[Any, ...] | None) -> str | None:
+    """The cursor of a position; None at the end."""
+    return None if position is None else base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def read(cursor: str | None, kind: type[Position]) -> Position | None:
+    """The position that a cursor stands for. Raises BadField for anything that is not a cursor of this kind."""
     if cursor is None:
         return None
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        place: Place = msgspec.json.decode(raw, type=kind)
+        position: Position = msgspec.json.decode(raw, type=kind)
     except (binascii.Error, ValueError, msgspec.DecodeError):
         raise refusal() from None
-    if write(place) != cursor:  # as one of another command, whose first fields would do
+    if write(position) != cursor:  # such as one of another command, of which the first fields would do
         raise refusal()
-    return place
+    return position
 
 
 def refusal() -> BadField:
-    """What a cursor that is none is told."""
-    return BadField(f"cursor {must_be('cursor')}", field="cursor")
+    """The refusal of a cursor that this command did not give."""
+    return bad_value("cursor")

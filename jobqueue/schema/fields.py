@@ -1,205 +1,254 @@
-"""The fields of commands: type and range, what each means, and the words for what is allowed.
+"""The fields of commands: for each its type, its range, and what it means.
 
-The reader, the refusals, the reference and the OpenAPI description all take them from here: `EXPECTED` says a range
-in words, `DEFAULTS` what holds where nothing is said, and the types carry their meaning.
+The reader of requests, the refusals, the settings, the reference, the OpenAPI description and the command line all
+take them from here. Each range is written once, by a function that makes both its limits and their wording.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-TEN_YEARS_S = 315_360_000
-_PATTERN = r"^[A-Za-z0-9._\-:/@#+=*?]{1,255}\Z"
-_NAME = r"^[A-Za-z0-9._\-:/@#+=]{1,255}\Z"
-_LINE = _NAME.removeprefix("^").removesuffix(r"\Z") + "+"  # one way to match, so none is tried again
+DAY_S = 86_400
+MONTH_S = 30 * DAY_S
+TEN_YEARS_S = 3650 * DAY_S
+SHORTEST_TTR_S = 0.1  # below it there is only 0: at most once
+MOST_STEPS = 32  # of a back-off
+MOST_SHARDS = 255
+DEEPEST_BODY = 500  # levels: PHP reads 512 by default, Python somewhat less than 1,000; an answer adds a few
+LONGEST_NAME = 255
+
+_SPANS = {DAY_S: " (24 h)", MONTH_S: " (30 days)", TEN_YEARS_S: " (10 years)"}
+_WORDS = "words"  # in the `extra` of a Meta: what a value must be
+
+
+def _seconds(least: float, most: int, **more: Any) -> Meta:
+    """A range of seconds."""
+    return Meta(ge=least, le=most, extra={_WORDS: f"a number of seconds from {least:g} to {most}{_span(most)}"}, **more)
+
+
+def _integer(least: int, most: int, note: str = "", zero: str = "") -> Meta:
+    """A range of integers. `zero`: what 0 means; `note`: what else holds."""
+    low = f"{least} ({zero})" if zero else str(least)
+    return Meta(ge=least, le=most, extra={_WORDS: f"an integer from {low} to {most}{note}"})
+
+
+def _string(least: int, most: int) -> Meta:
+    """A range of lengths."""
+    length = f"{least} to {most}" if least else f"at most {most}"
+    return Meta(min_length=least, max_length=most, extra={_WORDS: f"a string of {length} characters"})
+
+
+def _must_be(words: str, **limits: Any) -> Meta:
+    """What no other function has words for."""
+    return Meta(extra={_WORDS: words}, **limits)
+
+
+def _span(seconds: int) -> str:
+    return _SPANS.get(seconds, "")
+
+
+_MARKS = "._-:/@#+="
+_CHARACTERS = r"A-Za-z0-9._\-:/@#+="
+_NAME = rf"^[{_CHARACTERS}]{{1,{LONGEST_NAME}}}\Z"
+_PATTERN = rf"^[{_CHARACTERS}*?]{{1,{LONGEST_NAME}}}\Z"
+_LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that nothing is tried again
 _LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")
 is_name = re.compile(_LINE).fullmatch
 """Whether a string is a name: None where it is not."""
+NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)}"
 
-# Where a command names its job or its topic, the pattern is only told here; `are_names` holds it for many at once.
-# To msgspec it would cost a call of `re` each: more than to read the rest of an add.
-_Name = Annotated[str, Meta(extra_json_schema={"pattern": _NAME})]
-_ListedName = Annotated[str, Meta(pattern=_NAME)]
-_Short = Annotated[str, Meta(max_length=128)]
-_Delay = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
-_Ttr = Annotated[float, Meta(ge=0, le=86_400, extra_json_schema={"anyOf": [{"maximum": 0}, {"minimum": 0.1}]})]
-_Lasting = Annotated[float, Meta(ge=0.1, le=86_400)]
-_Ttl = Annotated[float, Meta(ge=0.001, le=TEN_YEARS_S)]
-_Count = Annotated[int, Meta(ge=1, le=1000)]
+Name = Annotated[str, _must_be(NAME, pattern=_NAME)]
+# Where a command names its job or its topic, the pattern only goes into the description; `are_names` checks many names
+# at once. Left to msgspec it would cost a call of `re` for each: more than reading the rest of an add.
+_Name = Annotated[str, _must_be(NAME, extra_json_schema={"pattern": _NAME})]
+_LONGEST_SHORT = 128
+_MOST_SHORTS = 16
+_MOST_TOPICS = 100
+_Short = Annotated[str, _string(0, _LONGEST_SHORT)]
+_Delay = Annotated[float, _seconds(0, TEN_YEARS_S)]
+_TTR = f"0 (at most once) or a number of seconds from {SHORTEST_TTR_S:g} to {DAY_S}{_span(DAY_S)}"
+_TTR_SCHEMA = {"anyOf": [{"maximum": 0}, {"minimum": SHORTEST_TTR_S}]}
+_Ttr = Annotated[float, _must_be(_TTR, ge=0, le=DAY_S, extra_json_schema=_TTR_SCHEMA)]
+_TouchTtr = Annotated[float, _seconds(SHORTEST_TTR_S, DAY_S)]
+_Ttl = Annotated[float, _seconds(0.001, TEN_YEARS_S)]
+_Count = Annotated[int, _integer(1, 1000)]
 _When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
 _LiveState = Literal["delayed", "ready", "reserved", "dead"]
 
-Id = Annotated[_Name, Meta(description="which job")]
-NewId = Annotated[_Name, Meta(description="unique in the namespace; advised: topic, colon, business id")]
-Topic = Annotated[_Name, Meta(description="which topic")]
-NewTopic = Annotated[_Name, Meta(description="the kind of the job; workers pop it")]
-PoppedTopic = Annotated[_Name, Meta(description="where to look; either this or `topics`")]
+Id = Annotated[_Name, Meta(description="the job")]
+NewId = Annotated[_Name, Meta(description="unique in the namespace; `<topic>:<business id>` is a good choice")]
+Topic = Annotated[_Name, Meta(description="the topic")]
+NewTopic = Annotated[_Name, Meta(description="the topic that workers pop the job from")]
+PoppedTopic = Annotated[_Name, Meta(description="the topic to pop from; give either this or `topics`")]
 PoppedTopics = Annotated[
-    list[_ListedName], Meta(min_length=1, max_length=100, description="where to look, tried in this order")
+    list[Name],
+    _must_be(f"a list of 1 to {_MOST_TOPICS} topics; each {NAME}", min_length=1, max_length=_MOST_TOPICS),
+    Meta(description="the topics to pop from, tried in this order"),
 ]
-KickedId = Annotated[_Name, Meta(description="which dead job; either this or `topic`")]
-KickedTopic = Annotated[_Name, Meta(description="whose dead jobs, those first that died first")]
-StatsTopic = Annotated[_Name, Meta(description="which topic; without one all together")]
-Pattern = Annotated[str, Meta(pattern=_PATTERN, description="only topics whose names fit")]
+KickedId = Annotated[_Name, Meta(description="the dead job; give either this or `topic`")]
+KickedTopic = Annotated[
+    _Name, Meta(description="the topic whose dead jobs are kicked, in the order in which they died")
+]
+StatsTopic = Annotated[_Name, Meta(description="the topic; without it, all topics together")]
+Pattern = Annotated[
+    str,
+    _must_be(f"1 to {LONGEST_NAME} characters of a topic, with * for any and ? for one", pattern=_PATTERN),
+    Meta(description="list only topics whose names match"),
+]
 Body = Annotated[
     Raw,
+    _must_be("JSON"),
     Meta(
-        description="comes back as it travelled, byte for byte; at most 256 KiB (`max_body_bytes`) and 500 levels deep"
+        description=f"returned byte for byte as it was sent; at most 256 KiB (`max_body_bytes`) and {DEEPEST_BODY} "
+        "levels deep"
     ),
 ]
-NewBody = Annotated[Raw, Meta(description="the new body; here `null` is one")]
-Delay = Annotated[_Delay, Meta(description="due so many seconds from now; 0: ready at once")]
-ReleaseDelay = Annotated[_Delay, Meta(description="due so many seconds from now; 0: ready at once")]
-At = Annotated[_When, Meta(description="due at this time, instead of `delay`; in the past: due now")]
+NewBody = Annotated[Raw, _must_be("JSON"), Meta(description="the new body; here `null` is a body too")]
+Delay = Annotated[_Delay, Meta(description="seconds from now until it is due; 0: ready at once")]
+At = Annotated[
+    _When,
+    _must_be("unix seconds or an RFC 3339 time with its offset, at most 10 years ahead"),
+    Meta(description="due at this time, instead of after `delay`; a time in the past means now"),
+]
 Ttr = Annotated[
-    _Ttr, Meta(description="time to run, in seconds; when it is over, handed out again. 0: gone when popped")
+    _Ttr,
+    Meta(
+        description="time to run, in seconds; a job not finished by then is delivered again. 0: at most once, "
+        "the pop itself finishes it"
+    ),
 ]
-PopTtr = Annotated[_Ttr, Meta(description="time to run of this delivery")]
-TouchTtr = Annotated[_Lasting, Meta(description="how long the lease runs from now, this once")]
+PopTtr = Annotated[_Ttr, Meta(description="time to run for this delivery, in seconds")]
+TouchTtr = Annotated[_TouchTtr, Meta(description="seconds that the lease runs from now, this time only")]
 UpperTtr = Annotated[_Ttr, Meta(description="the same as `ttr`")]
-UpperTouchTtr = Annotated[_Lasting, Meta(description="the same as `ttr`")]
+UpperTouchTtr = Annotated[_TouchTtr, Meta(description="the same as `ttr`")]
 Priority = Annotated[
-    int, Meta(ge=0, le=9, description="higher is sooner, among the ready jobs of a topic, whatever their age")
+    int,
+    _integer(0, 9),
+    Meta(description="among the ready jobs of a topic a higher one is popped first, whatever their age"),
 ]
-Tries = Annotated[int, Meta(ge=0, le=65_535, description="deliveries that count, at most; then dead, cause `tries`")]
+Tries = Annotated[
+    int,
+    _integer(0, 65_535, zero="no limit"),
+    Meta(description="the most deliveries that count; then the job is dead, cause `tries`"),
+]
 Backoff = Annotated[
     list[_Delay],
+    _must_be(
+        f"a list of 1 to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", min_length=1, max_length=MOST_STEPS
+    ),
     Meta(
-        min_length=1,
-        max_length=32,
-        description="the delay after the first, second, … TTR that ended, or release without one; the last repeats",
+        description="the delay after the first, second, … lease that expired or release without `delay`; "
+        "the last one repeats"
     ),
 ]
 Ttl = Annotated[
     _Ttl,
-    Meta(description="seconds from the due time, then dead, cause `ttl`, popped or not; a lease that runs may finish"),
+    Meta(
+        description="seconds from the due time until the job is dead, cause `ttl`, popped or not; "
+        "a worker that holds it may still finish it"
+    ),
 ]
 Retention = Annotated[
-    float, Meta(ge=0, le=2_592_000, description="how many seconds a finished or deleted job is remembered")
+    float, _seconds(0, MONTH_S), Meta(description="seconds for which a finished or deleted job is remembered")
 ]
 IfExists = Annotated[
     Literal["keep", "reject", "replace"],
     Meta(
-        description="for an id that lives or is remembered. keep: nothing changes, `result` is existing; "
-        "reject: ALREADY_EXISTS; replace: new body, due time and life, RESERVED while a worker has it"
+        description="for an id that is live or remembered. keep: nothing changes, `result` is existing; "
+        "reject: ALREADY_EXISTS; replace: new body, due time and life, but RESERVED while a worker holds it"
     ),
 ]
-Headers = Annotated[dict[_Short, _Short], Meta(max_length=16, description="kept, and given to the worker")]
-Tags = Annotated[list[_Short], Meta(max_length=16, description="kept, and told by `get`")]
+Headers = Annotated[
+    dict[_Short, _Short],
+    _must_be(
+        f"an object of up to {_MOST_SHORTS} strings, names and values of at most {_LONGEST_SHORT} characters",
+        max_length=_MOST_SHORTS,
+    ),
+    Meta(description="stored with the job and delivered to the worker"),
+]
+Tags = Annotated[
+    list[_Short],
+    _must_be(f"a list of up to {_MOST_SHORTS} strings of at most {_LONGEST_SHORT} characters", max_length=_MOST_SHORTS),
+    Meta(description="stored with the job and shown by `get`"),
+]
 Durability = Annotated[
     Literal["local", "replicated", "fsynced"],
-    Meta(description="how safe the change is to be; the answer tells what was reached"),
+    Meta(description="how durable the change is to be; the answer has the level that was reached"),
 ]
-Count = Annotated[_Count, Meta(description="up to so many jobs, in `jobs`; and at most 8 MiB of them")]
-KickCount = Annotated[_Count, Meta(description="up to so many of the topic")]
-PeekCount = Annotated[_Count, Meta(description="at most so many a page")]
-Wait = Annotated[float, Meta(ge=0, le=60, description="how many seconds to wait for a job")]
-Worker = Annotated[_Short, Meta(description="who asks; kept with the job")]
+Count = Annotated[_Count, Meta(description="up to this many jobs, in `jobs`; and at most 8 MiB of them")]
+KickCount = Annotated[_Count, Meta(description="up to this many of the topic")]
+PeekCount = Annotated[_Count, Meta(description="at most this many per page")]
+Wait = Annotated[float, _seconds(0, 60), Meta(description="how many seconds to wait for a job")]
+Worker = Annotated[_Short, Meta(description="the name of the worker; stored with the job")]
 LeavingWorker = Annotated[
-    str, Meta(min_length=1, max_length=128, description="whose waiting pops, by the `worker` that they named")
+    str, _string(1, _LONGEST_SHORT), Meta(description="the worker whose waiting pops end, as those pops named it")
 ]
 Lease = Annotated[
-    int, Meta(ge=0, le=2**53 - 1, description="of the pop: refused as STALE_LEASE when it is not the newest")
+    int,
+    _integer(0, 2**53 - 1, ", as the pop gave it"),
+    Meta(description="the lease from the pop; STALE_LEASE if it is not the newest"),
 ]
-Attempt = Annotated[bool, Meta(description='false: "ask again later", which is no failure, and this delivery no try')]
-Reason = Annotated[str, Meta(max_length=1000, description="why; kept with the job")]
+Attempt = Annotated[
+    bool,
+    _must_be("true, or false: this delivery does not count as a try"),
+    Meta(description='false: "not now" rather than a failure; this delivery does not count as a try'),
+]
+Reason = Annotated[str, _string(0, 1000), Meta(description="why; stored with the job")]
 State = Annotated[_LiveState, Meta(description="only jobs in this state")]
-Cursor = Annotated[str, Meta(min_length=1, max_length=1000, description="where the last answer ended")]
-Shard = Annotated[int, Meta(ge=0, le=254, description="only jobs of this shard; `stats` tells how many there are")]
-Seconds = Annotated[_Ttl, Meta(description="for how long")]
-
-NAME = "a string of 1 to 255 characters of A-Z a-z 0-9 . _ - : / @ # + ="
-EXPECTED = {  # what a field must be, by field, or by command and field where one command allows something else
-    "command": "a string",
-    "id": NAME,
-    "topic": NAME,
-    "topics": f"a list of 1 to 100 topics; each {NAME}",
-    "delay": "a number of seconds from 0 to 315360000 (10 years)",
-    "at": "unix seconds or an RFC 3339 time with its offset, at most 10 years ahead",
-    "touch ttr": "a number of seconds from 0.1 to 86400 (24 h)",
-    "ttr": "0 (at most once) or a number of seconds from 0.1 to 86400 (24 h)",
-    "body": "JSON",
-    "priority": "an integer from 0 to 9",
-    "tries": "an integer from 0 (no limit) to 65535",
-    "backoff": "a list of 1 to 32 delays, each from 0 to 315360000 seconds",
-    "ttl": "a number of seconds from 0.001 to 315360000 (10 years)",
-    "retention": "a number of seconds from 0 to 2592000 (30 days)",
-    "if_exists": "keep, reject or replace",
-    "headers": "an object of up to 16 strings, names and values of at most 128 characters",
-    "tags": "a list of up to 16 strings of at most 128 characters",
-    "durability": "local, replicated or fsynced",
-    "lease": "an integer from 0 to 9007199254740991, as the pop gave it",
-    "count": "an integer from 1 to 1000",
-    "attempt": "true, or false: this delivery does not count as a try",
-    "reason": "a string of at most 1000 characters",
-    "state": "delayed, ready, reserved or dead",
-    "cursor": "one that an earlier answer to this command gave",
-    "shard": "an integer from 0 to 254, below the number of shards",
-    "pattern": "1 to 255 characters of a topic, with * for any and ? for one",
-    "seconds": "a number of seconds from 0.001 to 315360000 (10 years)",
-    "wait": "a number of seconds from 0 to 60",
-    "leave worker": "a string of 1 to 128 characters",
-    "worker": "a string of at most 128 characters",
-}
-DEFAULTS = {  # by command and field; a setting's name stands for its value
-    "add id": "made, ordered by time",
-    "add delay": "0",
-    "add ttr": "default_ttr_s",
-    "add priority": "default_priority",
-    "add tries": "default_tries",
-    "add backoff": "none: again at once",
-    "add ttl": "none",
-    "add retention": "default_retention_s",
-    "add if_exists": "keep",
-    "add durability": "the setting `durability`",
-    "pop count": "one job, not in a list",
-    "pop wait": "0",
-    "pop ttr": "the job's",
-    "finish durability": "the setting `durability`",
-    "delete durability": "the setting `durability`",
-    "touch ttr": "as long as before",
-    "release delay": "the next step of the back-off",
-    "release attempt": "true",
-    "kick count": "1",
-    "update durability": "the setting `durability`",
-    "peek state": "all of them",
-    "peek count": "100",
-    "peek shard": "all of them",
-    "topics pattern": "*",
-    "pause seconds": "until it is resumed",
-    "purge state": "all of them",
-}
+Cursor = Annotated[
+    str,
+    _must_be("one that an earlier answer to this command gave", min_length=1, max_length=1000),
+    Meta(description="the `cursor` of the answer before, to continue there"),
+]
+Shard = Annotated[
+    int,
+    _integer(0, MOST_SHARDS - 1, ", below the number of shards"),
+    Meta(description="only jobs of this shard; `stats` says how many shards there are"),
+]
+Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds")]
 
 
-def must_be(field: str, command: object = None) -> str:
-    """What a field must be, in words; KeyError where there is no such field."""
-    words = EXPECTED.get(f"{command} {field.lower()}") or EXPECTED[field.lower()]
-    return f"must be {words}"
+def is_ttr(seconds: float) -> bool:
+    """Whether a number within the range of a ttr is one: between 0 and the shortest there is none."""
+    return seconds == 0 or seconds >= SHORTEST_TTR_S
 
 
-def are_names(names: Sequence[str]) -> bool:
-    """Whether each of one or more strings is a name; all of them are looked at together."""
+def are_names(names: Collection[str]) -> bool:
+    """Whether each of one or more strings is a name, by one look at all of them."""
     lines = "\n".join(names)
     return _LINES.fullmatch(lines) is not None and lines.count("\n") < len(names)
 
 
+class Default(NamedTuple):
+    """Annotates a field with what holds where it is not given: in words, or by the name of a setting."""
+
+    words: str
+
+
 class Field(NamedTuple):
-    """A field of a command or of an answer, as the reference tells it."""
+    """A field of a command or of an answer, as the reference describes it."""
 
     name: str
     required: bool
     meaning: str
+    expected: str
+    """What a value must be; empty for an answer's."""
+    default: str
+    """What holds where it is not given, or the name of the setting that says so; empty where that is nothing."""
 
 
 def fields_of(kind: type[Struct]) -> list[Field]:
-    """The fields of a struct with their meanings, in its order."""
-    return [Field(field.encode_name, field.required, _meaning(field.type)) for field in msgspec.structs.fields(kind)]
+    """The fields of a struct in its order."""
+    return [
+        Field(field.encode_name, field.required, _meaning(field.type), expected(field.type), _default(field.type))
+        for field in msgspec.structs.fields(kind)
+    ]
 
 
 def _meaning(annotated: Any) -> str:
@@ -209,3 +258,19 @@ def _meaning(annotated: Any) -> str:
             return meta.description
     parts = getattr(annotated, "__args__", ())
     return next((meaning for part in parts if (meaning := _meaning(part))), "")
+
+
+def expected(annotated: Any) -> str:
+    """What a value of a type must be, in words: the outermost that there are. A choice is its own wording."""
+    for meta in reversed(getattr(annotated, "__metadata__", ())):
+        if isinstance(meta, Meta) and meta.extra:
+            return str(meta.extra[_WORDS])
+    if get_origin(annotated) is Literal:
+        *others, last = get_args(annotated)
+        return f"{', '.join(others)} or {last}" if others else str(last)
+    parts = getattr(annotated, "__args__", ())
+    return next((words for part in parts if (words := expected(part))), "")
+
+
+def _default(annotated: Any) -> str:
+    return next((each.words for each in getattr(annotated, "__metadata__", ()) if isinstance(each, Default)), "")

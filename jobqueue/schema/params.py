@@ -1,24 +1,26 @@
-"""The commands as they come in: one typed struct each, with the body left as it travelled.
+"""The commands: one typed struct each, with the body left as it came.
 
-jobqueue/protocols/command/reading.py reads them; what each field may be stands in jobqueue/schema/fields.py.
+What each field may be is in `fields`; a default here is words for people, or the name of the setting that holds it.
 """
 
 from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import get_args
+from typing import Annotated, get_args
 
 import msgspec
 from msgspec import Raw, Struct
 
+from jobqueue.errors import BadField
 from jobqueue.schema import fields
+from jobqueue.schema.fields import Default, Field
 
 _MS = 1000
 
 
 class _Kind(Struct, tag_field="command", forbid_unknown_fields=True, gc=False):
-    """What all commands are to msgspec. None holds anything that could hold it, so the collector need not look."""
+    """What all commands are to msgspec. None can be part of a reference cycle, so the collector need not track them."""
 
 
 class Add(_Kind, tag="add"):
@@ -26,20 +28,20 @@ class Add(_Kind, tag="add"):
 
     topic: fields.NewTopic
     body: fields.Body
-    id: fields.NewId | None = None
-    delay: fields.Delay | None = None
+    id: Annotated[fields.NewId | None, Default("made, ordered by time")] = None
+    delay: Annotated[fields.Delay | None, Default("0")] = None
     at: fields.At | None = None
-    ttr: fields.Ttr | None = None
+    ttr: Annotated[fields.Ttr | None, Default("default_ttr_s")] = None
     TTR: fields.UpperTtr | None = None
-    priority: fields.Priority | None = None
-    tries: fields.Tries | None = None
-    backoff: fields.Backoff | None = None
-    ttl: fields.Ttl | None = None
-    retention: fields.Retention | None = None
-    if_exists: fields.IfExists | None = None
+    priority: Annotated[fields.Priority | None, Default("default_priority")] = None
+    tries: Annotated[fields.Tries | None, Default("default_tries")] = None
+    backoff: Annotated[fields.Backoff | None, Default("none: again at once")] = None
+    ttl: Annotated[fields.Ttl | None, Default("none")] = None
+    retention: Annotated[fields.Retention | None, Default("default_retention_s")] = None
+    if_exists: Annotated[fields.IfExists | None, Default("keep")] = None
     headers: fields.Headers | None = None
     tags: fields.Tags | None = None
-    durability: fields.Durability | None = None
+    durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None
 
 
 class Pop(_Kind, tag="pop"):
@@ -47,49 +49,49 @@ class Pop(_Kind, tag="pop"):
 
     topic: fields.PoppedTopic | None = None
     topics: fields.PoppedTopics | None = None
-    count: fields.Count | None = None
-    wait: fields.Wait | None = None
-    ttr: fields.PopTtr | None = None
+    count: Annotated[fields.Count | None, Default("one job, not in a list")] = None
+    wait: Annotated[fields.Wait | None, Default("0")] = None
+    ttr: Annotated[fields.PopTtr | None, Default("the job's")] = None
     TTR: fields.UpperTtr | None = None
     worker: fields.Worker | None = None
 
 
 class Finish(_Kind, tag="finish"):
-    """The job is done."""
+    """Report that a job is done."""
 
     id: fields.Id
     lease: fields.Lease | None = None
-    durability: fields.Durability | None = None
+    durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None
 
 
 class Delete(_Kind, tag="delete"):
     """Cancel a job in any live state."""
 
     id: fields.Id
-    durability: fields.Durability | None = None
+    durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None
 
 
 class Touch(_Kind, tag="touch"):
-    """The lease runs anew from now."""
+    """Start the lease of a reserved job again from now."""
 
     id: fields.Id
     lease: fields.Lease | None = None
-    ttr: fields.TouchTtr | None = None
+    ttr: Annotated[fields.TouchTtr | None, Default("as long as before")] = None
     TTR: fields.UpperTouchTtr | None = None
 
 
 class Release(_Kind, tag="release"):
-    """Give a job back."""
+    """Give a reserved job back."""
 
     id: fields.Id
     lease: fields.Lease | None = None
-    delay: fields.ReleaseDelay | None = None
-    attempt: fields.Attempt | None = None
+    delay: Annotated[fields.Delay | None, Default("the next step of the back-off")] = None
+    attempt: Annotated[fields.Attempt | None, Default("true")] = None
     reason: fields.Reason | None = None
 
 
 class Bury(_Kind, tag="bury"):
-    """To the dead letters now."""
+    """Move a reserved job to the dead letters now."""
 
     id: fields.Id
     lease: fields.Lease | None = None
@@ -97,27 +99,27 @@ class Bury(_Kind, tag="bury"):
 
 
 class Leave(_Kind, tag="leave"):
-    """The waiting pops of a worker end now."""
+    """End the waiting pops of a worker now."""
 
     worker: fields.LeavingWorker
 
 
 class Kick(_Kind, tag="kick"):
-    """Dead letters are ready again."""
+    """Make dead letters ready again."""
 
     id: fields.KickedId | None = None
     topic: fields.KickedTopic | None = None
-    count: fields.KickCount | None = None
+    count: Annotated[fields.KickCount | None, Default("1")] = None
 
 
 class Run(_Kind, tag="run"):
-    """A delayed job is due now."""
+    """Make a delayed job due now."""
 
     id: fields.Id
 
 
 class Update(_Kind, tag="update"):
-    """Change a job that is delayed or ready."""
+    """Change a delayed or ready job."""
 
     id: fields.Id
     delay: fields.Delay | None = None
@@ -125,7 +127,7 @@ class Update(_Kind, tag="update"):
     body: fields.NewBody = msgspec.field(default_factory=Raw)  # empty: none was given
     priority: fields.Priority | None = None
     ttl: fields.Ttl | None = None
-    durability: fields.Durability | None = None
+    durability: Annotated[fields.Durability | None, Default("the setting `durability`")] = None
 
 
 class Get(_Kind, tag="get"):
@@ -135,7 +137,7 @@ class Get(_Kind, tag="get"):
 
 
 class Stats(_Kind, tag="stats"):
-    """The figures of a topic, or of all."""
+    """Show the figures of a topic, or of all."""
 
     topic: fields.StatsTopic | None = None
 
@@ -144,24 +146,24 @@ class Peek(_Kind, tag="peek"):
     """Look at jobs without reserving them."""
 
     topic: fields.Topic
-    state: fields.State | None = None
+    state: Annotated[fields.State | None, Default("all of them")] = None
     cursor: fields.Cursor | None = None
-    count: fields.PeekCount | None = None
-    shard: fields.Shard | None = None
+    count: Annotated[fields.PeekCount | None, Default("100")] = None
+    shard: Annotated[fields.Shard | None, Default("all of them")] = None
 
 
 class Topics(_Kind, tag="topics"):
-    """Names and counts of topics."""
+    """List topics with their counts."""
 
-    pattern: fields.Pattern | None = None
+    pattern: Annotated[fields.Pattern | None, Default("*")] = None
     cursor: fields.Cursor | None = None
 
 
 class Pause(_Kind, tag="pause"):
-    """Pops of a topic find nothing."""
+    """Pause a topic: its pops find nothing."""
 
     topic: fields.Topic
-    seconds: fields.Seconds | None = None
+    seconds: Annotated[fields.Seconds | None, Default("until it is resumed")] = None
 
 
 class Resume(_Kind, tag="resume"):
@@ -174,7 +176,7 @@ class Purge(_Kind, tag="purge"):
     """Delete the jobs of a topic."""
 
     topic: fields.Topic
-    state: fields.State | None = None
+    state: Annotated[fields.State | None, Default("all of them")] = None
     cursor: fields.Cursor | None = None
 
 
@@ -199,15 +201,39 @@ Command = (
     | Purge
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
+FIELDS: dict[str, dict[str, Field]] = {
+    name: {field.name: field for field in fields.fields_of(kind)} for name, kind in BY_NAME.items()
+}
+"""The fields of each command."""
+_EXPECTED = {name: field.expected for each in reversed(FIELDS.values()) for name, field in each.items()}
+_EXPECTED["command"] = "a string"
+
+
+def must_be(field: str, command: object = None) -> str:
+    """What a field must be, in words; of a command that does not have it, or none: what the first that has it says.
+    Raises KeyError where no command has it."""
+    own = FIELDS.get(command, {}) if isinstance(command, str) else {}
+    name = field.lower()
+    return f"must be {own[name].expected if name in own else _EXPECTED[name]}"
+
+
+def is_field(name: str) -> bool:
+    """Whether any command has a field of this name, in upper or lower case."""
+    return name.lower() in _EXPECTED
+
+
+def bad_value(field: str, command: object = None) -> BadField:
+    """The refusal of a field whose value is not allowed."""
+    return BadField(f"{field} {must_be(field, command)}", field=field)
 
 
 def ms(seconds: float) -> int:
-    """Seconds of the wire in milliseconds, what is finer rounded up. (The inner rounding takes away what the
-    binary fraction added: 16.1 s are 16,100 ms.)"""
+    """Seconds in milliseconds, rounded up. (The inner rounding removes what the binary fraction added: 16.1 s are
+    16,100 ms.)"""
     whole = int(seconds)
     return whole * _MS if whole == seconds else math.ceil(round(seconds * _MS, 4))
 
 
 def at_ms(when: float | datetime) -> int:
-    """An absolute time of the wire in milliseconds since the epoch, rounded up."""
+    """An absolute time in milliseconds since the epoch, rounded up."""
     return ms(when if isinstance(when, float) else when.timestamp())

@@ -1,1 +1,1 @@
-"""HTTP: the listening socket, connections, the fast path for plain requests, and aiohttp's application for the rest."""
+"""HTTP: connections, the fast path for simple requests, and aiohttp's application for all others."""

@@ -1,4 +1,4 @@
-"""The address that a socket listens at, as people and clients write it."""
+"""The URL of a listening socket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def url_of(address: tuple[Any, ...]) -> str:
-    """The URL of what listens at a socket's address."""
+    """The URL that reaches the address of a listening socket."""
     host, port = address[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,8 +1,9 @@
-"""The plain request, read without a parser: `POST /command` with a `Content-Length`, as nearly all are.
+"""The fast path: reads the head of a simple request without a parser, and writes the answer to one.
 
-The form is much narrower than HTTP, and lies wholly within what aiohttp's parser takes: whatever is plain here means
-the same there, down to the byte at which it ends. What is not plain is not bad: aiohttp reads it. So a doubt is always
-settled by None.
+Simple is a POST to the native protocol's path with a `Content-Length`, as nearly all requests are. The form is much
+narrower than HTTP and lies wholly within what aiohttp's parser accepts: a simple head means the same to both, down to
+the byte at which its request ends. A request that is not simple is not bad: it takes the complete path, through
+aiohttp. So any doubt is settled by None.
 """
 
 from __future__ import annotations
@@ -16,41 +17,42 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 
 from jobqueue.errors import STATUS
-from jobqueue.protocols.command.handler import Reply
+from jobqueue.protocols import NATIVE, Reply, load
 
 LONGEST_HEAD = 4096  # bytes; below all bounds of aiohttp's
 _MOST_FIELDS = 64  # aiohttp takes 128
-_FIRST = b"POST /command HTTP/1.1\r\n"
+_POST = f"POST {load(NATIVE).path}".encode()
+_FIRST = _POST + b" HTTP/1.1\r\n"
 _FIELD = rb"[A-Za-z0-9-]{1,64}: [!-~](?:[ -~]*[!-~])?\r\n"
-_HEAD = re.compile(rb"(POST /command|GET /[!-~]*) HTTP/1\.1\r\n((?:" + _FIELD + rb")+)\r\n")
+_HEAD = re.compile(rb"(" + re.escape(_POST) + rb"|GET /[!-~]*) HTTP/1\.1\r\n((?:" + _FIELD + rb")+)\r\n")
 _BEGUN = re.compile(rb"(?:" + _FIELD + rb")*(?:[A-Za-z0-9-]{1,64}(?::(?: (?:[!-~][ -~]*\r?)?)?)?|\r)?")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,14}")
 
-# They change how a message ends or what becomes of its connection. `Proxy-Connection` counts as `Connection` in
-# aiohttp's parser, and it refuses the key of a WebSocket of old.
-_NEVER_PLAIN = frozenset(
+# They change how a message ends or what happens to its connection. To aiohttp's parser `Proxy-Connection` is
+# `Connection`, and it refuses the key of an old WebSocket.
+_NEVER_SIMPLE = frozenset(
     ("transfer-encoding", "content-encoding", "expect", "upgrade", "proxy-connection", "sec-websocket-key1")
 )
 
 
 class Head(NamedTuple):
-    """What a plain head says."""
+    """The head of a simple request."""
 
     length: int | None
     """Bytes of the body of a command; None: a GET, which has none."""
     request_id: str
-    """As the client gave it; else empty."""
+    """As the client gave it, else empty."""
 
 
-@functools.lru_cache(maxsize=512)  # a client sends the same head again and again: at most 2 MB in all
+@functools.lru_cache(maxsize=512)  # a client repeats the same head; at most 2 MB in all
 def read(head: bytes) -> Head | None:
-    """What a whole head says, its blank line included; None where it is not plain."""
+    """Read a whole head, its blank line included; None if it is not simple."""
     found = _HEAD.fullmatch(head)
     if found is None:
         return None
     lines = [line.split(": ", 1) for line in found[2].decode().split("\r\n")[:-1]]
     fields = {name.lower(): value for name, value in lines}
-    if len(fields) < len(lines) or len(lines) > _MOST_FIELDS or not _NEVER_PLAIN.isdisjoint(fields):
+    if len(fields) < len(lines) or len(lines) > _MOST_FIELDS or not _NEVER_SIMPLE.isdisjoint(fields):
         return None
     if "host" not in fields or fields.get("connection", "keep-alive").lower() != "keep-alive":
         return None
@@ -61,7 +63,7 @@ def read(head: bytes) -> Head | None:
 
 
 def begun(part: bytes) -> bool:
-    """Whether what has come of a head may become that of a plain command."""
+    """Whether the received part of a head may become that of a simple POST."""
     if not part.startswith(_FIRST):
         return _FIRST.startswith(part)
     return len(part) < LONGEST_HEAD and _BEGUN.fullmatch(part, len(_FIRST)) is not None
@@ -76,7 +78,7 @@ _LAST_END = f"\r\nServer: {SERVER_SOFTWARE}\r\nConnection: close\r\n\r\n"
 
 
 def written(reply: Reply, request_id: str, *, last: bool) -> bytes:
-    """An answer with its head, as aiohttp writes it. `last`: the connection is closed behind it."""
+    """A reply as aiohttp would write it. `last`: the connection is closed after it."""
     head = _BEGINNINGS[reply.status]
     if request_id:
         head += f"X-Request-Id: {request_id}\r\n"

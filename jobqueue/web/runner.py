@@ -1,4 +1,4 @@
-"""Runs the application on connections of ours. aiohttp has no public way to choose their class."""
+"""Runs the application on the connections of this package. aiohttp has no public way to choose their class."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from aiohttp import web
 
-from jobqueue.access.connections import Limits
+from jobqueue.access.connections import ConnectionLimits
 from jobqueue.web.connection import Answerer, Connection
 from jobqueue.web.refusals import in_json
 
 
 class _Server(web.Server):
-    def __init__(self, answerer: Answerer, limits: Limits, *arguments: Any, **options: Any) -> None:
+    def __init__(self, answerer: Answerer, limits: ConnectionLimits, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._answerer = answerer
         self._limits = limits
@@ -23,9 +23,11 @@ class _Server(web.Server):
 
 
 class Runner(web.AppRunner):
-    """As aiohttp's; the plain requests go to `answerer`, the connections keep to the limits."""
+    """As aiohttp's, but simple requests go to `answerer`, and connections keep to the limits."""
 
-    def __init__(self, application: web.Application, answerer: Answerer, limits: Limits, **options: Any) -> None:
+    def __init__(
+        self, application: web.Application, answerer: Answerer, limits: ConnectionLimits, **options: Any
+    ) -> None:
         super().__init__(application, **options)
         self._answerer = answerer
         self._limits = limits

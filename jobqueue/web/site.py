@@ -1,4 +1,4 @@
-"""The aiohttp application: the routes, the request's id, and what happens when a client is gone."""
+"""The HTTP side of a process: routes, request ids, and what happens to the jobs of a client that is gone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 import structlog
@@ -15,16 +15,16 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.logs import REQUEST
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
-from jobqueue.protocols.command import handler
-from jobqueue.protocols.command.handler import Reply
+from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Send
+from jobqueue.web.connection import Client, has_hung_up
 
 log = structlog.get_logger()
 
@@ -43,10 +43,10 @@ class Web:
         scrape: Scrape,
     ) -> None:
         self._engine = engine
-        self._most_body_bytes = settings.max_body_bytes
-        self._redis_timeout_s = settings.redis_timeout_s
+        commands = Commands(engine, metrics, settings.redis_timeout_s)
+        self._protocols = {name: load(name)(commands, settings) for name in PROTOCOLS}
+        self._native = self._protocols[NATIVE]
         self._readiness = readiness
-        self._metrics = metrics
         self._scrape = scrape
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
@@ -57,7 +57,8 @@ class Web:
     def application(self) -> web.Application:
         """The routes."""
         application = web.Application(client_max_size=self.most_bytes)
-        application.router.add_post("/command", self._command)
+        for protocol in self._protocols.values():
+            application.router.add_post(protocol.path, self._complete_path(protocol))
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/openapi.json", self._openapi)
@@ -65,65 +66,52 @@ class Web:
         return application
 
     def _request_id(self, given: str) -> str:
-        """The client's own, where it sent a decent one."""
+        """The client's own if it is well formed, else a new one."""
         return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
-    async def answer(self, data: bytes | JobQueueError, given_id: str, send: Send) -> None:
-        """Answer a request to /command, whichever way it came: its body, or why nobody looks into it.
+    async def answer(
+        self, data: bytes | JobQueueError, given_id: str, client: Client, protocol: Protocol[object] | None = None
+    ) -> None:
+        """Answer a request by its body, or by the reason why nobody reads it. `protocol`: the native one by default.
 
-        When it is cancelled, or the answer cannot be sent, its client is gone: the jobs reserved for it go back.
+        When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
         """
+        protocol = protocol or self._native
         request_id = self._request_id(given_id)
         REQUEST.set(request_id)
         reserved: list[Job] = []
         try:
-            if isinstance(data, bytes):
-                reply = await handler.handle(
-                    self._engine, data, self._most_body_bytes, reserved, self._metrics, self._redis_timeout_s
-                )
-            else:
-                reply = handler.refuse(data, self._metrics)
+            reply = await protocol.handle(data, reserved) if isinstance(data, bytes) else protocol.refuse(data)
             if reply.status >= 500:
                 log.warning("request.failed", status=reply.status)
-            if reserved:
-                # Two turns of the loop: one reads what the sockets have, one acts on it. A client that hung up while
-                # its pop was on its way is noticed here (we are cancelled), before its job goes to a dead socket.
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-            await send(reply, request_id)
+            if reserved and client.has_hung_up():  # while its pop was in flight; a write to its socket would succeed
+                self._engine.give_back(reserved)
+                return
+            await client.send(reply, request_id)
         except ConnectionError:
             self._engine.give_back(reserved)
         except asyncio.CancelledError:
             self._engine.give_back(reserved)
             raise
 
-    async def _command(self, request: web.Request) -> web.StreamResponse:
-        """The way of a request that is not plain."""
-        response = web.Response(content_type="application/json")
+    def _complete_path(self, protocol: Protocol[object]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler of requests that are not simple."""
 
-        async def send(reply: Reply, request_id: str) -> None:
-            """Write the answer here, not in aiohttp, to learn whether it could be written."""
-            response.set_status(reply.status)
-            response.body = reply.body
-            response.headers["X-Request-Id"] = request_id
-            if reply.retry_after is not None:
-                response.headers["Retry-After"] = str(reply.retry_after)
-            if self.closing:
-                response.force_close()
-            await response.prepare(request)
-            await response.write_eof()
+        async def handle(request: web.Request) -> web.StreamResponse:
+            client = _AiohttpClient(self, request)
+            await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), client, protocol)
+            return client.response
 
-        await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), send)
-        return response
+        return handle
 
     async def _body(self, request: web.Request) -> bytes | JobQueueError:
-        """What a request holds, or why it is refused."""
+        """The body of a request, or why it is refused."""
         if self.closing:
             return ShuttingDown()
         try:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return TooLarge(f"the request is larger than the {self.most_bytes} bytes that are allowed")
+            return TooLarge(f"the request is too large; at most {self.most_bytes} bytes are allowed")
         except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
             return BadJson("the request's body is damaged")
 
@@ -144,3 +132,31 @@ class Web:
             body=orjson.dumps({"ready": ready, "checks": checks}),
             content_type="application/json",
         )
+
+
+class _AiohttpClient:
+    """The client of a request on the complete path. Its answer is written here, not by aiohttp's handler, to learn
+    whether it could be."""
+
+    def __init__(self, site: Web, request: web.Request) -> None:
+        self._site = site
+        self._request = request
+        self.response = web.Response()
+
+    def has_hung_up(self) -> bool:
+        """Whether the client has closed its end."""
+        return has_hung_up(self._request.transport)
+
+    async def send(self, reply: Reply, request_id: str) -> None:
+        """Write the answer. Raises ConnectionError when the client is gone."""
+        response = self.response
+        response.set_status(reply.status)
+        response.body = reply.body
+        response.content_type = reply.content_type
+        response.headers["X-Request-Id"] = request_id
+        if reply.retry_after is not None:
+            response.headers["Retry-After"] = str(reply.retry_after)
+        if self._site.closing:
+            response.force_close()
+        await response.prepare(self._request)
+        await response.write_eof()

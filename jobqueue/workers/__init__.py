@@ -1,1 +1,6 @@
-"""The processes that answer on one port: a supervisor starts them, starts them again, and stops them."""
+"""The processes that answer on one port.
+
+`supervisor` holds what exists once. It has a `slot` for each worker, which starts its process, replaces it when it
+dies, and stops it. `messages` carry the settings from the supervisor to a `worker`. `port` keeps the port for them, and
+`cores` decides how many there are.
+"""

@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 @contextlib.asynccontextmanager
-async def taken(host: str, port: int) -> AsyncIterator[tuple[Any, ...]]:
+async def held(host: str, port: int) -> AsyncIterator[tuple[Any, ...]]:
     """Hold the port at all addresses of the host; 0: any free one. Gives the first address, with the port's number.
 
     Raises OSError when it is another's, or the host has no such address.

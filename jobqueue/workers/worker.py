@@ -1,75 +1,80 @@
-"""A worker: one of the processes that answer on a port. `python -m jobqueue.workers.worker N`, started by a supervisor.
+"""A worker: one of the processes that answer on a port, run as `python -m jobqueue.workers.worker N SUPERVISOR`.
 
-It obeys its supervisor alone: orders come through its standard input, the order to stop is SIGTERM, and what a terminal
-sends to everybody is nothing to it. It says on its standard output, in one line, that it listens or why it cannot.
+N is its number, SUPERVISOR the process id of the supervisor that started it. It obeys that supervisor alone: settings
+arrive on its standard input, SIGTERM stops it, and it ignores the signals that a terminal sends to everybody. On its
+standard output it reports in one line that it listens, or why it cannot.
 
-It ends at once when its supervisor is gone, which the end of its standard input shows on every system, whenever in the
-life of either that is, and whatever ended the supervisor. (Linux's PR_SET_PDEATHSIG would do the same, and would leave
-the folder of metrics behind. Only a worker that somebody stopped with SIGSTOP ends later, when it goes on.)
+It never outlives its supervisor, whatever ended that. The kernel kills it (PR_SET_PDEATHSIG), which also ends a worker
+that hangs or was stopped with SIGSTOP; and it exits when its standard input ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
-import shutil
 import signal
 import sys
+from functools import partial
 
 from buckets.errors import JobQueueError
 from jobqueue import logs
 from jobqueue.app import Service
+from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
-from jobqueue.tasks import running
-from jobqueue.workers.messages import Orders
+from jobqueue.workers.messages import Inbox
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    number, supervisor = map(int, sys.argv[1:])
+    _die_with(supervisor)
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        sys.exit(runner.run(_work(int(sys.argv[1]))))
+        sys.exit(runner.run(_serve(number)))
 
 
-async def _work(number: int) -> int:
-    """Serve until told to stop; the exit code."""
-    scratch = ""
+def _die_with(supervisor: int) -> None:
+    """Have the kernel kill this process when the supervisor's thread that started it ends: its main thread."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != supervisor:  # it ended before the kernel knew of our wish
+        sys.exit(1)
 
-    def orphaned() -> None:
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
-        os._exit(1)
 
+async def _serve(number: int) -> int:
+    """Serve until SIGTERM; the exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    _, orders = await loop.connect_read_pipe(lambda: Orders(orphaned), sys.stdin)
-    beginning = await orders.beginning()
-    scratch, settings = beginning.scratch, beginning.settings
+    _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
+    settings = await inbox.settings()
     logs.set_up(settings.log_level, settings.log_format, number)
     share_as(worker_name(os.getppid(), number))
     service = Service(settings, number)
     listens = asyncio.Event()
     try:
-        async with running("orders", _obey(orders, service, listens)):
+        async with running(Loop("messages", partial(_obey, inbox, service, listens))):
             await run(service, stop, listens.set)
     except (JobQueueError, OSError) as error:
-        _say(refusal(error, settings))
+        _report(refusal(error, settings))
         return 1
     return 0
 
 
-def _say(refusal: str) -> None:
+def _report(refusal: str) -> None:
     print(json.dumps(refusal), flush=True)
 
 
-async def _obey(orders: Orders, service: Service, listens: asyncio.Event) -> None:
+async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
     await listens.wait()
-    _say("")
+    _report("")
     while True:
-        service.reload(await orders.settings())
+        service.reload(await inbox.settings())
 
 
 if __name__ == "__main__":

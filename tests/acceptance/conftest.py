@@ -1,4 +1,4 @@
-"""What the tests from outside share: a client of a real service."""
+"""Fixtures of the acceptance tests: a client of a real service."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture
 async def client(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Client]:
-    """A client of a service on the tests' own Redis, which is empty."""
+    """A client of a service on the shared Redis, which is empty."""
     async with ServiceProcess("--redis", redis_server.url) as service, Client(service.url) as client:
         yield client

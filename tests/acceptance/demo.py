@@ -1,8 +1,8 @@
 """`make demo`: order time-outs from real orders.
 
-Each order becomes a job that is to close it, with a delay scaled from its date (18 months in 8 s). A part of the
-orders is paid in time: the job is deleted. Three worker processes pop and close the rest over HTTP; one of them is
-killed -9 with jobs in hand. Ends with a table, and fails when a job was lost, early, or closed twice without a
+Each order becomes a job that closes it, with a delay scaled from its date (18 months in 8 s). Some orders are paid in
+time, and their jobs are deleted. Three worker processes pop and close the rest over HTTP; one of them is killed with
+SIGKILL while it holds jobs. The demo ends with a table, and fails if a job was lost, early, or closed twice without a
 redelivery to explain it.
 """
 
@@ -66,7 +66,7 @@ async def add_all(client: Client, outcome: Outcome) -> None:
 
 
 async def pay_some(client: Client, outcome: Outcome) -> None:
-    """Every third order is paid, some a moment before it would be closed."""
+    """Pay every third order, some a moment before it would be closed."""
     begun = time.monotonic()
     for job, delay in sorted(orders()[::3], key=lambda order: order[1]):
         await asyncio.sleep(max(0.0, delay - 1.0 - (time.monotonic() - begun)))
@@ -76,7 +76,7 @@ async def pay_some(client: Client, outcome: Outcome) -> None:
 
 
 async def sit_on_jobs(url: str) -> None:
-    """A worker that takes jobs, finishes none, says how many it has, and hangs."""
+    """A worker that takes jobs, finishes none, prints how many it holds, and hangs."""
     async with Client(url) as client:
         taken = 0
         while taken < IN_HAND:
@@ -86,7 +86,7 @@ async def sit_on_jobs(url: str) -> None:
 
 
 async def work(url: str) -> None:
-    """Close orders for ever; a line to standard output for each."""
+    """Close orders forever; print one line for each."""
     async with Client(url) as client:
         while True:
             answer = await client.ask("pop", topic=TOPIC, count=1, wait=5)
@@ -114,7 +114,7 @@ async def collect(process: asyncio.subprocess.Process, outcome: Outcome) -> None
 
 
 async def kill_with_jobs_in_hand(process: asyncio.subprocess.Process) -> int:
-    """Wait until the worker has jobs, then kill -9; how many it had."""
+    """Wait until the worker holds jobs, then SIGKILL it; returns how many it held."""
     assert process.stdout
     in_hand = int(await process.stdout.readline())
     process.send_signal(signal.SIGKILL)
@@ -123,7 +123,7 @@ async def kill_with_jobs_in_hand(process: asyncio.subprocess.Process) -> int:
 
 
 async def drained(client: Client) -> None:
-    """Wait until no job is alive."""
+    """Wait until no live job is left."""
     while any((await client.ask("stats", topic=TOPIC))["counts"].values()):  # noqa: ASYNC110 - another process does it
         await asyncio.sleep(0.1)
 
@@ -150,7 +150,7 @@ async def run(url: str) -> tuple[Outcome, int]:
 
 
 def report(outcome: Outcome, in_hand: int) -> int:
-    """Print the table; the number of broken promises."""
+    """Print the table; returns the number of broken promises."""
     closed = {close["id"] for close in outcome.closed}
     lost = len(outcome.added - outcome.paid - closed)
     early = sum(close["early"] for close in outcome.closed)

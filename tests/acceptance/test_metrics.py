@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from jobqueue import __version__
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.metrics.test_process import Values, values
 from tests.redis_server import RedisServer
@@ -157,6 +158,10 @@ async def test_adds_that_come_together_share_a_script(client: Client) -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH (Debian: prometheus)")
+async def test_the_version_is_that_of_the_package(client: Client) -> None:
+    assert part(await told(client.url), "jobqueue_build_info") == {(__version__,): 1}
+
+
 async def test_promtool_finds_nothing_to_say_against_it(client: Client) -> None:
     await client.batch([{"command": "add", "topic": topic, "delay": 0.01, "body": 1} for topic in ("t", "u")])
     for topic in ("t", "u"):
@@ -261,4 +266,4 @@ async def test_a_folder_to_share_in_that_cannot_be_made_is_refused_in_words(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "file" / "shared"))
     said = await ServiceProcess("--redis", redis_server.url, log=tmp_path / "log").refusal()
-    assert "PROMETHEUS_MULTIPROC_DIR is no folder for metrics" in said
+    assert "PROMETHEUS_MULTIPROC_DIR cannot be used as the folder for metrics" in said

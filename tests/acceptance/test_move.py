@@ -47,7 +47,7 @@ async def _start(*command: str) -> asyncio.subprocess.Process:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
-    """The exit code, and what was printed and complained of."""
+    """The exit code, standard output and standard error."""
     output, complaint = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode(), complaint.decode()
@@ -81,7 +81,7 @@ async def test_all_is_moved_while_services_run_on_both_and_a_line_a_topic_tells_
         assert ["calls", "7", "0", "0", "0", "0"] in lines and ["mails", "0", "6", "1", "0", "0"] in lines
         assert "14 jobs and tombstones were moved; 1 of them were on the new Redis already" in output
         assert "secret" not in output
-        assert len((await waiting)["jobs"]) == 6  # who waited on the new one was woken
+        assert len((await waiting)["jobs"]) == 6  # the pop that waited on the new Redis was woken
         assert not any((await before.ask("stats"))["counts"].values())
 
 

@@ -31,13 +31,13 @@ paid = ["invoice", "poll"]
 
 
 class Running:
-    """A service with a file of policies, and what is needed to change it."""
+    """A service with a file of policies, and a way to change it."""
 
     def __init__(self, service: ServiceProcess, client: Client, file: Path, log: Path) -> None:
         self.service, self.client, self.file, self.log = service, client, file, log
 
     async def reload(self, text: str, event: str) -> dict[str, Any]:
-        """Write the file, tell the service, and wait for what it logs."""
+        """Write the file, send SIGHUP, and wait for the line in the log."""
         before = len(self.events(event))
         self.file.write_text(text)
         self.service.signal(signal.SIGHUP)
@@ -131,7 +131,7 @@ async def test_sighup_lets_other_policies_hold_at_once(running: Running) -> None
     event = await running.reload(
         'port = 1\n[topics.poll]\ntries = 5\n[virtual_topics]\nall = ["x", "y"]\n', "settings.reloaded"
     )
-    assert event["need_a_restart"] == ["idle_topic_s"]  # the port is a flag here, which wins
+    assert event["need_a_restart"] == ["idle_topic_s"]  # here the port is a flag, which takes precedence
     await running.client.ask("add", topic="poll", id="a", body=1)
     assert (await running.client.ask("get", id="a"))["tries"] == 5
     assert "jobs" not in await running.client.ask("add", topic="paid", id="b", body=1)

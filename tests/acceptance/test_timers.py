@@ -1,4 +1,4 @@
-"""Service processes that share the timers of one namespace: they come, go, are killed and stand still."""
+"""Service processes that share the timers of one namespace while some start, stop, are killed or are frozen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUCKETS = 8
 
 @pytest.fixture
 async def three(redis_server: RedisServer, redis: Redis) -> AsyncIterator[list[ServiceProcess]]:
-    """Three services that have shared the timers out among them."""
+    """Three services that share the timers."""
     async with AsyncExitStack() as stack:
         services = [ServiceProcess("--redis", redis_server.url) for _ in range(3)]
         await asyncio.gather(*(stack.enter_async_context(service) for service in services))
@@ -35,7 +35,7 @@ async def owners(redis: Redis) -> Counter[bytes | None]:
 
 
 async def is_shared(redis: Redis, services: Sequence[ServiceProcess]) -> bool:
-    """Whether each of so many has its part of the timers: in Redis, and as they say themselves."""
+    """Whether each of the services has its share of the timers, in Redis and by its own account."""
     number = len(services)
     shares = [len(range(each, BUCKETS, number)) for each in range(number)]
     held = [(await told(service.url))["jobqueue_locks_held",] for service in services]
@@ -45,13 +45,13 @@ async def is_shared(redis: Redis, services: Sequence[ServiceProcess]) -> bool:
 
 
 async def spread(client: Client, jobs: int, delay_s: float) -> None:
-    """Add jobs due at one moment, to each bucket some: those of one request go into one."""
+    """Add jobs due at one moment, some to each bucket; the jobs of one request go into one bucket."""
     for number in range(jobs):
         await client.ask("add", topic="t", delay=delay_s, body=number)
 
 
 async def pop_all(client: Client, jobs: int) -> list[str]:
-    """Pop and finish so many."""
+    """Pop and finish that many jobs."""
     ids: list[str] = []
     while len(ids) < jobs:
         for job in (await client.ask("pop", topic="t", count=100, wait=10))["jobs"]:
@@ -97,7 +97,7 @@ async def test_one_that_comes_gets_its_part(
 async def test_one_that_stood_still_moves_no_job_twice_and_gets_its_part_back(
     three: list[ServiceProcess], redis: Redis
 ) -> None:
-    """It wakes and believes that its locks are still its own, while others hold them and jobs fall due."""
+    """It wakes up and still trusts its locks, while others hold them and jobs fall due."""
     paused, *others = three
     jobs = 20 * BUCKETS
     async with Client(others[0].url) as client:

@@ -1,4 +1,4 @@
-"""peek, topics, pause, resume and purge from outside, and how much the answers to a request hold."""
+"""peek, topics, pause, resume and purge from outside, and the bound on the jobs in the answers to one request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS = ["delayed", "ready", "reserved", "dead"]
 
 
 async def add(client: Client, number: int, body: Any = 1, topic: str = "t", **fields: Any) -> None:
-    """So many jobs, `0` to `n`."""
+    """Add `number` jobs with the ids `0`, `1`, …"""
     for first in range(0, number, 20):
         jobs = [
             {"command": "add", "topic": topic, "id": str(n), "body": body, **fields}
@@ -39,7 +39,7 @@ async def one_in_each_state(client: Client, topic: str = "t") -> None:
 
 
 async def all_of(client: Client, command: str, part: str, **fields: Any) -> list[Any]:
-    """What all pages of a listing hold."""
+    """The entries of all pages of a listing."""
     found, cursor = [], None
     while True:
         answer = await client.ask(command, cursor=cursor, **fields)
@@ -145,7 +145,7 @@ async def test_purge_deletes_by_state_or_all_and_tells_how_many(client: Client) 
 
 
 def cursor_of(place: Any) -> str:
-    """What a client may make up."""
+    """Cursors that a client may make up."""
     return base64.urlsafe_b64encode(json.dumps(place, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
@@ -230,14 +230,14 @@ async def test_a_cursor_of_another_command_or_state_is_none(client: Client) -> N
 async def test_a_purge_of_very_many_is_done_in_pieces_and_spares_what_came_after_it_began(
     client: Client, redis: Redis
 ) -> None:
-    """Very many jobs of others stand before the few of this topic: more than a second's work."""
+    """The few jobs of this topic are behind very many of others: more than a second's work."""
     bucket = {f"x{n}": n for n in range(40_000)}
     flat: list[Any] = [each for job_id, at in bucket.items() for each in (10**13 + at, job_id)]
     for number in range(8):
         for first in range(0, len(flat), 20_000):
             await redis.read("ZADD", f"{{jq:0}}:b:{number}", *flat[first : first + 20_000])
     await add(client, 100, delay=315_360_000)
-    for number in range(8):  # behind all others
+    for number in range(8):  # after all others
         keys = await redis.read("ZRANGE", f"{{jq:0}}:b:{number}", 0, 200)
         for key in keys:
             if not key.startswith(b"x"):
@@ -256,7 +256,7 @@ async def test_a_purge_of_very_many_is_done_in_pieces_and_spares_what_came_after
 async def test_the_answers_to_a_request_hold_so_many_bytes_of_jobs_and_then_nothing_is_reserved(
     client: Client,
 ) -> None:
-    """8 MiB; the last that goes beyond is whole."""
+    """8 MiB; the last job that goes beyond it is whole."""
     body = "x" * (250 * KIB)
     await add(client, 40, body)
     for command in ({"command": "pop", "topic": "t"}, {"command": "pop", "topic": "t", "count": 1}):
@@ -323,7 +323,7 @@ async def test_a_job_larger_than_all_that_answers_hold_still_fits(
 async def test_a_request_ends_when_its_time_is_over_and_says_what_was_not_done(
     redis_server: RedisServer, redis: Any, tmp_path: Path
 ) -> None:
-    """Else an array of a thousand purges could keep a service busy for a quarter of an hour."""
+    """Otherwise an array of a thousand purges could keep a service busy for a quarter of an hour."""
     config = tmp_path / "jobqueue.toml"
     config.write_text("redis_timeout_s = 0.25\n")
     async with (
@@ -333,7 +333,7 @@ async def test_a_request_ends_when_its_time_is_over_and_says_what_was_not_done(
         for start in range(0, 60_000, 1000):
             jobs = [{"command": "add", "topic": "t", "body": n, "delay": 60} for n in range(start, start + 1000)]
             while any(not each["success"] for each in await client.batch(jobs)):
-                pass  # a slow machine; what is too much is purged all the same
+                pass  # a slow machine; the excess is purged all the same
         *_, add = await client.batch(
             [{"command": "purge", "topic": "t"}] * 9 + [{"command": "add", "topic": "u", "id": "u:1", "body": 1}]
         )

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.crew import all_ended, count, lines, on_connections, pids, serving, started
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.acceptance.test_metrics import told
+from tests.acceptance.worker_processes import all_ended, count, lines, on_connections, pids, serving, started
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -134,6 +134,22 @@ async def test_workers_end_with_a_supervisor_that_is_killed_and_the_next_takes_o
     assert lines(log, "redis.taken_over")
 
 
+async def test_a_stopped_worker_ends_with_a_supervisor_that_is_killed(
+    redis_server: RedisServer, redis: Any, log: Path, tmp_path: Path
+) -> None:
+    service = await serving(ServiceProcess("--redis", redis_server.url, workers=2, log=log), log)
+    processes = pids(log)
+    os.kill(processes[1], signal.SIGSTOP)  # from now on it notices nothing
+    await service.kill()
+    await all_ended(processes)
+    (left,) = (tmp_path / "tmp").iterdir()
+    after = await serving(ServiceProcess("--redis", redis_server.url, workers=2, port=service.port, log=log), log)
+    (own,) = (tmp_path / "tmp").iterdir()
+    assert own != left
+    assert await after.stop() == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 @pytest.mark.parametrize("options", [(), (socket.SO_REUSEPORT,)], ids=["alone", "SO_REUSEPORT"])
 async def test_a_port_of_another_program_is_refused(
     options: tuple[int, ...], redis_server: RedisServer, log: Path
@@ -199,7 +215,7 @@ async def test_what_a_worker_cannot_start_with_ends_the_whole_with_a_sentence(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "file" / "shared"))
     said = (await ServiceProcess("--redis", redis_server.url, workers=2, log=log).refusal()).splitlines()
-    assert "PROMETHEUS_MULTIPROC_DIR is no folder for metrics" in said[-1]
+    assert "PROMETHEUS_MULTIPROC_DIR cannot be used as the folder for metrics" in said[-1]
     assert not [line for line in said if "worker." in line or "Traceback" in line]
     said = (
         await ServiceProcess("--redis", redis_server.url, workers=65, log=tmp_path / "2.log").refusal()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from buckets.job import LIVE, Job, State, unpack
+from buckets.job import LIVE, Job, State
 from buckets.keys import Keys
 from buckets.pool import Pool
+from buckets.record import unpack
 from buckets.redis.client import Redis
 
 _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour

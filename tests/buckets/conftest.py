@@ -1,4 +1,4 @@
-"""What the tests of the bell share."""
+"""What the tests of waiting pops share."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.pool import Pool
-from tests.buckets.bells import hearing
+from buckets.waiting import Waiting
+from tests.buckets.parked import hearing, waiting_on
 
 
 @pytest.fixture
-async def bell(pool: Pool) -> AsyncIterator[Bell]:
-    """A bell that hears."""
-    async with hearing(pool) as bell:
-        yield bell
+async def waiting(pool: Pool) -> AsyncIterator[Waiting]:
+    """Waiting pops of a process that hears all shards."""
+    async with hearing(pool) as waiting:
+        yield waiting
 
 
 @pytest.fixture
-async def deaf(pool: Pool) -> AsyncIterator[Bell]:
-    """A bell that hears only what a test tells it: as if every message were lost."""
-    bell = Bell(pool)
-    yield bell
-    bell.close()
+async def deaf(pool: Pool) -> AsyncIterator[Waiting]:
+    """Waiting pops of a process that hears only what a test says, as if every message were lost."""
+    waiting = waiting_on(pool)
+    yield waiting
+    waiting.close()

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from buckets.bell import Bell
+from buckets.notifier import Notifier
 from buckets.pool import Pool
+from buckets.timers import locks, members
 from buckets.timers.locks import Locks
 from buckets.timers.members import LIFE_S, Members
 
@@ -18,24 +19,24 @@ class Instance:
     """A roll and the locks of all shards, as a service has them. `tick` turns them once by hand; within `running` they
     turn by themselves."""
 
-    def __init__(self, pool: Pool, bell: Bell | None = None) -> None:
-        self.bell = bell or Bell(pool)
-        self.roll = Members(pool, self.bell)
-        self.locks = [Locks(pool, self.bell, self.roll, shard) for shard in range(len(pool.keys))]
+    def __init__(self, pool: Pool, notifier: Notifier | None = None) -> None:
+        self.notifier = notifier or Notifier(pool)
+        self.members = Members(pool, self.notifier)
+        self.locks = [Locks(pool, self.notifier, self.members, shard) for shard in range(len(pool.keys))]
 
     async def tick(self) -> None:
-        await self.roll.tick()
-        for locks in self.locks:
-            await locks.tick()
+        await self.members.tick()
+        for each in self.locks:
+            await each.tick()
 
     @property
     def held(self) -> list[bool]:
         """Of all locks in order, whether they are ours."""
-        return [event.is_set() for locks in self.locks for event in locks.held]
+        return [event.is_set() for each in self.locks for event in each.held]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        works = [locks.run() for locks in self.locks] + [self.roll.run(), self.bell.run()]
+        works = [each.run() for each in self.locks] + [self.members.run(), self.notifier.run()]
         tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
@@ -52,15 +53,15 @@ async def ended(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 async def sign(pool: Pool, token: str) -> list[str]:
     """Another instance signs the roll; who lives, as it reads there."""
-    return sorted(each.decode() for each in (await pool.sign(token, int(LIFE_S * 1000), APART_MS))[2])
+    return sorted(each.decode() for each in (await members.sign(pool, token, int(LIFE_S * 1000), APART_MS))[2])
 
 
 async def take(pool: Pool, token: str, living: Sequence[str] = (), shard: int = 0) -> list[bool]:
     """Another instance takes all locks that it can get; for each whether it got it."""
     wanted = [True] * pool.buckets
-    return await pool.beat(shard, token, 60_000, wanted=wanted, living=[each.encode() for each in living])
+    return await locks.beat(pool, shard, token, 60_000, wanted=wanted, living=[each.encode() for each in living])
 
 
 async def give_up(pool: Pool, token: str) -> None:
     """Another instance gives up its locks."""
-    await pool.beat(0, token, 60_000, wanted=[False] * pool.buckets, living=[])
+    await locks.beat(pool, 0, token, 60_000, wanted=[False] * pool.buckets, living=[])

@@ -1,4 +1,4 @@
-"""buckets.job: the record, as Python and as the scripts read and write it."""
+"""buckets.job and buckets.record: the record, as Python and as the scripts read and write it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from buckets.clock import HeldClock
 from buckets.errors import NotFound
-from buckets.job import HEADER, NEW_HEADER, Cause, NewJob, State, Tag, pack_optional, unpack, unpack_optional
+from buckets.job import Cause, NewJob, State, Tag
 from buckets.pool import Pool
+from buckets.record import HEADER, NEW_HEADER, lua_numbers, pack_front, pack_optional, unpack, unpack_optional
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
@@ -36,8 +37,8 @@ FULL = NewJob(
 
 
 def record_of(job: NewJob) -> bytes:
-    """The record as the script keeps it, but for the times."""
-    return job.front() + job.body
+    """The record as the script stores it, except for the times."""
+    return pack_front(job) + job.body
 
 
 async def raw_of(redis: Redis, pool: Pool, job_id: str) -> bytes:
@@ -50,10 +51,16 @@ async def write(redis: Redis, pool: Pool, job_id: str, raw: bytes) -> None:
     await redis.read("SET", pool.keys[0].job(job_id), raw)
 
 
-def test_the_header_of_a_new_job_is_34_bytes_and_says_so() -> None:
+def test_the_header_of_a_new_job_is_34_bytes_and_holds_its_length() -> None:
     raw = record_of(NewJob("a", "topic", b"body"))
     assert raw[:2] == bytes((1, 34))
     assert len(raw) == 34 + len("topic") + len("body")
+
+
+def test_a_script_gets_the_numbers_of_the_record_that_it_uses_and_no_others() -> None:
+    line = lua_numbers("struct.pack(DELIVERY, job.ready, dead) .. SHORT")
+    assert line == "local dead, SHORT, DELIVERY = 4, 34, '>HI3BI7'\n"
+    assert lua_numbers("return 1") == ""
 
 
 async def test_the_first_pop_makes_the_header_47_bytes_and_a_delete_before_it_does_not(
@@ -80,7 +87,7 @@ async def test_a_record_goes_through_the_scripts_and_back_whole(redis: Redis, po
     assert (await raw_of(redis, pool, FULL.id))[1] == 34
 
 
-async def test_a_delivery_writes_into_the_record_what_its_job_says(pool: Pool, clock: HeldClock) -> None:
+async def test_a_delivery_writes_into_the_record_what_the_popped_job_shows(pool: Pool, clock: HeldClock) -> None:
     await pool.add([FULL])
     clock.advance(5_000)
     await tick_all(pool)
@@ -94,7 +101,7 @@ async def test_a_delivery_writes_into_the_record_what_its_job_says(pool: Pool, c
 
 @pytest.mark.parametrize("size", [0, 1, 60, 75, 80, 81, 127, 128, 129, 5_000])
 async def test_the_length_of_a_body_does_not_matter_to_a_move(pool: Pool, clock: HeldClock, size: int) -> None:
-    """Scripts read the first 128 bytes of a record, and the rest only where they must."""
+    """Scripts read the first 128 bytes of a record, and more only if they must."""
     await add(pool, "a", body=b"x" * size, delay_ms=10, ttl_ms=60_000, backoff_ms=(5_000,) * 32)
     clock.advance(10)
     await tick_all(pool)
@@ -113,16 +120,14 @@ async def test_a_topic_may_be_as_long_as_its_length_byte_says(redis: Redis, pool
     await check_books(redis, pool)
 
 
-async def test_optional_fields_that_nobody_knows_stay_and_do_no_harm(
-    redis: Redis, pool: Pool, clock: HeldClock
-) -> None:
+async def test_unknown_optional_fields_stay_and_do_no_harm(redis: Redis, pool: Pool, clock: HeldClock) -> None:
     await add(pool, "a", delay_ms=1_000, backoff_ms=(2_000,))
     raw = await raw_of(redis, pool, "a")
     at = 34 + 1
     end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
     known = unpack_optional(raw[at + 2 : end])
     later = {250: b"from the future", 99: b""}
-    optional = pack_optional(iter({**later, **known}.items()))  # type: ignore[arg-type]  # tags that Tag lacks
+    optional = pack_optional(iter({**later, **known}.items()))  # type: ignore[arg-type]  # tags that Tag does not have
     await write(redis, pool, "a", raw[:at] + optional + raw[end:])
     clock.advance(1_000)
     await tick_all(pool)
@@ -136,14 +141,12 @@ async def test_optional_fields_that_nobody_knows_stay_and_do_no_harm(
 
 
 def longer(raw: bytes) -> bytes:
-    """The record of a new job with the header of a later version: with ours whole, and 3 bytes more."""
+    """The record of a new job with the header of a later version: ours in full, and 3 bytes more."""
     return raw[:1] + bytes((50,)) + raw[2:34] + bytes(13) + b"new" + raw[34:]
 
 
-async def test_a_header_that_is_longer_than_ours_is_moved_and_handed_out(
-    redis: Redis, pool: Pool, clock: HeldClock
-) -> None:
-    """The record says how long its header is, so that a later version may add to it."""
+async def test_a_header_longer_than_ours_is_moved_and_handed_out(redis: Redis, pool: Pool, clock: HeldClock) -> None:
+    """A record holds the length of its header, so that a later version may append to it."""
     await add(pool, "a", delay_ms=1_000, tries=2)
     raw = await raw_of(redis, pool, "a")
     await write(redis, pool, "a", longer(raw))
@@ -216,12 +219,12 @@ async def test_a_foreign_record_in_a_ready_list_is_set_aside_and_its_neighbours_
     for job_id in "abc":
         await add(pool, job_id)
     await write(redis, pool, "b", foreign)
-    await pool.get("b")  # at least it does not fail
+    await pool.get("b")  # must not fail, at least
     assert await popped_ids(pool) == ["a", "c"]
     assert await set_aside(redis, pool) == {b"b": foreign}
 
 
-async def test_commands_find_no_job_where_a_foreign_record_is_and_an_add_takes_its_place(
+async def test_commands_find_no_job_in_place_of_a_foreign_record_and_an_add_replaces_it(
     redis: Redis, pool: Pool, foreign: bytes
 ) -> None:
     for job_id in ("finished", "deleted", "added"):
@@ -251,8 +254,8 @@ async def test_a_key_of_another_type_is_set_aside_too(redis: Redis, pool: Pool, 
     assert await redis.read("LRANGE", "again", 0, -1) == [b"not", b"a", b"record"]
 
 
-async def test_a_record_with_a_cause_that_nobody_knows_can_be_read(redis: Redis, pool: Pool) -> None:
-    """A later version may have more causes of death; to this one they are some cause."""
+async def test_a_record_with_an_unknown_cause_can_be_read(redis: Redis, pool: Pool) -> None:
+    """A later version may have more causes of death; this one reads them as none."""
     await add(pool, "a")
     raw = await raw_of(redis, pool, "a")
     await write(redis, pool, "a", raw[:3] + bytes((raw[3] | 0x90,)) + raw[4:])
@@ -268,12 +271,12 @@ def test_a_record_is_read_or_refused_with_a_value_error_whatever_byte_is_wrong(p
         unpack("a", bytes(raw))
 
 
-# Each move that writes a record, with all that it may write; "a" is reserved, or delayed, or dead when it begins.
+# Each move that writes a record, with all that it may write; "a" is reserved, delayed or dead before it.
 OF_ITS_WORKER: dict[str, Callable[[Pool], Awaitable[Any]]] = {
     "touch": lambda pool: pool.touch("a", ttr_ms=5_000),
     "release": lambda pool: pool.release("a"),
     "release with a delay and a reason": lambda pool: pool.release("a", delay_ms=9_000, reason="why"),
-    "release that counts no try": lambda pool: pool.release("a", counts=False, reason="why"),
+    "release that does not count as a try": lambda pool: pool.release("a", counts=False, reason="why"),
     "bury": lambda pool: pool.bury("a"),
     "bury with a reason": lambda pool: pool.bury("a", reason="why"),
 }
@@ -290,7 +293,7 @@ LATER = {250: b"from the future", 99: b""}
 
 
 def from_the_future(raw: bytes) -> bytes:
-    """The record of a new job of topic `t` as a later version may write it: a longer header, fields that we lack."""
+    """The record of a new job of topic `t` as a later version may write it: a longer header, and unknown fields."""
     at = 34 + 1
     known = b""
     if raw[2] & 0x10:
@@ -298,7 +301,7 @@ def from_the_future(raw: bytes) -> bytes:
         known, body = raw[at + 2 : end], raw[end:]
     else:
         body = raw[at:]
-    block = pack_optional(iter({**LATER, **unpack_optional(known)}.items()))  # type: ignore[arg-type]  # tags that Tag lacks
+    block = pack_optional(iter({**LATER, **unpack_optional(known)}.items()))  # type: ignore[arg-type]  # tags that Tag does not have
     return longer(raw[:2] + bytes((raw[2] | 0x10,)) + raw[3:at] + block + body)
 
 
@@ -313,7 +316,7 @@ async def check_future(redis: Redis, pool: Pool) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}], ids=["plain", "with fields"])
 @pytest.mark.parametrize("move", OF_ITS_WORKER)
-async def test_a_workers_move_leaves_alone_what_it_does_not_know(
+async def test_a_workers_move_preserves_what_it_does_not_know(
     redis: Redis, pool: Pool, move: str, fields: dict[str, Any]
 ) -> None:
     await add(pool, "a", **fields)
@@ -329,7 +332,7 @@ async def test_a_workers_move_leaves_alone_what_it_does_not_know(
 @pytest.mark.parametrize("fields", [{}, {"ttl_ms": 60_000, "backoff_ms": (5_000,)}], ids=["plain", "with fields"])
 @pytest.mark.parametrize("popped", [False, True])
 @pytest.mark.parametrize("move", OF_ANYONE)
-async def test_a_change_leaves_alone_what_it_does_not_know(
+async def test_a_change_preserves_what_it_does_not_know(
     redis: Redis, pool: Pool, move: str, popped: bool, fields: dict[str, Any]
 ) -> None:
     await add(pool, "a", delay_ms=0 if popped else 1_000, **fields)
@@ -361,7 +364,7 @@ async def test_the_length_of_topic_and_body_does_not_matter_to_the_commands(
     await check_books(redis, pool)
 
 
-async def test_the_commands_find_no_job_where_a_foreign_record_is(redis: Redis, pool: Pool, foreign: bytes) -> None:
+async def test_the_commands_find_no_job_in_place_of_a_foreign_record(redis: Redis, pool: Pool, foreign: bytes) -> None:
     for call in (pool.touch, pool.release, pool.bury, pool.run, pool.update):
         await write(redis, pool, "a", foreign)
         with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""buckets.keys: names of keys, and which shard an id lives in."""
+"""buckets.keys: the names of keys, and the shard of an id."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_namespace_cannot_break_the_hash_tag(bad: str) -> None:
     assert not NAMESPACE.fullmatch(bad)
 
 
-def test_the_shard_of_an_id_is_the_crc_of_what_stands_before_its_first_at_sign() -> None:
+def test_the_shard_of_an_id_is_the_crc_of_what_precedes_its_first_at_sign() -> None:
     assert shard_of("order:1", 16) == zlib.crc32(b"order:1") % 16
     assert shard_of("order:1@mail@x", 16) == shard_of("order:1@log", 16) == shard_of("order:1", 16)
 
@@ -61,7 +61,7 @@ def test_a_script_gets_the_prefixes_that_it_names_and_no_others() -> None:
     assert lua_names("return 1") == ""
 
 
-async def test_all_that_is_written_bears_the_hash_tag_of_its_shard(redis: Redis) -> None:
+async def test_every_key_written_has_the_hash_tag_of_its_shard(redis: Redis) -> None:
     pool = await Pool.open(redis, "shop", shards=3)
     for n in range(20):
         await add(pool, f"order:{n}@x", delay_ms=n % 2 * 60_000)

@@ -13,9 +13,10 @@ import pytest
 
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
-from buckets.job import Job, NewJob, State, Tag, unpack
+from buckets.job import Job, NewJob, State, Tag
 from buckets.migration import Move, Moved
 from buckets.pool import Pool
+from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
@@ -250,7 +251,7 @@ async def test_pauses_go_along_and_end_on_the_old_redis(old: Pool, new: Pool) ->
 
 async def left_behind(old: Pool, ids: Sequence[str]) -> None:
     """What a mover leaves that dies behind its first step."""
-    await old.call("take", 0, ids, now="", batch="f00d", front="", page=100, room=1 << 20)
+    await old.call("export", 0, ids, now="", batch="f00d", front="", page=100, room=1 << 20)
 
 
 async def test_what_a_dead_mover_took_is_put_by_the_next_one(old: Pool, new: Pool) -> None:
@@ -268,7 +269,7 @@ async def test_what_a_dead_mover_had_put_is_not_put_again(old: Pool, new: Pool) 
     await add(old, "a")
     await left_behind(old, ["a"])
     (key,) = await old.redis.read("KEYS", "*:m:*")
-    await new.each("put", [_item(*await old.redis.read("HGETALL", key))], now="", bucket=0, buckets=2)
+    await new.each("import", [_item(*await old.redis.read("HGETALL", key))], now="", bucket=0, buckets=2)
     await finish(new, (await pop_one(new)).id)
     assert (await move(old, new, patience_s=0)).known == 1
     assert await state(new, "a") == "finished"
@@ -341,7 +342,7 @@ async def test_a_script_takes_no_more_than_it_has_room_for_but_one_always(old: P
     for n in range(3):
         await add(old, f"j{n}")
     for ids, front in (((), "4:t"), (("j1", "j2"), "")):
-        looked, _, _, job_id, *_ = await old.call("take", 0, ids, now="", batch="0", front=front, page=9, room=1)
+        looked, _, _, job_id, *_ = await old.call("export", 0, ids, now="", batch="0", front=front, page=9, room=1)
         assert (looked, job_id) == (1, b"j1" if ids else b"j0")
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.errors import Unavailable
 from buckets.job import NewJob
@@ -18,8 +17,9 @@ from buckets.pool import Pool
 from buckets.ready_shards import ReadyShards
 from buckets.redis.client import Redis
 from buckets.topics import Topics
-from tests.buckets.bells import LONG_S, hearing, job_of, jobs_of, park, told
+from buckets.waiting import Waiting
 from tests.buckets.jobs import add, finish, kick, pop, pop_one, popped_ids
+from tests.buckets.parked import LONG_S, hearing, job_of, jobs_of, park, told, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 
@@ -36,9 +36,9 @@ async def many(redis: Redis, clock: HeldClock) -> AsyncIterator[Pool]:
 
 
 @pytest.fixture
-async def ringing(many: Pool) -> AsyncIterator[Bell]:
-    async with hearing(many) as bell:
-        yield bell
+async def ringing(many: Pool) -> AsyncIterator[Waiting]:
+    async with hearing(many) as waiting:
+        yield waiting
 
 
 def id_in(shard: int, number: int = 0, shards: int = SHARDS) -> str:
@@ -53,13 +53,13 @@ async def scripts_run(redis: Redis) -> int:
     return int(said.partition("cmdstat_evalsha:calls=")[2].partition(",")[0] or 0)
 
 
-async def all_heard(bell: Bell, pool: Pool) -> None:
+async def all_heard(waiting: Waiting, pool: Pool) -> None:
     """Wait until the bell has heard what was said so far."""
     for shard in range(len(pool.keys)):
-        await told(bell, pool, shard)
+        await told(waiting, pool, shard)
 
 
-async def test_an_empty_topic_is_looked_up_everywhere_once(redis: Redis, many: Pool, ringing: Bell) -> None:
+async def test_an_empty_topic_is_looked_up_everywhere_once(redis: Redis, many: Pool, ringing: Waiting) -> None:
     await scripts_run(redis)
     assert await pop(many, "t", "u") == []
     assert await scripts_run(redis) == SHARDS
@@ -69,7 +69,7 @@ async def test_an_empty_topic_is_looked_up_everywhere_once(redis: Redis, many: P
     assert await scripts_run(redis) == 0
 
 
-async def test_a_job_is_found_with_one_script(redis: Redis, many: Pool, ringing: Bell) -> None:
+async def test_a_job_is_found_with_one_script(redis: Redis, many: Pool, ringing: Waiting) -> None:
     await pop(many)
     for shard in range(SHARDS):
         await add(many, id_in(shard))
@@ -87,7 +87,7 @@ async def test_a_pop_without_a_bell_asks_all_shards(redis: Redis, many: Pool) ->
         assert await scripts_run(redis) == SHARDS
 
 
-async def test_a_parked_pop_asks_only_the_shard_that_rings(redis: Redis, many: Pool, ringing: Bell) -> None:
+async def test_a_parked_pop_asks_only_the_shard_that_rings(redis: Redis, many: Pool, ringing: Waiting) -> None:
     parked = [await park(ringing) for _ in range(20)]
     for shard in (3, 3, 11):
         await scripts_run(redis)
@@ -99,7 +99,9 @@ async def test_a_parked_pop_asks_only_the_shard_that_rings(redis: Redis, many: P
         assert await scripts_run(redis) == 2  # the add and the pop
 
 
-async def test_one_job_wakes_one_of_five_thousand(many: Pool, ringing: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_job_wakes_one_of_five_thousand(
+    many: Pool, ringing: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parked = [asyncio.create_task(ringing.pop(["t"], 1, LONG_S)) for _ in range(5_000)]
     await until(lambda: ringing.parked == 5_000)
     await all_heard(ringing, many)
@@ -168,16 +170,16 @@ async def test_a_job_that_came_while_the_subscription_was_down_is_found(
     redis: Redis, many: Pool, redis_server: RedisServer
 ) -> None:
     other = await Pool.open(other_redis := Redis(redis_server.url), "many", clock=many.clock)
-    async with hearing(many) as bell:
+    async with hearing(many) as waiting:
         assert await pop(many) == []
         await redis.read("CLIENT", "KILL", "TYPE", "pubsub")
-        await until(lambda: not bell.connected.is_set())
+        await until(lambda: not waiting.notifier.connected.is_set())
         await add(other, "a")
         assert await popped_ids(many) == ["a"]
         await add(other, "b")
-        await until(bell.connected.is_set)
+        await until(waiting.notifier.connected.is_set)
         assert await popped_ids(many) == ["b"]
-        await all_heard(bell, many)
+        await all_heard(waiting, many)
         await pop(many)
         await scripts_run(redis)
         assert await pop(many) == []
@@ -185,7 +187,7 @@ async def test_a_job_that_came_while_the_subscription_was_down_is_found(
     await other_redis.close()
 
 
-async def test_a_pause_that_ends_does_not_lose_the_jobs(many: Pool, ringing: Bell, clock: HeldClock) -> None:
+async def test_a_pause_that_ends_does_not_lose_the_jobs(many: Pool, ringing: Waiting, clock: HeldClock) -> None:
     for shard in (2, 9):
         await add(many, id_in(shard))
     await Topics(many).pause("t", 5_000)
@@ -195,7 +197,7 @@ async def test_a_pause_that_ends_does_not_lose_the_jobs(many: Pool, ringing: Bel
     assert sorted(await popped_ids(many)) == sorted([id_in(2), id_in(9)])
 
 
-async def test_jobs_that_are_left_keep_the_mark(redis: Redis, many: Pool, ringing: Bell) -> None:
+async def test_jobs_that_are_left_keep_the_mark(redis: Redis, many: Pool, ringing: Waiting) -> None:
     ids = {id_in(5, n) for n in range(30)}
     await many.add([NewJob(job_id, "t", b"") for job_id in ids])
     await all_heard(ringing, many)
@@ -205,14 +207,14 @@ async def test_jobs_that_are_left_keep_the_mark(redis: Redis, many: Pool, ringin
     assert found == ids
 
 
-async def test_jobs_that_had_no_room_keep_the_mark(many: Pool, ringing: Bell) -> None:
+async def test_jobs_that_had_no_room_keep_the_mark(many: Pool, ringing: Waiting) -> None:
     await many.add([NewJob(id_in(5, n), "t", b"x" * 1000) for n in range(2)])
     await all_heard(ringing, many)
     assert len(await pop(many, count=2, room=1_500)) == 1
     assert len(await pop(many, count=2, room=1_500)) == 1
 
 
-async def test_the_order_of_topics_holds_over_the_shards(many: Pool, ringing: Bell) -> None:
+async def test_the_order_of_topics_holds_over_the_shards(many: Pool, ringing: Waiting) -> None:
     await pop(many, "t", "u")
     for shard in range(SHARDS):
         await add(many, id_in(shard), "u" if shard % 2 else "t")
@@ -221,7 +223,7 @@ async def test_the_order_of_topics_holds_over_the_shards(many: Pool, ringing: Be
     assert [job.topic for job in jobs] == ["u"] * 8 + ["t"] * 4
 
 
-async def test_all_shards_have_their_turn(many: Pool, ringing: Bell) -> None:
+async def test_all_shards_have_their_turn(many: Pool, ringing: Waiting) -> None:
     await many.add([NewJob(id_in(shard, n), "t", b"") for shard in range(SHARDS) for n in range(3)])
     await all_heard(ringing, many)
     for _ in range(3):
@@ -230,7 +232,7 @@ async def test_all_shards_have_their_turn(many: Pool, ringing: Bell) -> None:
 
 
 @pytest.mark.parametrize("chance", range(5))
-async def test_random_moves_leave_no_job_unfound(chance: int, many: Pool, ringing: Bell, clock: HeldClock) -> None:
+async def test_random_moves_leave_no_job_unfound(chance: int, many: Pool, ringing: Waiting, clock: HeldClock) -> None:
     """Nothing is swept: each way to ready must be told, and no answer may take too much."""
     dice = random.Random(chance)
     topics = Topics(many)
@@ -364,16 +366,16 @@ async def test_a_pop_is_unavailable_when_no_shard_answers(torn: Pool, known: boo
 
 async def test_a_parked_pop_is_woken_when_its_shard_is_back(torn: Pool, redis_server: RedisServer) -> None:
     redis = tear(torn, 1, known=True)
-    bell = Bell(torn)
+    waiting = waiting_on(torn)
     for shard in (0, 2, 3):
         torn.ready_shards.stands(shard)
-    parked = asyncio.create_task(bell.pop(["t"], 1, LONG_S))
-    await until(lambda: bell.parked == 1)
+    parked = asyncio.create_task(waiting.pop(["t"], 1, LONG_S))
+    await until(lambda: waiting.parked == 1)
     other = await Pool.open(other_redis := Redis(redis_server.url), "many")
     await add(other, id_in(1, 0, 4))
     redis.away, redis.seen_away = set(), set()
     async with asyncio.timeout(PATIENCE_S):
-        listening = asyncio.create_task(bell.run())
+        listening = asyncio.create_task(waiting.notifier.run())
         assert [job.id for job in await jobs_of(parked)] == [id_in(1, 0, 4)]
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Records as long as what a move reads of them, give or take a few bytes."""
+"""Records whose length is close to the number of bytes that a move reads first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from buckets.pool import Pool
 from tests.buckets.books import check_books
 
 
-async def test_a_record_that_ends_just_where_a_move_stops_reading_is_read_whole(pool: Pool) -> None:
-    """A move reads 128 bytes first. Each length of the optional fields around that, through moves that rewrite them."""
+async def test_a_record_that_ends_where_a_move_stops_reading_is_read_whole(pool: Pool) -> None:
+    """A move reads 128 bytes first: optional fields of every length around that go through moves that rewrite them."""
     for size in range(40, 100):
         headers = b"h" * size
         await pool.add(

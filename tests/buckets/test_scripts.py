@@ -1,4 +1,4 @@
-"""buckets.scripts: the heads of the scripts are true, and Python calls by their names."""
+"""buckets.scripts: the heads of the scripts are true, and Python passes arguments by their names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from buckets.redis.client import Redis
 from buckets.scripts import SCRIPTS, Script, load
 
 LUA = Path(buckets.__file__).parent / "lua"
-SOURCES = {path.stem: path.read_text() for path in LUA.glob("*.lua")}
-READERS = ("get", "stats", "peek", "peek_ready", "audit", "compare")
+FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
+SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
+READERS = ("get", "stats", "peek", "peek_ready", "audit", "find_orphans")
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
     --\ [A-Z].*\.\n                      # one sentence
@@ -50,7 +51,8 @@ def test_the_arrows_of_the_scripts_are_the_table_of_moves() -> None:
 
 
 def test_every_file_is_loaded_under_its_name() -> None:
-    assert set(SCRIPTS) == set(SOURCES)
+    scripts = [name for name in FILES if not name.startswith("include/")]
+    assert sorted(SCRIPTS) == sorted(Path(name).stem for name in scripts)
     assert all(name == script.name for name, script in SCRIPTS.items())
 
 
@@ -74,7 +76,7 @@ def test_arguments_are_read_in_the_head_and_nowhere_below(script: Script) -> Non
 def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(script: Script) -> None:
     found = HEAD.match(SOURCES[script.name])
     flags = found and found["flags"]
-    takes_room = script.name in ("add", "put", "rewrite")
+    takes_room = script.name in ("add", "import", "rewrite")
     assert flags == (None if takes_room else "no-writes" if script.name in READERS else "allow-oom")
 
 
@@ -83,9 +85,8 @@ def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(s
 
 
 def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> None:
-    own = SOURCES[script.name]
-    assert "'TIME'" not in own
-    assert ("now" in script.args) == ("time" in re.findall(r"\w+", "".join(re.findall(r"-- include: (.*)", own))))
+    assert "'TIME'" not in SOURCES[script.name]
+    assert ("now" in script.args) == ("'TIME'" in script.text)
 
 
 def test_a_wrong_name_is_an_error_that_says_what_the_script_takes() -> None:
@@ -114,14 +115,36 @@ def test_a_script_that_uses_its_arguments_further_down_is_not_loaded(tmp_path: P
         load(path)
 
 
+@pytest.mark.parametrize("source", FILES)
+async def test_every_file_parses_by_itself(redis: Redis, source: str) -> None:
+    text = re.sub(r"^#!.*", "", FILES[source])
+    assert await redis.read("EVAL", "local _, fault = loadstring(ARGV[1]) return fault", 0, text) is None
+
+
+def test_a_script_gets_each_include_once_and_behind_those_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "twice.lua"
+    path.write_text(
+        SOURCES["get"].replace("-- include: clock record", "-- include: leased_job record clock leased_job")
+    )
+    defined = re.findall(r"^local function (read_leased|parse|whole)\b|^local (now_ms) =", load(path).text, re.M)
+    assert ["".join(each) for each in defined] == ["now_ms", "whole", "parse", "read_leased"]
+
+
+def test_a_script_without_an_argument_that_an_include_reads_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "bad.lua"
+    path.write_text(re.sub(r"local now = .*\n", "", SOURCES["get"]))
+    with pytest.raises(ValueError, match=r"bad.lua lacks arguments that its includes read: now"):
+        load(path)
+
+
 async def test_redis_compiles_every_script_and_calls_it_by_the_same_hash(redis: Redis, script: Script) -> None:
     assert (await redis.read("SCRIPT", "LOAD", script.text)).decode() == script.sha
     assert hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest() == script.sha
 
 
 async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: Script) -> None:
-    """No key is written out in a script: each is built from a prefix, and these stand in keys.py alone."""
-    # `index` is a call of Redis that others go through; within it the key is its caller's.
+    """No script spells out a key: each is built from a prefix, and keys.py alone defines these."""
+    # `index` wraps a call of Redis; within it, the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
     called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED) \.\. "

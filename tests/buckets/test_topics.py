@@ -1,4 +1,4 @@
-"""buckets.topics, bound.lua, forget.lua: the list of topics, the bounds of their dead letters, and their end."""
+"""buckets.topics, trim_dead.lua, forget.lua: the list of topics, the bounds of their dead letters, and their end."""
 
 from __future__ import annotations
 

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
 from buckets.job import NewJob, State
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
-from tests.buckets.bells import hearing
+from buckets.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
+from tests.buckets.parked import hearing, waiting_on
 from tests.buckets.walks import listed, peeked_ids
 from tests.waiting import PATIENCE_S, tick_all, until
 
@@ -172,42 +172,42 @@ async def test_a_pause_holds_in_all_shards(redis: Redis, clock: HeldClock) -> No
 
 
 @pytest.fixture
-async def bell(live_pool: Pool) -> AsyncIterator[Bell]:
-    """A bell that hears, on Redis's own clock."""
-    async with hearing(live_pool) as bell:
-        yield bell
+async def waiting(live_pool: Pool) -> AsyncIterator[Waiting]:
+    """Waiting pops of a process that hears all shards, on Redis's own clock."""
+    async with hearing(live_pool) as waiting:
+        yield waiting
 
 
-def parked(bell: Bell, *topics: str, wait_s: float = 60.0) -> asyncio.Task[list[str]]:
+def parked(waiting: Waiting, *topics: str, wait_s: float = 60.0) -> asyncio.Task[list[str]]:
     """A pop that waits; the ids that it gets."""
 
     async def wait() -> list[str]:
         async with asyncio.timeout(PATIENCE_S):
-            return [job.id for job in (await bell.pop(topics or ("t",), 1, wait_s)).jobs]
+            return [job.id for job in (await waiting.pop(topics or ("t",), 1, wait_s)).jobs]
 
     return asyncio.create_task(wait())
 
 
-async def parks(bell: Bell, pool: Pool, number: int) -> None:
+async def parks(waiting: Waiting, pool: Pool, number: int) -> None:
     """So many are parked and have looked."""
-    await until(lambda: bell.parked == number)
+    await until(lambda: waiting.parked == number)
     await Topics(pool).stats()  # answered behind their second look
 
 
-async def test_a_waiting_pop_gets_its_job_when_the_topic_is_resumed(bell: Bell, live_pool: Pool) -> None:
+async def test_a_waiting_pop_gets_its_job_when_the_topic_is_resumed(waiting: Waiting, live_pool: Pool) -> None:
     await Topics(live_pool).pause("t")
     await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])
-    waiting = [parked(bell) for _ in range(3)]
-    await parks(bell, live_pool, 3)
+    popping = [parked(waiting) for _ in range(3)]
+    await parks(waiting, live_pool, 3)
     await Topics(live_pool).resume("t")
-    assert sorted([job_id for each in waiting for job_id in await each]) == ["0", "1", "2"]
+    assert sorted([job_id for each in popping for job_id in await each]) == ["0", "1", "2"]
 
 
 async def test_a_resume_wakes_as_many_as_there_are_ready_jobs(live_pool: Pool) -> None:
     """Nobody where there is none."""
     heard: list[str] = []
     told = asyncio.Event()
-    listening = asyncio.create_task(live_pool.listen(0, heard.append, told.set))
+    listening = asyncio.create_task(live_pool.redis.listen(live_pool.keys[0].bell, heard.append, told.set))
     await told.wait()
     assert not await Topics(live_pool).resume("t")
     await live_pool.add([NewJob(f"{n}", "t", b"") for n in range(3)])
@@ -222,41 +222,41 @@ async def test_a_resume_wakes_as_many_as_there_are_ready_jobs(live_pool: Pool) -
 
 @pytest.mark.parametrize("pause_first", [True, False])
 async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_by_itself_and_not_before(
-    bell: Bell, live_pool: Pool, pause_first: bool
+    waiting: Waiting, live_pool: Pool, pause_first: bool
 ) -> None:
     if pause_first:
         opens = await Topics(live_pool).pause("t", 150)
-    waiting = parked(bell)
-    await parks(bell, live_pool, 1)
+    popping = parked(waiting)
+    await parks(waiting, live_pool, 1)
     if not pause_first:
         opens = await Topics(live_pool).pause("t", 150)
     await add(live_pool, "a")
-    assert await waiting == ["a"]
+    assert await popping == ["a"]
     job = await get(live_pool, "a")
     assert opens <= job.lease / 1000 < opens + 1_000
 
 
-async def test_a_pop_of_two_topics_waits_for_the_pause_that_ends_first(bell: Bell, live_pool: Pool) -> None:
+async def test_a_pop_of_two_topics_waits_for_the_pause_that_ends_first(waiting: Waiting, live_pool: Pool) -> None:
     await add(live_pool, "a", "t")
     await add(live_pool, "b", "u")
     await Topics(live_pool).pause("t", 60_000)
     opens = await Topics(live_pool).pause("u", 100)
-    assert await parked(bell, "t", "u") == ["b"]
+    assert await parked(waiting, "t", "u") == ["b"]
     assert opens <= (await get(live_pool, "b")).lease / 1000 < opens + 1_000
 
 
-async def test_a_pop_whose_wait_ends_during_the_pause_is_empty(bell: Bell, live_pool: Pool) -> None:
+async def test_a_pop_whose_wait_ends_during_the_pause_is_empty(waiting: Waiting, live_pool: Pool) -> None:
     await add(live_pool, "a")
     await Topics(live_pool).pause("t", 60_000)
-    assert await parked(bell, wait_s=0.05) == []
+    assert await parked(waiting, wait_s=0.05) == []
 
 
-async def test_who_leaves_during_a_pause_leaves_the_job_to_those_who_wait_on(bell: Bell, live_pool: Pool) -> None:
+async def test_who_leaves_during_a_pause_leaves_the_job_to_those_who_wait_on(waiting: Waiting, live_pool: Pool) -> None:
     """The bell rang for the first only, who saw the pause and went: the second must learn when it ends."""
-    first = parked(bell, wait_s=0.1)
-    await parks(bell, live_pool, 1)
-    second = parked(bell)
-    await parks(bell, live_pool, 2)
+    first = parked(waiting, wait_s=0.1)
+    await parks(waiting, live_pool, 1)
+    second = parked(waiting)
+    await parks(waiting, live_pool, 2)
     opens = await Topics(live_pool).pause("t", 400)
     await add(live_pool, "a")
     assert await first == []
@@ -266,34 +266,34 @@ async def test_who_leaves_during_a_pause_leaves_the_job_to_those_who_wait_on(bel
 
 @pytest.mark.parametrize("before", [None, 60_000])
 async def test_who_waits_for_a_pause_hears_of_one_that_ends_earlier(
-    bell: Bell, live_pool: Pool, before: int | None
+    waiting: Waiting, live_pool: Pool, before: int | None
 ) -> None:
     await Topics(live_pool).pause("t", before)
     await add(live_pool, "a")
-    waiting = parked(bell)
-    await parks(bell, live_pool, 1)
+    popping = parked(waiting)
+    await parks(waiting, live_pool, 1)
     opens = await Topics(live_pool).pause("t", 100)
-    assert await waiting == ["a"]
+    assert await popping == ["a"]
     assert opens <= (await get(live_pool, "a")).lease / 1000 < opens + 1_000
 
 
 async def test_the_end_of_a_pause_wakes_no_more_pops_than_there_are_jobs(redis: Redis, live_pool: Pool) -> None:
     """3,000 that popped in that moment held up everybody else for 0.5 s."""
-    bell = Bell(live_pool)
-    running = asyncio.create_task(bell.run())
-    await bell.connected.wait()
+    waiting = waiting_on(live_pool)
+    running = asyncio.create_task(waiting.notifier.run())
+    await waiting.notifier.connected.wait()
     await add(live_pool, "a")
     await add(live_pool, "b")
     await Topics(live_pool).pause("t", 500)
-    pops = [asyncio.create_task(bell.pop(["t"], 1, PATIENCE_S)) for _ in range(100)]
-    await until(lambda: bell.parked == 100)
+    pops = [asyncio.create_task(waiting.pop(["t"], 1, PATIENCE_S)) for _ in range(100)]
+    await until(lambda: waiting.parked == 100)
     await asyncio.sleep(0.1)  # each has looked once more
     await redis.read("CONFIG", "RESETSTAT")
     await until(lambda: sum(pop.done() for pop in pops) == 2)
     await asyncio.sleep(0.1)
     scripts = re.findall(rb"cmdstat_evalsha:calls=(\d+)", await redis.read("INFO", "commandstats"))
     assert int(scripts[0]) <= 6
-    bell.close()
+    waiting.close()
     await asyncio.gather(*pops)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -35,9 +35,9 @@ async def test_the_gate_strikes_once_exactly_before_or_after_a_command(
 async def test_scripts_are_counted_by_their_names(redis_server: RedisServer, redis: Redis, tmp_path: Path) -> None:
     async with Gate(str(redis_server.socket), str(tmp_path / "g")) as gate:
         behind = Redis(gate.url, timeout_s=0.3)
-        gate.arm(Point("birth", 1, BEFORE))
+        gate.arm(Point("create_shard", 1, BEFORE))
         await Pool.open(behind)
-        assert gate.struck and gate.passed["birth"] > 1
+        assert gate.struck and gate.passed["create_shard"] > 1
         await behind.close()
 
 
@@ -51,8 +51,8 @@ async def test_no_job_is_lost_early_or_doubled_at_some_of_the_points() -> None:
         "finish",
         "due",
         "beat",
-        "roll",
-        "bound",
+        "sign_in",
+        "trim_dead",
         "barrier",
         "WAIT",
     }

@@ -1,4 +1,4 @@
-"""What the Python client makes of its arguments before it sends anything."""
+"""How the Python client validates and converts its arguments before it sends anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client in a process and in one that is forked from it: neither reads the other's answers."""
+"""A client used in a process and in its fork: neither reads the other's answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.acceptance.service import ServiceProcess
 
 
 def ask_many(client: Client, topic: str) -> bool:
-    """Whether each of 200 answers is to its question."""
+    """Whether each of 200 answers belongs to its request."""
     return all(client.add(topic, number, id=f"{topic}:{number}")["id"] == f"{topic}:{number}" for number in range(200))
 
 
 def in_a_fork(client: Client) -> int:
-    """The process id of a fork that uses the client, and ends with 0 when all was right."""
+    """The process id of a fork that uses the client, and exits with 0 if all answers were right."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of forking beside threads, which the tests have and the fork does not use
+        warnings.simplefilter("ignore")  # forking a process with threads; the fork does not use them
         child = os.fork()
     if child == 0:
         right = False

@@ -1,4 +1,4 @@
-"""A kept connection that broke while its caller was busy is not used again: a `run` on it would fail, unsent."""
+"""An idle connection that broke while its caller was busy is not reused: a `run` sent on it would be lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ server.serve_forever()
 
 @contextmanager
 def service() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server in a process of its own, and its URL."""
+    """The URL of a server in a process of its own, and that process."""
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{int(process.stdout.readline())}", process
@@ -39,7 +39,7 @@ def service() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def die(process: subprocess.Popen[str]) -> None:
-    """The caller does something else until the service is gone."""
+    """Keep the caller busy until the service is gone."""
     process.send_signal(signal.SIGKILL)
     process.wait()
 

@@ -74,7 +74,12 @@ def wheel(folder: Path, tmp_path: Path) -> set[str]:
 
 def test_the_project_brings_its_python_clients_along(tmp_path: Path) -> None:
     files = wheel(ROOT, tmp_path)
-    assert {"jobqueue/app.py", "buckets/lua/add.lua", "jobqueue_client/py.typed", "pyspark_jobqueue/py.typed"} <= files
+    assert {
+        "jobqueue/app.py",
+        "buckets/lua/moves/add.lua",
+        "jobqueue_client/py.typed",
+        "pyspark_jobqueue/py.typed",
+    } <= files
     for client in (ROOT / "clients" / "python" / "jobqueue_client", ROOT / "clients" / "spark" / "pyspark_jobqueue"):
         assert {str(each.relative_to(client.parent)) for each in client.rglob("*.py")} <= files
 

@@ -1,4 +1,4 @@
-"""What the Python client repeats, and when: what a scenario cannot show without waiting for it."""
+"""What the Python client retries, and when: the cases that a scenario could show only by waiting."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def test_an_error_is_repeated_or_not(error: JobQueueError, when_safe: bool, when
     assert (may_repeat(error, safe=True), may_repeat(error, safe=False)) == (when_safe, when_unsafe)
 
 
-def test_a_worker_gives_up_only_what_was_refused_for_good() -> None:
+def test_only_a_permanent_refusal_is_final() -> None:
     assert is_final(NotFound({}, 404))
     assert not is_final(Internal({}, 500)) and not is_final(Unreachable("", maybe_done=True, for_now=False))
-    assert not is_final(Internal({}, 200))  # as the member of a batch
+    assert not is_final(Internal({}, 200))  # as a member of a batch
 
 
 def test_pauses_are_random_double_and_end_at_two_seconds() -> None:
-    for repetition, longest in [(1, 0.1), (2, 0.2), (5, 1.6), (6, 2), (5000, 2)]:
-        pauses = [pause_s(repetition) for _ in range(2000)]
+    for retry, longest in [(1, 0.1), (2, 0.2), (5, 1.6), (6, 2), (5000, 2)]:
+        pauses = [pause_s(retry) for _ in range(2000)]
         assert 0 <= min(pauses) < longest / 20 and longest * 0.95 < max(pauses) <= longest
 
 
@@ -76,13 +76,13 @@ def test_what_would_come_too_late_is_not_repeated() -> None:
     error = NoRoom({"retry_after": 0.06}, 503)
     retries = Retries(for_s=0.2)
     assert (first := retries.pause_after(error, safe=True)) is not None and 0.06 <= first <= 0.1
-    time.sleep(0.15)  # the time is real: 0.2 s after the first failure it is over
+    time.sleep(0.15)  # real time: the retries end 0.2 s after the first failure
     assert retries.pause_after(error, safe=True) is None
     assert Retries(for_s=0).pause_after(error, safe=True) is None
     assert Retries(for_s=1).pause_after(NoRoom({"retry_after": 2}, 503), safe=True) is None
 
 
-def test_what_an_earlier_attempt_may_have_done_is_told_at_the_end() -> None:
+def test_the_last_error_says_that_an_earlier_attempt_may_have_been_executed() -> None:
     retries = Retries(for_s=10)
     retries.pause_after(Unavailable({}, 503), safe=True)
     last = Unreachable("", maybe_done=False)

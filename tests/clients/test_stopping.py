@@ -1,4 +1,4 @@
-"""How the Python worker stops when a handler will not: what only asyncio makes possible."""
+"""How the Python worker stops when a handler does not: the cases that only asyncio makes possible."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_worker
 
         @worker.job("deaf")
         async def handle(job: Job) -> None:
-            while job.lost is None:  # noqa: ASYNC110  # as a handler of a user's does it
+            while job.lost is None:  # noqa: ASYNC110  # as a user's handler does
                 await asyncio.sleep(0.01)
             worker.stop()
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                await asyncio.sleep(0.1)  # and returns, when there is nobody left to send its end
+                await asyncio.sleep(0.1)  # and returns when nothing is left to send its end
 
         await client.add("deaf", 1, id="deaf:1", ttr=0.1, backoff=[60])
         thread = threading.Thread(target=lambda: clean.append(worker.run()), daemon=True)

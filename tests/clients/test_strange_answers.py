@@ -1,4 +1,4 @@
-"""What the Python clients make of answers that no job queue gives: an Unreachable, and never another error."""
+"""Replies that no job queue sends make the Python clients raise Unreachable, and never another error."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ pops = pytest.mark.parametrize("pop", [pop_in_a_thread, pop_in_the_loop])
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[str]:
-    """A server that says the same to everyone; its URL."""
+    """The URL of a server that sends the same reply to every request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.read(1 << 16):  # a request; until the client closes
+        while await reader.read(1 << 16):  # a request, until the client closes
             writer.write(answer)
             await writer.drain()
         writer.close()

@@ -225,7 +225,7 @@ async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
 async def test_pauses_are_random_and_bounded(stage: Stage) -> None:
     program = """
         foreach ([1 => 0.1, 3 => 0.4, 100 => 2.0] as $n => $most) {
-            $lengths = array_map(fn () => JobQueue\\Client\\Repetition::length($n, null), range(1, 200));
+            $lengths = array_map(fn () => JobQueue\\Client\\Retries::length($n, null), range(1, 200));
             echo min($lengths) < $most / 4 && max($lengths) > $most * 3 / 4 && max($lengths) <= $most ? 'y' : 'n';
         }
     """

@@ -1,4 +1,4 @@
-"""jobqueue.commands.answer: the commands of one request, in their order."""
+"""jobqueue.commands: the commands of one request, in their order."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ from typing import Any
 
 import pytest
 
-from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
-from jobqueue.commands import answer
+from buckets import Durable, NewJob, Notifier, Pool, Redis, Topics, Waiting, Walk
+from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
 from jobqueue.policies import Policies
 from jobqueue.schema import params
 from jobqueue.settings import Settings
+from tests.redis_server import RedisServer
+from tests.waiting import until
 
 
 @pytest.fixture
 def engine(live_pool: Pool) -> Engine:
-    return Engine(
-        live_pool, Topics(live_pool), Walk(live_pool), Bell(live_pool), Policies(Settings()), Durable(live_pool, 1, 1)
-    )
+    return engine_on(live_pool)
+
+
+def engine_on(pool: Pool) -> Engine:
+    waiting = Waiting(pool, Notifier(pool))
+    return Engine(pool, Topics(pool), Walk(pool), waiting, Policies(Settings()), Durable(pool, 1, 1))
 
 
 async def answers(engine: Engine, *commands: Any) -> list[dict[str, Any]]:
-    return await answer(engine, commands, [], Metrics(), 5.0)
+    return await Commands(engine, Metrics(), 5.0).answer(commands, [])
 
 
 async def released(engine: Engine, pool: Pool, *ids: str) -> None:
@@ -63,3 +68,31 @@ async def test_the_answers_stand_in_the_order_of_their_commands(engine: Engine, 
     )
     assert [each.get("id") for each in got] == ["a", "b", "x", "c", "a", None]
     assert [each["success"] for each in got] == [True, True, False, True, True, True]
+
+
+async def test_a_pop_behind_finishes_that_wait_for_a_connection_waits_for_them(own_server: RedisServer) -> None:
+    redis, operator = Redis(own_server.url), Redis(own_server.url)
+    pool = await Pool.open(redis)
+    await released(engine_on(pool), pool, "a", "b")
+    link = await redis.link_to(pool.keys[0].meta)
+    await operator.read("CLIENT", "KILL", "TYPE", "normal")
+    await until(lambda: link.lost)
+    finished, popped = await answers(engine_on(pool), params.Finish(id="a"), params.Pop(topic="t", count=5))
+    assert finished["state"] == "finished"
+    assert [job["id"] for job in popped["jobs"]] == ["b"]
+    await pool.close()
+    await redis.close()
+    await operator.close()
+
+
+async def test_a_pop_behind_finishes_that_find_no_redis_is_not_carried_out(own_server: RedisServer) -> None:
+    redis = Redis(own_server.url, timeout_s=0.3)
+    pool = await Pool.open(redis)
+    link = await redis.link_to(pool.keys[0].meta)
+    own_server.kill()
+    await until(lambda: link.lost)
+    finished, popped = await answers(engine_on(pool), params.Finish(id="a"), params.Pop(topic="t"))
+    assert (finished["code"], popped["code"]) == ("UNAVAILABLE", "UNAVAILABLE")
+    assert "was not carried out" in popped["error"]
+    await pool.close()
+    await redis.close()

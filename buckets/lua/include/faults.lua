@@ -1,5 +1,6 @@
--- What a record wants of the indexes, and what they lack. Reads only.
--- The job of an id as far as it can be read; without one whether there is something else under the id.
+-- include: clock indexes planned_writes record moves
+-- What a record requires of the indexes, and what they lack. Reads only.
+-- The job of an id as far as it can be read; without one, whether something else is stored under the id.
 local function inspect(id)
   local job = read_front(id)
   if not job then return nil, redis.call('EXISTS', JOB .. id) == 1 end
@@ -11,17 +12,17 @@ local function score_in(key, id)
   return type(reply) == 'string' and tonumber(reply) or nil
 end
 
--- A tombstone ends and has no body; a live job is the other way round. Where the key's end and the state disagree, the
--- body tells which of them is wrong.
+-- A tombstone expires and has no body; a live job is the opposite. Where the key's expiry and the state disagree, the body
+-- shows which of them is wrong.
 local function end_fault(job)
   local ends = redis.call('PTTL', JOB .. job.id) >= 0
   if ends == (job.state >= finished) then return nil end
-  local whole = redis.call('STRLEN', JOB .. job.id) >= job.body_at or job.optional
-  if ends == not whole then return 'contradictory' end
+  local has_body = redis.call('STRLEN', JOB .. job.id) >= job.body_at or job.optional
+  if ends == not has_body then return 'contradictory' end
   return ends and 'ending' or 'endless'
 end
 
-local function place_fault(job)
+local function place_fault(job, buckets)
   if job.state >= finished then return nil end
   if job.bucket >= buckets then return 'no_timer' end
   local at, wanted
@@ -34,36 +35,36 @@ local function place_fault(job)
   return at and 'misdated' or 'unindexed'
 end
 
--- What the histogram calls the time of a pending job.
+-- The histogram's name for the due time of a pending job.
 local function bin_of(job)
   if job.state ~= delayed then return '' end
   return job.hourly and 'h' .. whole(math.floor(job.next / 3600000)) or 'm' .. whole(math.floor(job.next / 60000))
 end
 
--- Look at jobs. `mend(job, id, fault)` is called for each fault, and says when the job is none any more. The reply: now in
--- ms; how many jobs there are as {state bin topic, n, …}; the entries that ready jobs want as {priority:topic, number:id,
--- since, …}; faults as {id, fault, …}.
-local function survey(ids, mend)
-  local tally, wanted, found = {}, {}, {}
+-- Look at jobs. `mend(job, id, fault)` is called for each fault, and returns true if the job has ceased to exist. The reply:
+-- now in ms; the numbers of jobs as {state bin topic, n, …}; the entries that ready jobs require as {priority:topic,
+-- number:id, since, …}; faults as {id, fault, …}. Buckets from `buckets` on have no timer.
+local function survey(ids, buckets, mend)
+  local numbers, wanted, found = {}, {}, {}
   for _, id in ipairs(ids) do
     local job, strange = inspect(id)
     local end_is = job and end_fault(job) or strange and 'unreadable'
     if end_is then append(found, id, end_is) end
     local gone = end_is and mend(job, id, end_is)
     if job and not gone and end_is ~= 'contradictory' then
-      local place = place_fault(job)
+      local place = place_fault(job, buckets)
       if place then
         append(found, id, place)
         mend(job, id, place)
       end
       local name = WORDS[job.state] .. ' ' .. bin_of(job) .. ' ' .. job.topic
-      tally[name] = (tally[name] or 0) + 1
+      numbers[name] = (numbers[name] or 0) + 1
       if job.state == ready and not (job.ttl and job.due + job.ttl <= now_ms) then
         append(wanted, job.priority .. ':' .. job.topic, string.format('%d:%s', job.number, id), whole(job.next))
       end
     end
   end
   local counted = {}
-  for name, n in pairs(tally) do append(counted, name, n) end
+  for name, n in pairs(numbers) do append(counted, name, n) end
   return {now_ms, counted, wanted, found}
 end

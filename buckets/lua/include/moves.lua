@@ -1,9 +1,10 @@
--- The moves of a job, planned (see include/plan.lua).
+-- include: clock indexes planned_writes record
+-- The moves of a job, as planned writes.
 local function in_bucket(job)
   return job.state == delayed or job.state == reserved or (job.state == ready and job.ttl)
 end
 
--- When its timer looks at it: a ready one at the end of its ttl.
+-- When its timer looks at it; at a ready job when its ttl ends.
 local function score(job)
   return job.state == ready and job.due + job.ttl or job.next
 end
@@ -22,10 +23,10 @@ local function leave(job)
   if job.state == dead then table.insert(under(plan.unbury, job.topic), job.id) end
 end
 
--- What a job's header says from now on because of `job.state`, which is new.
+-- What a new `job.state` changes in the header.
 local function arrive(job)
   if job.state == delayed then
-    job.hourly = job.next - now_ms > 86400000
+    job.hourly = job.next - now_ms > FAR
   elseif job.state == ready then
     job.number = (job.number + 1) % 4294967296
     job.next = now_ms
@@ -52,8 +53,8 @@ local function enter(job)
   end
 end
 
--- Move a live job to another live state, delayed and reserved with the time `at`; write its header, or the whole
--- record where `rest`, all behind the header, is given.
+-- Move a live job to another live state, with the time `at` for delayed and reserved; write its header, or the whole record
+-- if `rest`, everything behind the header, is given.
 local function move(job, to, at, rest)
   leave(job)
   job.state = to
@@ -66,7 +67,7 @@ local function move(job, to, at, rest)
   end
 end
 
--- End a job: a tombstone without the body for its retention, or nothing.
+-- End a job: leave a tombstone without the body for its retention, or nothing.
 local function entomb(job, to)
   leave(job)
   count(job.topic, WORDS[to], 1)

@@ -1,8 +1,9 @@
--- The record (its layout stands in job.py). A job in Lua is a table of the header's fields, its id, its topic, and
+-- include: clock indexes
+-- The record (buckets/record.py documents its layout). A job in Lua is a table of the header's fields, its id, its topic, and
 -- those optional fields that a move needs.
 local function header(job)
   local flags = job.state + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
-  local first = struct.pack(HEADER, 1, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic,
+  local first = struct.pack(HEADER, VERSION, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic,
     job.created, job.due, job.next, job.ttr, job.tries, job.number)
   if job.header == SHORT then return first end
   return first .. struct.pack(DELIVERY, job.attempts, job.deliveries, job.step, job.lease)
@@ -19,7 +20,7 @@ local function optional_fields(block)
   return fields
 end
 
--- Fails on a block that is none.
+-- Fails on a malformed block.
 local function apply_optional(job, raw, at)
   local size = struct.unpack('>H', raw, at)
   local fields = optional_fields(string.sub(raw, at + 2, at + 1 + size))
@@ -32,13 +33,14 @@ local function apply_optional(job, raw, at)
   job.own_ttr = fields[TAG_TTR] and struct.unpack('>I4', fields[TAG_TTR])
 end
 
--- The job that a string stands for, or nil when it is not one of ours; when more of it must be read, how many bytes.
+-- The job that a string holds, or nil if it is not a record of ours; the second value is how many bytes must be read if these
+-- are too few.
 local function parse(id, raw)
   if #raw < SHORT then return nil end
   local version, length, flags, priority, bucket, topic_length, created, due, next_ms, ttr, tries, number =
     struct.unpack(HEADER, raw)
   local state = flags % 8
-  if version ~= 1 or (length < LONG and length ~= SHORT) or state < delayed or state > deleted or topic_length == 0
+  if version ~= VERSION or (length < LONG and length ~= SHORT) or state < delayed or state > deleted or topic_length == 0
     or priority % 16 > 9 then
     return nil
   end
@@ -60,7 +62,7 @@ local function parse(id, raw)
   return job
 end
 
--- A record that cannot be read blocks nobody: it is kept under its id for the operator, and told.
+-- An unreadable record blocks nobody: it is kept under its id for the operator, and reported.
 local function set_aside(id)
   local raw = redis.pcall('GET', JOB .. id)
   if type(raw) ~= 'string' then raw = redis.call('DUMP', JOB .. id) end
@@ -69,7 +71,7 @@ local function set_aside(id)
   redis.call('SPUBLISH', BELL, 'aside ' .. id)
 end
 
--- The job of an id and so much of its record as tells it. A page of large bodies would hold Redis for 0.1 s.
+-- The job of an id, and as much of its record as is needed to know it. A page of large bodies would hold Redis for 0.1 s.
 local function read_front(id)
   local raw, size = redis.pcall('GETRANGE', JOB .. id, '0', '127'), 128
   local job, wanted
@@ -82,8 +84,8 @@ local function read_front(id)
   return job, raw
 end
 
--- The job that was read, unless it is as good as gone: a tombstone whose time is over, whether Redis has removed it yet or
--- not. Without a job what was read is set aside.
+-- The job that was read, unless it is a tombstone whose time is over, whether Redis has removed it yet or not. Without a job,
+-- what was read is set aside.
 local function judge(id, job, raw)
   if not job then
     set_aside(id)
@@ -93,7 +95,7 @@ local function judge(id, job, raw)
   return job, raw
 end
 
--- The job of an id and its raw record, or nil when there is none. Without `whole` the body is mostly not read.
+-- The job of an id and its raw record, or nil without one. Without `whole` the body is usually not read.
 local function read_job(id, whole)
   if not whole then
     local job, raw = read_front(id)

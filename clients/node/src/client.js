@@ -1,15 +1,15 @@
-/** The client: a method for each command of docs/protocol.md. */
-import { JobQueueError, UnreachableError, refusal } from './errors.js';
+/** The client: one method for each command of docs/protocol.md. */
+import { JobQueueError } from './errors.js';
 import { Transport } from './http.js';
-import { Job } from './job.js';
 import { encode } from './json.js';
 import { checkNoneIsLeft, checkSeconds } from './options.js';
-import { Patience, isSafe, mayRepeat } from './retry.js';
+import { jobOf, jobsOf, readReply } from './reply.js';
+import { Retries, isSafe, mayRepeat } from './retry.js';
 
 /**
  * Each method's last argument holds the command's other fields, by the protocol's names, and `signal`, an AbortSignal:
- * an abort closes the connection and rejects with the signal's reason. All throw RefusedError, UnreachableError, and
- * TypeError, before anything is sent, for what cannot be JSON.
+ * an abort closes the connection and rejects with the signal's reason. Every method throws RefusedError,
+ * UnreachableError, and, before anything is sent, TypeError for a value that JSON cannot represent.
  */
 export class Client {
   #transport;
@@ -23,20 +23,20 @@ export class Client {
   }
 
   async add(topic, body, options) {
-    if (body === undefined) throw new TypeError('undefined cannot be a body');
+    if (body === undefined) throw new TypeError('the body must not be undefined');
     return this.#call('add', { ...options, topic, body });
   }
 
-  /** A job, or null. `topic`: one or an array of them, in which they are tried. */
+  /** A job, or null. `topic`: one topic, or an array of them in the order in which they are tried. */
   async pop(topic, options) {
-    const answer = await this.#call('pop', { ...options, ...places(topic) });
-    return answer.id === null ? null : popped(answer);
+    const answer = await this.#call('pop', { ...options, ...topicsOf(topic) });
+    return answer.id === null ? null : jobOf(answer);
   }
 
   /** Up to `count` jobs. */
   async popMany(topic, count, options) {
-    if (count == null) throw new TypeError('popMany wants a count');
-    const answer = await this.#call('pop', { ...options, ...places(topic), count });
+    if (count == null) throw new TypeError('popMany needs a count');
+    const answer = await this.#call('pop', { ...options, ...topicsOf(topic), count });
     return jobsOf(answer);
   }
 
@@ -104,51 +104,51 @@ export class Client {
     return this.#call('purge', { ...options, topic });
   }
 
-  /** The waiting pops of this worker end now, with what they find. */
+  /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker, options) {
     return this.#call('leave', { ...options, worker });
   }
 
-  /** Several commands in one request: of each its answer, or its JobQueueError, not thrown. */
+  /** Several commands in one request. Gives each one's answer, or its JobQueueError, which is not thrown. */
   async batch(commands, { signal } = {}) {
     if (commands.length === 0) return [];
     const wired = commands.map(wire);
-    const patience = new Patience(this.#retry_for_s);
-    const results = await this.#send(wired, patience, signal);
+    const retries = new Retries(this.#retry_for_s);
+    const results = await this.#send(wired, retries, signal);
     for (;;) {
       const open = [...results.keys()].filter((at) => isOpen(results[at], wired[at]));
-      if (open.length === 0 || !(await patience.has(slowest(open.map((at) => results[at])), signal))) return results;
-      const again = await this.#sendAgain(open.map((at) => wired[at]), patience, signal);
+      if (open.length === 0 || !(await retries.pause(slowest(open.map((at) => results[at])), signal))) return results;
+      const again = await this.#sendAgain(open.map((at) => wired[at]), retries, signal);
       open.forEach((at, place) => { results[at] = again[place]; });
     }
   }
 
-  /** Closes the connections. Calls that are on their way fail. */
+  /** Closes the connections. Calls in flight fail. */
   close() {
     this.#transport.close();
   }
 
   #call(command, { signal, ...fields }) {
-    return this.#send(wire({ command, ...fields }), new Patience(this.#retry_for_s), signal);
+    return this.#send(wire({ command, ...fields }), new Retries(this.#retry_for_s), signal);
   }
 
-  /** The answer to a command or the answers to an array of them, refusals among them; repeated while that may be. */
-  async #send(asked, patience, signal) {
+  /** The answer to a command, or the answers to an array of them, refusals among them; retried where that is safe. */
+  async #send(asked, retries, signal) {
     const safe = Array.isArray(asked) ? asked.every(isSafe) : isSafe(asked);
     for (;;) {
       try {
         return await this.#ask(asked, signal);
       } catch (error) {
         if (!(error instanceof JobQueueError && mayRepeat(error, safe))) throw error;
-        await patience.wait(error, signal);
+        if (!(await retries.pause(error, signal))) throw error;
       }
     }
   }
 
-  /** The rest of a batch. What fails now is told of its members, so that the others' answers are not lost. */
-  async #sendAgain(asked, patience, signal) {
+  /** The open members of a batch. An error becomes the result of each, so that the others' answers are not lost. */
+  async #sendAgain(asked, retries, signal) {
     try {
-      return await this.#send(asked, patience, signal);
+      return await this.#send(asked, retries, signal);
     } catch (error) {
       if (!(error instanceof JobQueueError)) throw error;
       return asked.map(() => error);
@@ -158,12 +158,12 @@ export class Client {
   async #ask(asked, signal) {
     const text = encode(asked);
     const wait_s = (Array.isArray(asked) ? asked.at(-1) : asked).wait;
-    const longer_s = wait_s > 0 ? wait_s : 0; // one that cannot be is refused by the service, in words
-    return read(await this.#transport.post(text, longer_s, signal), asked.length);
+    const longer_s = wait_s > 0 ? wait_s : 0; // the service refuses an invalid one, with a message
+    return readReply(await this.#transport.post(text, longer_s, signal), asked.length);
   }
 }
 
-/** A command as it travels: without what is undefined, and with a time that JSON can say. */
+/** A command as sent: without undefined fields, and with a Date as unix seconds. */
 function wire(command) {
   const sent = {};
   for (const [name, value] of Object.entries(command)) {
@@ -172,61 +172,21 @@ function wire(command) {
   return sent;
 }
 
-function places(topic) {
+function topicsOf(topic) {
   return Array.isArray(topic) ? { topics: topic } : { topic };
 }
 
-/** Which job: a popped one shows its lease. */
+/** The fields that name a job; a popped one brings its lease. */
 function delivery(job) {
   return typeof job === 'object' ? { id: job.id, lease: job.lease } : { id: job };
 }
 
-/** Whether a batch's member is to be repeated. */
+/** Whether a member of a batch is to be sent again. */
 function isOpen(result, command) {
   return result instanceof JobQueueError && mayRepeat(result, isSafe(command));
 }
 
-/** The error that wants the longest pause. */
+/** The error that asks for the longest pause. */
 function slowest(errors) {
   return errors.reduce((one, other) => ((other.retry_after ?? 0) > (one.retry_after ?? 0) ? other : one));
-}
-
-/** What the service answered. `count`: of a batch: how many answers there must be. */
-function read({ status, retry_after, text }, count) {
-  const answer = parse(text);
-  if (answer?.success === false) throw refusal(answer, status, retry_after);
-  if (count === undefined && answer?.success === true) return answer;
-  if (Array.isArray(answer) && answer.length === count && answer.every((each) => typeof each?.success === 'boolean')) {
-    return answer.map((each) => (each.success ? each : refusal(each)));
-  }
-  throw stranger(status, retry_after);
-}
-
-/** The jobs of the answer to a pop with `count`. */
-export function jobsOf(answer) {
-  if (!Array.isArray(answer.jobs)) throw stranger(200);
-  return answer.jobs.map(popped);
-}
-
-/** The job of a pop's answer. What has no lease or no TTR nobody could end. */
-function popped(answer) {
-  const { id, topic, value, lease, ttr } = answer ?? {};
-  const isJob = typeof id === 'string' && typeof topic === 'string' && value !== undefined
-    && Number.isInteger(lease) && Number.isFinite(ttr);
-  if (!isJob) throw stranger(200);
-  return new Job(answer);
-}
-
-/** What answered is no job queue. */
-function stranger(status, retry_after = null) {
-  const maybe_done = status < 300 || status >= 500; // else a proxy refused it
-  return new UnreachableError(`no answer of a job queue, but status ${status}`, { maybe_done, status, retry_after });
-}
-
-function parse(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

@@ -1,6 +1,6 @@
-/** What can go wrong with a command: the service refused it, or no answer of it came. */
+/** The errors of the client: the service refused a command, or no answer arrived. */
 
-/** All errors of this package's client. */
+/** The base class of all errors of the client. */
 export class JobQueueError extends Error {
   constructor(message, options) {
     super(message, options);
@@ -9,8 +9,8 @@ export class JobQueueError extends Error {
 }
 
 /**
- * No answer of a job queue came: no connection, a time-out, a broken connection, a proxy's page.
- * `maybe_done`: the service may have done it all the same. `status`: of the proxy's page, else null.
+ * No answer from a job queue: no connection, a time-out, a broken connection, or a proxy's error page.
+ * `maybe_done`: the service may have executed the command nevertheless. `status`: that of the proxy's page, or null.
  */
 export class UnreachableError extends JobQueueError {
   constructor(message, { maybe_done, status = null, retry_after = null, cause }) {
@@ -21,7 +21,7 @@ export class UnreachableError extends JobQueueError {
   }
 }
 
-/** The service said no. `answer` is all that it said; the other fields are null where it did not say them. */
+/** The service refused the command. `answer` is its whole answer; fields that it did not send are null. */
 export class RefusedError extends JobQueueError {
   constructor(answer, status, retry_after) {
     super(answer.error ?? answer.code ?? 'refused');
@@ -59,7 +59,7 @@ export class UnavailableError extends RefusedError {}
 export class ShuttingDownError extends RefusedError {}
 export class InternalError extends RefusedError {}
 
-/** Code: its class and its HTTP status, which a batch's members do not tell. */
+/** For each code its class, and its HTTP status, which the members of a batch do not carry. */
 const CODES = {
   __proto__: null,
   BAD_JSON: [BadJsonError, 400],
@@ -88,8 +88,8 @@ const CODES = {
   INTERNAL: [InternalError, 500],
 };
 
-/** The error of a refusal. `status`, `retry_after`: of the HTTP answer; a batch's members have their own. */
+/** The error for a refusal. `status`, `retry_after`: those of the HTTP reply; members of a batch have their own. */
 export function refusal(answer, status = null, retry_after = null) {
-  const [Refusal, usual] = CODES[answer.code] ?? [RefusedError, null];
-  return new Refusal(answer, status ?? usual, retry_after);
+  const [ErrorClass, usualStatus] = CODES[answer.code] ?? [RefusedError, null];
+  return new ErrorClass(answer, status ?? usualStatus, retry_after);
 }

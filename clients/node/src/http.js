@@ -1,7 +1,7 @@
-/** Requests over kept connections. It knows no commands and repeats nothing; each failure says how far it came. */
+/** HTTP requests over keep-alive connections. Knows no commands and retries nothing; failures say how far they got. */
 import http from 'node:http';
 import https from 'node:https';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as loopTurn } from 'node:timers/promises';
 
 import { UnreachableError } from './errors.js';
 import { checkHeaders, checkSeconds, checkedUrl } from './options.js';
@@ -13,7 +13,7 @@ export class Transport {
   #module;
   #agent;
   #target;
-  #place;
+  #host;
   #headers;
   #timeout_ms;
   #connect_timeout_ms;
@@ -25,47 +25,47 @@ export class Transport {
     checkHeaders(headers);
     this.#module = address.protocol === 'https:' ? https : http;
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
-    // timeout 0: the agent's is for idle connections only, ours are below.
-    this.#target = { ...placeOf(address), method: 'POST', agent: this.#agent, timeout: 0 };
-    this.#place = address.host;
+    // timeout 0: the agent's time-out is for idle connections only; requests have their own, below.
+    this.#target = { ...targetOf(address), method: 'POST', agent: this.#agent, timeout: 0 };
+    this.#host = address.host;
     this.#headers = { 'Content-Type': 'application/json', ...headers };
     this.#timeout_ms = timeout_s * 1000;
     this.#connect_timeout_ms = connect_timeout_s * 1000;
   }
 
   /**
-   * Send a request, and gather its answer: `{status, retry_after, text}`.
-   * @param {string} text what is sent
-   * @param {number} wait_s for how long the service may wait before it answers
-   * @param {AbortSignal} [signal] closes the connection; the promise is rejected with its reason
+   * Sends a request and reads its reply: `{status, retry_after, text}`.
+   * @param {string} text the body
+   * @param {number} wait_s seconds for which the service may wait before it answers
+   * @param {AbortSignal} [signal] an abort closes the connection; the promise is rejected with the signal's reason
    * @throws {UnreachableError}
    */
   async post(text, wait_s, signal) {
-    // A caller that kept the loop busy comes before the loop sees which kept connections were closed meanwhile. The
-    // first turn may end this round of the loop; before the second it has looked.
-    await turn();
-    await turn();
+    // If the caller kept the loop busy, the loop has not yet noticed which idle connections the service has closed. The
+    // first turn may only end the current round of the loop; before the second one, it has polled the sockets.
+    await loopTurn();
+    await loopTurn();
     signal?.throwIfAborted();
     const headers = { ...this.#headers, 'Content-Length': Buffer.byteLength(text) };
-    const patience = { connect_ms: this.#connect_timeout_ms, answer_ms: this.#timeout_ms + wait_s * 1000 };
+    const limits = { connect_ms: this.#connect_timeout_ms, answer_ms: this.#timeout_ms + wait_s * 1000 };
     const { failed, ...answer } = await new Promise((resolve, reject) => {
       const request = this.#module.request({ ...this.#target, headers });
-      new Exchange(request, patience, signal, resolve, reject);
+      new Exchange(request, limits, signal, resolve, reject);
       request.end(text);
     });
-    // Thrown here and not where it happened, so that the error's stack tells who called.
-    if (failed) throw new UnreachableError(`${this.#place}: ${failed.what}`, failed);
+    // Thrown here, not where it happened, so that the stack shows the caller.
+    if (failed) throw new UnreachableError(`${this.#host}: ${failed.what}`, failed);
     return answer;
   }
 
-  /** Closes the connections; requests that are on their way fail. */
+  /** Closes the connections; requests in flight fail. */
   close() {
     this.#agent.destroy();
   }
 }
 
-/** Where to send commands. (urlToHttpOptions gives what Node 18 takes for a URL, and ignores our path.) */
-function placeOf(address) {
+/** Where to send commands. (Node 18 takes the result of urlToHttpOptions for a URL, and ignores our path.) */
+function targetOf(address) {
   return {
     hostname: address.hostname.replace(/^\[|\]$/g, ''), // of an IPv6 address
     port: address.port,
@@ -74,23 +74,23 @@ function placeOf(address) {
   };
 }
 
-/** One request: resolves to its answer or to `failed`; only an abort rejects. */
+/** One request. Resolves to its reply or to `{failed}`; only an abort rejects. */
 class Exchange {
   #request;
-  #patience;
+  #limits;
   #signal;
   #resolve;
   #reject;
   #timer;
-  #sent = false; // before that nobody can have got the request
+  #sent = false; // until then, the service cannot have received the request
 
-  constructor(request, patience, signal, resolve, reject) {
+  constructor(request, limits, signal, resolve, reject) {
     this.#request = request;
-    this.#patience = patience;
+    this.#limits = limits;
     this.#signal = signal;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#timer = setTimeout(this.#late, timerMs(patience.connect_ms));
+    this.#timer = setTimeout(this.#late, timerMs(limits.connect_ms));
     signal?.addEventListener('abort', this.#aborted);
     request.on('socket', this.#given);
     request.on('response', this.#answered);
@@ -105,7 +105,7 @@ class Exchange {
   #connected = () => {
     this.#sent = true;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#late, timerMs(this.#patience.answer_ms));
+    this.#timer = setTimeout(this.#late, timerMs(this.#limits.answer_ms));
   };
 
   #answered = (response) => {
@@ -141,7 +141,7 @@ class Exchange {
   }
 }
 
-/** Of a Retry-After header in seconds; null for none, and for a date, which this service does not send. */
+/** A Retry-After header in seconds; null if it is missing, or a date, which this service never sends. */
 function seconds(header) {
   const value = Number.parseFloat(header);
   return value >= 0 ? value : null;

@@ -1,6 +1,6 @@
-/** The client and the worker of jobqueue. What they do stands in ../../README.md, types in ../types. */
+/** The client and the worker of jobqueue: described in ../../README.md, typed in ../types. */
 export { Client } from './client.js';
-export { Worker } from './worker.js';
+export { Worker } from './worker/worker.js';
 export { Job, WorkerJob } from './job.js';
-export { Bury, Lost, Retry } from './handler.js';
+export { Bury, Lost, Retry } from './worker/outcome.js';
 export * from './errors.js';

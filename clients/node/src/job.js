@@ -1,4 +1,4 @@
-/** A job as a pop gives it, and as a worker's handler gets it. */
+/** A job as a pop delivers it, and as a worker's handler receives it. */
 
 /** A delivery of a job: `due` in unix seconds, `ttr` in seconds. */
 export class Job {
@@ -12,12 +12,12 @@ export class Job {
     this.due = answer.due;
     this.ttr = answer.ttr;
     this.headers = answer.headers;
-    /** No delivery follows this one. */
+    /** Whether this is the last delivery. */
     this.last_try = answer.ttr === 0 || (answer.tries !== 0 && answer.attempt >= answer.tries);
   }
 }
 
-/** The job is no longer this handler's. `reason`: deleted, stale, expired or stopping. */
+/** The handler no longer owns its job. `reason`: deleted, stale, expired or stopping. */
 export class Lost extends Error {
   constructor(job, reason) {
     super(`${job.id}: ${reason}`);
@@ -26,16 +26,16 @@ export class Lost extends Error {
   }
 }
 
-/** A job that a worker's handler runs. */
+/** A job in the hands of a worker's handler. */
 export class WorkerJob extends Job {
   #abort = new AbortController();
 
-  /** @param {Job} job as it was popped */
+  /** @param {Job} job as popped */
   constructor(job) {
     super({ ...job, value: job.body });
   }
 
-  /** Why it is no longer this handler's: deleted, stale, expired or stopping; null while it is. */
+  /** Why the handler no longer owns the job: deleted, stale, expired or stopping; null while it does. */
   get lost() {
     return this.signal.reason?.reason ?? null;
   }
@@ -50,7 +50,7 @@ export class WorkerJob extends Job {
     this.signal.throwIfAborted();
   }
 
-  /** For the worker: the job is lost. The first reason holds. */
+  /** For the worker: mark the job as lost. The first reason stays. */
   lose(reason) {
     this.#abort.abort(new Lost(this, reason));
   }

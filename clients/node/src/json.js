@@ -1,29 +1,30 @@
-/** JSON as it is sent: compact, and refused where JSON.stringify would change a value without a word. */
+/** JSON as sent: compact, and strict where JSON.stringify would silently change a value. */
 
-// An escape that JSON.stringify makes of a lone surrogate, behind an even number of backslashes.
+// The escape that JSON.stringify writes for a lone surrogate, after an even number of backslashes.
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
 
 /**
  * The JSON of a value.
- * @throws {TypeError} for what JSON cannot say: NaN, undefined, a function, bytes, a Map, a lone surrogate, …
+ * @throws {TypeError} for a value that JSON cannot represent: NaN, undefined, a function, bytes, a Map, a lone
+ *   surrogate, …
  */
 export function encode(value) {
   const text = JSON.stringify(value, faithful);
   if (text.includes('\\ud') && LONE_SURROGATE.test(text)) {
-    throw new TypeError('a string with half of a surrogate pair cannot be JSON');
+    throw new TypeError('a string with a lone surrogate cannot be sent as JSON');
   }
   return text;
 }
 
-/** For JSON.stringify: gives back what JSON can say, and throws for the rest. */
+/** A replacer for JSON.stringify: keeps what JSON can represent, and throws for anything else. */
 function faithful(key, value) {
-  const given = this[key]; // before its toJSON, which makes null of an invalid Date and an object of a Buffer
+  const given = this[key]; // before toJSON, which turns an invalid Date into null and a Buffer into an object
   if (typeof value === 'string' || typeof value === 'boolean' || Number.isFinite(value)) return value;
   if (value === null ? given === null : isPlain(value) && !ArrayBuffer.isView(given)) return value;
-  throw new TypeError(`${kind(given)} cannot be JSON${key === '' ? '' : ` (${JSON.stringify(key)})`}`);
+  throw new TypeError(`${kind(given)} cannot be sent as JSON${key === '' ? '' : ` (${JSON.stringify(key)})`}`);
 }
 
-/** A Map, a Promise or an Error would become {}. */
+/** False for a Map, a Promise or an Error, which would become {}. */
 function isPlain(value) {
   return Array.isArray(value) || Object.prototype.toString.call(value) === '[object Object]';
 }

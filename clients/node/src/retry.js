@@ -1,15 +1,16 @@
-/** What is repeated, and when: the rules of ../../README.md. */
+/** Retries: which failures are temporary, which commands are safe to repeat, and the pauses; see ../../README.md. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { UnreachableError } from './errors.js';
 import { timerMs } from './timer.js';
 
-const NOTHING_DONE = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
+/** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
+const NOT_EXECUTED = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
 const SAFE = new Set(['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'pause', 'resume', 'leave']);
 const SAFE_WITH_LEASE = new Set(['touch', 'release', 'bury']);
 
-/** Whether a command may be done twice without harm. */
+/** Whether executing a command twice does no harm. */
 export function isSafe(command) {
   if (command.command === 'add') {
     return command.id != null && (command.if_exists ?? 'keep') === 'keep' && command.retention !== 0;
@@ -17,53 +18,48 @@ export function isSafe(command) {
   return SAFE.has(command.command) || (SAFE_WITH_LEASE.has(command.command) && command.lease != null);
 }
 
-/** Whether a command that failed so is repeated. `safe`: it may be done twice without harm. */
+/** Whether the failure is temporary and a retry does no harm. `safe`: the commands may be executed twice. */
 export function mayRepeat(error, safe) {
   if (error instanceof UnreachableError) {
     return (error.status === null || PROXY_ERRORS.has(error.status)) && (safe || !error.maybe_done);
   }
-  return NOTHING_DONE.has(error.code) || (error.code === 'UNAVAILABLE' && safe);
+  return NOT_EXECUTED.has(error.code) || (error.code === 'UNAVAILABLE' && safe);
 }
 
-/** Whether the same may succeed later, however long that takes. */
+/** Whether the same command may succeed later, however long that takes. */
 export function isForNow(error) {
   return error instanceof UnreachableError || mayRepeat(error, true);
 }
 
 /**
- * The pause before a repetition, in ms: random, so that not all come back at once.
- * @param {number} repetition the first is 1
+ * The pause before a retry, in ms: random, so that many clients do not return at once.
+ * @param {number} retry counted from 1
  */
-export function pauseBefore(repetition, error) {
-  const random = Math.random() * Math.min(2000, 50 * 2 ** repetition);
+export function pauseBefore(retry, error) {
+  const random = Math.random() * Math.min(2000, 50 * 2 ** retry);
   return Math.max(random, (error.retry_after ?? 0) * 1000);
 }
 
-/** Sleep; rejected with the signal's reason when that is aborted. */
+/** Sleeps; an abort of the signal rejects with its reason. */
 export async function pause(ms, signal) {
   await sleep(timerMs(ms), undefined, { signal }).catch(() => signal.throwIfAborted());
 }
 
-/** The time that one call may take over its repetitions. It runs from the first failure on. */
-export class Patience {
+/** The retries of one call, for `retry_for_s` seconds after its first failure. */
+export class Retries {
   #retry_for_ms;
   #end = null;
-  #repetitions = 0;
+  #count = 0;
 
   constructor(retry_for_s) {
     this.#retry_for_ms = retry_for_s * 1000;
   }
 
-  /** Pause before the next repetition; when that would end too late, throw the error. */
-  async wait(error, signal) {
-    if (!(await this.has(error, signal))) throw error;
-  }
-
-  /** Pause before the next repetition; false, at once, when that would end too late. */
-  async has(error, signal) {
+  /** Pauses before the next retry; false, at once, if it would come too late. */
+  async pause(error, signal) {
     this.#end ??= performance.now() + this.#retry_for_ms;
-    this.#repetitions += 1;
-    const ms = pauseBefore(this.#repetitions, error);
+    this.#count += 1;
+    const ms = pauseBefore(this.#count, error);
     if (performance.now() + ms >= this.#end) return false;
     await pause(ms, signal);
     return true;

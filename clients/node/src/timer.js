@@ -1,8 +1,8 @@
-/** Timers take 24.8 days; one of more than that would fire at once. */
+/** Timers take at most 24.8 days; a longer one would fire at once. */
 
 const LONGEST_MS = 2 ** 31 - 1;
 
-/** The time of a timer: so many ms, or as long as it can be. */
+/** A timer's duration in ms, capped at the longest that a timer takes. */
 export function timerMs(ms) {
   return Math.min(ms, LONGEST_MS);
 }

@@ -1,4 +1,4 @@
-/** Run by `npm run check`: the client before servers of the test's own, and errors that cannot be shown. */
+/** Run by `npm run check`: the client against servers of the test's own, and errors that cannot be shown. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,7 +7,7 @@ import net from 'node:net';
 import { after, before, test } from 'node:test';
 
 import { Client, RefusedError, Retry, TooFastError, UnreachableError } from '../src/index.js';
-import { asReason } from '../src/handler.js';
+import { asReason } from '../src/worker/outcome.js';
 
 let answer;
 let status = 200;

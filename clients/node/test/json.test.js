@@ -1,4 +1,4 @@
-/** Run by `npm run check`: what cannot be JSON is refused, and all else travels as JSON.stringify has it. */
+/** Run by `npm run check`: values that JSON cannot represent are refused; all others are sent as JSON.stringify has them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

@@ -1,4 +1,4 @@
-/** Run by `npm run check`: an option that cannot be is told by its name, before anything begins. */
+/** Run by `npm run check`: the error for an invalid option names it, before anything else happens. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

@@ -1,11 +1,11 @@
-/** Run by `npm run check`: how the ends of jobs go out, before a server of the test's own that takes all of them. */
+/** Run by `npm run check`: how the ends of jobs are sent, against a server of the test's own that accepts all of them. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 
 import { Client } from '../src/client.js';
-import { Outbox } from '../src/outbox.js';
-import { Report } from '../src/report.js';
+import { Outbox } from '../src/worker/outbox.js';
+import { Report } from '../src/worker/report.js';
 
 const sizes = [];
 const server = createServer(async (request, response) => {

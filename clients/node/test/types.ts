@@ -1,4 +1,4 @@
-/** Compiled by `npm run check`, never run: what a TypeScript user may write, and what the types must refuse. */
+/** Compiled by `npm run check`, never run: what TypeScript users may write, and what the types must reject. */
 import {
   Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
 } from 'jobqueue-client';
@@ -62,7 +62,7 @@ export async function work(): Promise<boolean> {
     job satisfies Job<Order>;
   });
   worker.job('other', (job) => {
-    // @ts-expect-error: an unknown body must be looked at first
+    // @ts-expect-error: an unknown body must be narrowed first
     job.body.order;
   });
   worker.stop();
@@ -72,11 +72,11 @@ export async function work(): Promise<boolean> {
 export function mistakes(): void {
   // @ts-expect-error: misspelt
   void client.add('t', 1, { dealy: 30 });
-  // @ts-expect-error: undefined is no JSON
+  // @ts-expect-error: undefined is not JSON
   void client.add('t', undefined);
-  // @ts-expect-error: how many?
+  // @ts-expect-error: the count is missing
   void client.popMany('t');
-  // @ts-expect-error: such a command there is not
+  // @ts-expect-error: unknown command
   void client.batch([{ command: 'ad', topic: 't', body: 1 }]);
   // @ts-expect-error: the url is required
   void new Worker({ concurrency: 3 });

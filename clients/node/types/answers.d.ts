@@ -1,4 +1,4 @@
-/** What the service answers to each command. Times are unix seconds. */
+/** The answers to the commands. Times are unix seconds. */
 
 export type JobState = 'delayed' | 'ready' | 'reserved' | 'dead' | 'finished' | 'deleted';
 
@@ -23,12 +23,12 @@ export interface AddedJob {
 
 export interface AddAnswer extends Answer, AddedJob {
   durability?: 'local' | 'replicated' | 'fsynced';
-  /** Of a virtual topic: its name. `state`, `due` and `result` are then those of each of `jobs`, and not here. */
+  /** For a virtual topic, its name. `state`, `due` and `result` are then in each member of `jobs`, and not here. */
   topic?: string;
   jobs?: (AddedJob & { topic: string })[];
 }
 
-/** Of a pop in a batch. */
+/** The answer to a pop in a batch. */
 export interface PopAnswer<T = unknown> extends Answer {
   id?: string | null;
   value?: T | null;
@@ -61,7 +61,7 @@ export interface FinishAnswer extends AnswerOfJob {
   durability?: 'local' | 'replicated' | 'fsynced';
 }
 
-/** `state`: what it was before. */
+/** `state`: the state before the delete. */
 export interface DeleteAnswer extends AnswerOfJob {
   durability?: 'local' | 'replicated' | 'fsynced';
 }
@@ -71,7 +71,7 @@ export interface TouchAnswer extends AnswerOfJob {
   until: number;
 }
 
-/** Of release and run. */
+/** The answer to release and run. */
 export interface MoveAnswer extends AnswerOfJob {
   due: number;
 }
@@ -95,7 +95,7 @@ export interface JobDescription<T = unknown> {
   id: string;
   state: JobState;
   topic: string;
-  /** Null for a job that ended. */
+  /** Null once the job has ended. */
   value: T | null;
   created: number;
   due: number;
@@ -124,7 +124,7 @@ export interface GetAnswer<T = unknown> extends Answer, JobDescription<T> {}
 export interface PeekAnswer<T = unknown> extends Answer {
   topic: string;
   jobs: JobDescription<T>[];
-  /** For the next call; null: that was all. */
+  /** For the next page; null on the last one. */
   cursor: string | null;
 }
 
@@ -136,11 +136,11 @@ export interface TopicsAnswer extends Answer {
 }
 
 export interface StatsAnswer extends Answer {
-  /** Null: all together. */
+  /** Null: all topics together. */
   topic: string | null;
   counts: Counts;
   totals: Record<string, number>;
-  /** For how many seconds the oldest ready job is ready. */
+  /** Seconds for which the oldest ready job has been ready. */
   oldest_ready: number | null;
   due: Record<string, number>;
   shards: number;
@@ -167,7 +167,7 @@ export interface LeaveAnswer extends Answer {
   worker: string;
 }
 
-/** Of each command. */
+/** The answer to each command. */
 interface Answers {
   add: AddAnswer;
   pop: PopAnswer;
@@ -189,5 +189,5 @@ interface Answers {
   leave: LeaveAnswer;
 }
 
-/** What a command of a batch is answered with. */
+/** The answer to a command of a batch. */
 export type AnswerTo<C> = C extends { command: infer N extends keyof Answers } ? Answers[N] : never;

@@ -1,4 +1,4 @@
-/** The client's methods and options. Times are seconds, where nothing else is said. */
+/** The client's methods and options. Times are seconds unless stated otherwise. */
 import type { Job } from './job.js';
 import type {
   AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions, PeekOptions,
@@ -12,27 +12,28 @@ import type {
 import type { JobQueueError } from './errors.js';
 
 export interface ClientOptions {
-  /** Of the service, with a path prefix too: `http://localhost:8000`. */
+  /** The service's URL, including its path prefix if it has one: `http://localhost:8000`. */
   url: string | URL;
-  /** For an answer, beyond a pop's `wait`; default 10. */
+  /** Time to wait for an answer, on top of a pop's `wait`; default 10. */
   timeout_s?: number;
-  /** For a connection; default 3. */
+  /** Time to wait for a connection; default 3. */
   connect_timeout_s?: number;
-  /** How long to go on after the first failure; 0: not at all; default 10. */
+  /** How long to retry after the first failure; 0 turns retries off; default 10. */
   retry_for_s?: number;
-  /** Sent with each request. */
+  /** Sent with every request. */
   headers?: Record<string, string>;
 }
 
 /**
- * Every method throws RefusedError, UnreachableError, and, before anything is sent, TypeError for what cannot be JSON.
+ * Every method throws RefusedError, UnreachableError, and, before anything is sent, TypeError for a value that JSON
+ * cannot represent.
  * An abort of `signal` closes the connection and rejects with the signal's reason.
  */
 export class Client {
-  /** @throws {TypeError|RangeError} that names the option that cannot be */
+  /** @throws {TypeError|RangeError} that names the invalid option */
   constructor(options: ClientOptions);
   add(topic: string, body: Body, options?: AddOptions): Promise<AddAnswer>;
-  /** A job, or null. Of several topics, the first that has one. */
+  /** A job, or null. Of several topics, the first that has a ready job is used. */
   pop<T = unknown>(topic: string | readonly string[], options?: PopOptions): Promise<Job<T> | null>;
   /** Up to `count` jobs, 1 to 1,000. */
   popMany<T = unknown>(topic: string | readonly string[], count: number, options?: PopOptions): Promise<Job<T>[]>;
@@ -45,7 +46,7 @@ export class Client {
   run(id: string, options?: CallOptions): Promise<MoveAnswer>;
   update(id: string, options: UpdateOptions): Promise<UpdateAnswer>;
   kick(id: string, options?: CallOptions): Promise<KickAnswer>;
-  /** Up to `count` dead jobs, 1 to 1,000; default 1. */
+  /** Makes up to `count` dead jobs ready again, 1 to 1,000; default 1. */
   kickTopic(topic: string, count?: number, options?: CallOptions): Promise<KickTopicAnswer>;
   peek<T = unknown>(topic: string, options?: PeekOptions): Promise<PeekAnswer<T>>;
   topics(options?: TopicsOptions): Promise<TopicsAnswer>;
@@ -53,13 +54,13 @@ export class Client {
   pause(topic: string, options?: PauseOptions): Promise<PauseAnswer>;
   resume(topic: string, options?: CallOptions): Promise<ResumeAnswer>;
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;
-  /** The waiting pops of this worker end now, with what they find. */
+  /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker: string, options?: CallOptions): Promise<LeaveAnswer>;
-  /** Up to 1,000 commands in one request: of each its answer, or its error, not thrown. */
+  /** Up to 1,000 commands in one request. Gives each one's answer, or its error, which is not thrown. */
   batch<C extends readonly Command[] | []>(
     commands: C,
     options?: CallOptions,
   ): Promise<{ -readonly [K in keyof C]: AnswerTo<C[K]> | JobQueueError }>;
-  /** Closes the connections; calls that are on their way fail. A program ends without it, too. */
+  /** Closes the connections; calls in flight fail. Not needed for a program to exit. */
   close(): void;
 }

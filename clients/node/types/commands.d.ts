@@ -1,17 +1,17 @@
-/** The fields of the commands; their ranges, defaults and meanings: docs/protocol.md. Times are seconds. */
+/** The fields of the commands; docs/protocol.md describes their ranges, defaults and meanings. Times are seconds. */
 import type { LiveState } from './answers.js';
 
-/** What JSON can say; checked when it is sent. */
+/** A value that JSON can represent; checked before it is sent. */
 export type Body = {} | null;
 
 export interface AddFields {
   id?: string;
-  /** Due so many seconds from now. */
+  /** Seconds from now until it is due. */
   delay?: number;
   /** Due at this time, instead of `delay`: a Date, unix seconds, or RFC 3339 text. */
   at?: Date | number | string;
   ttr?: number;
-  /** 0 to 9; higher is sooner. */
+  /** 0 to 9; higher is delivered first. */
   priority?: number;
   tries?: number;
   backoff?: readonly number[];
@@ -108,7 +108,7 @@ export type StatsOptions = StatsFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
 export type PurgeOptions = PurgeFields & CallOptions;
 
-/** A member of a batch, as the protocol has it. */
+/** A member of a batch, in the protocol's form. */
 export type Command =
   | ({ command: 'add'; topic: string; body: Body } & AddFields)
   | ({ command: 'pop'; topic?: string; topics?: readonly string[]; count?: number } & PopFields)

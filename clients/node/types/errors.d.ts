@@ -1,14 +1,14 @@
-/** What can go wrong with a command. */
+/** The errors of the client. */
 import type { JobState } from './answers.js';
 
 export class JobQueueError extends Error {}
 
-/** No answer of a job queue came: no connection, a time-out, a broken connection, a proxy's page. */
+/** No answer from a job queue: no connection, a time-out, a broken connection, or a proxy's error page. */
 export class UnreachableError extends JobQueueError {
   constructor(message: string, about: { maybe_done: boolean; status?: number | null; retry_after?: number | null });
-  /** Whether the service may have done it all the same. */
+  /** Whether the service may have executed the command nevertheless. */
   readonly maybe_done: boolean;
-  /** Of the proxy's page, else null. */
+  /** The status of the proxy's page, or null. */
   readonly status: number | null;
   readonly retry_after: number | null;
 }
@@ -23,16 +23,16 @@ export interface RefusedAnswer {
   retry_after?: number;
 }
 
-/** The service said no. Each code has its class; a code that this version does not know is a plain RefusedError. */
+/** The service refused the command. Each code has a class; a code that this version does not know is a RefusedError. */
 export class RefusedError extends JobQueueError {
   constructor(answer: RefusedAnswer, status: number | null, retry_after: number | null);
   readonly code: string | null;
   readonly status: number | null;
   readonly state: JobState | null;
   readonly field: string | null;
-  /** Seconds after which to ask again. */
+  /** Seconds before which a retry is pointless. */
   readonly retry_after: number | null;
-  /** All that the service said. */
+  /** The whole answer. */
   readonly answer: RefusedAnswer;
 }
 

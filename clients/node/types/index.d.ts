@@ -1,4 +1,4 @@
-/** Types of jobqueue's client and worker. */
+/** The types of jobqueue's client and worker. */
 export * from './client.js';
 export * from './worker.js';
 export * from './job.js';

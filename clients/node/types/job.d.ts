@@ -1,4 +1,4 @@
-/** A job as a pop gives it, and as a handler gets it. */
+/** A job as a pop delivers it, and as a handler receives it. */
 
 /** A delivery of a job. */
 export class Job<T = unknown> {
@@ -6,23 +6,23 @@ export class Job<T = unknown> {
   readonly topic: string;
   readonly body: T;
   readonly lease: number;
-  /** The deliveries that count, with this one. */
+  /** The number of deliveries that count, including this one. */
   readonly attempt: number;
-  /** How many of them there may be; 0: no limit. */
+  /** The limit of `attempt`; 0: none. */
   readonly tries: number;
   /** When it was due, in unix seconds. */
   readonly due: number;
-  /** Seconds until it is handed out again; 0: never. */
+  /** Seconds until it is delivered again; 0: never. */
   readonly ttr: number;
   readonly headers: Record<string, string> | null;
-  /** No delivery follows this one. */
+  /** Whether this is the last delivery. */
   readonly last_try: boolean;
 }
 
 export type LossReason = 'deleted' | 'stale' | 'expired' | 'stopping';
 
 export class WorkerJob<T = unknown> extends Job<T> {
-  /** Why the job is no longer this handler's; null while it is. */
+  /** Why the handler no longer owns the job; null while it does. */
   get lost(): LossReason | null;
   /** Aborted, with a `Lost`, when the job is lost. */
   get signal(): AbortSignal;
@@ -30,7 +30,7 @@ export class WorkerJob<T = unknown> extends Job<T> {
   check(): void;
 }
 
-/** The job is no longer this handler's; a handler that throws it ends without a word to the service. */
+/** The handler no longer owns its job. A handler that throws it ends, and nothing is sent to the service. */
 export class Lost extends Error {
   constructor(job: Job, reason: LossReason);
   readonly reason: LossReason;

@@ -1,44 +1,47 @@
-/** The worker, its options and events, and what its handlers throw. */
+/** The worker, its options and events, and the errors that its handlers throw. */
 import type { ClientOptions } from './client.js';
 import type { LossReason, WorkerJob } from './job.js';
 
 export interface WorkerOptions extends Omit<ClientOptions, 'retry_for_s'> {
-  /** Handlers at a time; default 10. */
+  /** The number of handlers that run at a time; default 10. */
   concurrency?: number;
-  /** Default: host, pid and a random word. 1 to 128 characters. */
+  /** 1 to 128 characters; default: host, pid and a random word. */
   name?: string;
-  /** Seconds that a poll waits, above 0, 60 at most; default 20. */
+  /** Seconds for which a poll waits, above 0 and at most 60; default 20. */
   poll_s?: number;
-  /** For what runs, when it is to stop; default 25. */
+  /** Seconds that running handlers get once the worker is to stop; default 25. */
   grace_s?: number;
-  /** Default 60; 0: no heartbeat. */
+  /** Seconds between heartbeats; 0: none; default 60. */
   heartbeat_s?: number;
-  /** How long one handler's lease is kept alive; default 3600. */
+  /** Seconds for which the lease of one handler is kept alive; default 3600. */
   keep_alive_s?: number;
-  /** For metrics; its errors are logged and do no harm. */
+  /** For metrics; its errors are logged and otherwise ignored. */
   on_event?: (...event: WorkerEvent) => unknown;
 }
 
 export class Worker {
-  /** @throws {TypeError|RangeError} that names the option that cannot be */
+  /** @throws {TypeError|RangeError} that names the invalid option */
   constructor(options: WorkerOptions);
   /**
-   * Before run(): have the jobs of a topic done. The handler returns: finish. It throws: release, or as Retry and Bury
-   * say.
+   * Registers the handler of a topic's jobs; call it before run(). A handler that returns finishes its job. One that
+   * throws releases it, except that Retry, Bury and Lost do what they say.
    */
   job<T = unknown>(topic: string, handler: Handler<T>): void;
   /**
-   * Work until stop(), SIGTERM or SIGINT; once. Gives whether all had finished in the grace.
-   * @throws {RefusedError} that no repetition can help: of a bad topic name, say
+   * Works until stop(), SIGTERM or SIGINT; call it once. Gives whether all jobs ended within the grace period.
+   * @throws {RefusedError} that no retry can help, such as for an invalid topic name
    */
   run(): Promise<boolean>;
-  /** Begin no new job; what runs may finish, for `grace_s`. */
+  /** Starts no new job; running handlers may finish, for `grace_s`. */
   stop(): void;
 }
 
 export type Handler<T = unknown> = (job: WorkerJob<T>, context: { signal: AbortSignal }) => unknown;
 
-/** Give the job back: due in `after` seconds, by default by its back-off. `attempt` false: this delivery was no try. */
+/**
+ * Give the job back, due in `after` seconds, by default after the next step of its back-off. With `attempt` false, this
+ * delivery does not count as a try.
+ */
 export class Retry extends Error {
   constructor(how?: { after?: number; attempt?: boolean; reason?: string });
   readonly after: number | undefined;
@@ -46,7 +49,7 @@ export class Retry extends Error {
   readonly reason: string | undefined;
 }
 
-/** To the dead letters: no repetition can help. */
+/** Make the job a dead letter: no retry can help. */
 export class Bury extends Error {
   constructor(reason?: string);
   readonly reason: string | undefined;
@@ -81,5 +84,5 @@ export interface WorkerEvents {
   'service.back': { seconds: number };
 }
 
-/** An event's name and fields; a comparison of the name tells TypeScript the fields. */
+/** An event's name and fields; comparing the name narrows the type of the fields. */
 export type WorkerEvent = { [N in keyof WorkerEvents]: [name: N, fields: WorkerEvents[N]] }[keyof WorkerEvents];

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
-/** Stands where a body could, because null is a body. */
+/** A placeholder for a body, because null is a valid body. */
 enum Body
 {
     /** Client::update() leaves the body as it is. */

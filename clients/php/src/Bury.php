@@ -4,10 +4,10 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
-/** A handler throws this when no repetition can help: its job goes to the dead letters. */
+/** A handler throws this if no retry can help: its job becomes a dead letter. */
 final class Bury extends \Exception
 {
-    /** @param string|null $reason kept with the job; what is beyond 1,000 characters is cut off */
+    /** @param string|null $reason kept with the job, cut to 1,000 characters */
     public function __construct(public readonly ?string $reason = null)
     {
         parent::__construct($reason ?? 'buried');

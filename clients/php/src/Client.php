@@ -6,13 +6,16 @@ namespace JobQueue\Client;
 
 use DateTimeInterface;
 use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Http\Transport;
 
 /**
- * The commands of the service, a method each.
+ * The client: one method for each command of the service.
  *
- * The parameters have the names, ranges and defaults of the protocol (docs/protocol.md); null is as if it were not
- * given. Each method gives the answer's JSON as an array, and throws RefusedException (the service said no),
- * UnreachableException (no answer came) or, before anything is sent, JsonException (what cannot be JSON).
+ * Parameters have the names, ranges and defaults of the protocol (docs/protocol.md); null means that the field is not
+ * sent. Each method gives the answer's JSON as an array, and throws RefusedException (the service refused the command),
+ * UnreachableException (no answer arrived) or, before anything is sent, JsonException (for a value that JSON cannot
+ * represent).
  *
  * @phpstan-type Answer array<string, mixed>
  * @phpstan-type Command array<string, mixed>
@@ -20,16 +23,16 @@ use JobQueue\Client\Exception\JobQueueException;
 final class Client
 {
     private readonly Exchange $exchange;
-    private readonly Sender $sender;
+    private readonly Calls $calls;
 
     /**
-     * @param string $url of the service: `http://localhost:8000`; with a path prefix, too
-     * @param float $timeout_s seconds for an answer, beyond a pop's `wait`
-     * @param float $retry_for_s seconds to go on after the first failure; 0: not at all
-     * @param array<string, string> $headers sent with each request: for a proxy that wants a token
-     * @param bool $objects JSON objects in bodies and inside answers come as stdClass, so that `{}` and `[]` differ;
-     *                      else as associative arrays
-     * @throws \InvalidArgumentException for an option that cannot be
+     * @param string $url of the service, including its path prefix if it has one: `http://localhost:8000`
+     * @param float $timeout_s seconds to wait for an answer, on top of a pop's `wait`
+     * @param float $retry_for_s seconds for which to retry after the first failure; 0 turns retries off
+     * @param array<string, string> $headers sent with every request, such as a token for a proxy
+     * @param bool $objects JSON objects in bodies and inside answers become stdClass, so that `{}` and `[]` differ;
+     *                      otherwise associative arrays
+     * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
         string $url,
@@ -46,11 +49,11 @@ final class Client
         Options::headers($headers);
         $transport = new Transport(rtrim($url, '/') . '/command', $timeout_s, $connect_timeout_s, $headers);
         $this->exchange = new Exchange($transport, $objects);
-        $this->sender = new Sender($this->exchange, $retry_for_s);
+        $this->calls = new Calls($this->exchange, $retry_for_s);
     }
 
     /**
-     * Keep a job until it is due. `delay`, `ttr`, `backoff`, `ttl` and `retention` are seconds.
+     * Hand in a job, to be delivered when it is due. `delay`, `ttr`, `backoff`, `ttl` and `retention` are seconds.
      *
      * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
@@ -99,10 +102,10 @@ final class Client
     /**
      * Reserve the next ready job, for its time to run.
      *
-     * @param string|list<string> $topic where to look; several are tried in their order
-     * @param int|float|null $wait seconds until there is one, 60 at most
-     * @param int|float|null $ttr seconds, of this delivery; null: the job's own
-     * @param string|null $worker who asks, in 128 characters at most; kept with the job
+     * @param string|list<string> $topic one topic, or several in the order in which they are tried
+     * @param int|float|null $wait seconds to wait for a job, 60 at most
+     * @param int|float|null $ttr seconds, for this delivery; null: the job's own
+     * @param string|null $worker the worker's name, 128 characters at most; kept with the job
      * @return Job|null null: there is none
      */
     public function pop(
@@ -117,7 +120,7 @@ final class Client
     }
 
     /**
-     * Reserve up to $count ready jobs, 1 to 1,000; the rest is as in pop().
+     * Reserve up to $count ready jobs, 1 to 1,000; otherwise like pop().
      *
      * @param string|list<string> $topic
      * @return list<Job> empty: there is none
@@ -135,7 +138,7 @@ final class Client
     }
 
     /**
-     * The job is done. With a job, its lease is shown.
+     * Mark a job as done. A Job brings its lease.
      *
      * @return Answer
      */
@@ -145,7 +148,7 @@ final class Client
     }
 
     /**
-     * The lease of a reserved job runs anew from now: $ttr seconds, this once, or as long as before.
+     * Renew the lease of a reserved job, counting from now: for $ttr seconds this once, or for as long as before.
      *
      * @return Answer
      */
@@ -173,7 +176,7 @@ final class Client
     }
 
     /**
-     * A reserved job goes to the dead letters now.
+     * Make a reserved job a dead letter.
      *
      * @return Answer
      */
@@ -185,7 +188,7 @@ final class Client
     /**
      * Cancel a job in any live state.
      *
-     * @return Answer its `state` is what the job was
+     * @return Answer its `state` is the state before the delete
      */
     public function delete(string $id, ?string $durability = null): array
     {
@@ -193,7 +196,7 @@ final class Client
     }
 
     /**
-     * All of a job.
+     * Everything the service knows about a job.
      *
      * @return Answer
      */
@@ -203,7 +206,7 @@ final class Client
     }
 
     /**
-     * A delayed job is due now.
+     * Make a delayed job due now.
      *
      * @return Answer
      */
@@ -213,7 +216,7 @@ final class Client
     }
 
     /**
-     * A dead job is ready again.
+     * Make a dead job ready again.
      *
      * @return Answer
      */
@@ -223,7 +226,7 @@ final class Client
     }
 
     /**
-     * Up to $count dead jobs of a topic are ready again.
+     * Make up to $count dead jobs of a topic ready again.
      *
      * @return Answer
      */
@@ -233,10 +236,10 @@ final class Client
     }
 
     /**
-     * Change a job that is delayed or ready; what is not given stays. `delay` and `ttl` are seconds.
+     * Change a delayed or ready job; fields not given stay as they are. `delay` and `ttl` are seconds.
      *
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
-     * @param mixed $body the new body; here null is one
+     * @param mixed $body the new body; null is a valid one
      * @return Answer
      */
     public function update(
@@ -253,7 +256,7 @@ final class Client
     }
 
     /**
-     * Look at a topic's jobs without reserving them.
+     * List jobs of a topic without reserving them.
      *
      * @param string|null $state delayed, ready, reserved or dead; null: all
      * @return Answer with `jobs`, and a `cursor` while there may be more
@@ -270,7 +273,7 @@ final class Client
     }
 
     /**
-     * Names and counts of the topics.
+     * List topics with their counts.
      *
      * @param string|null $pattern with `*` for any characters and ? for one
      * @return Answer with `topics`, and a `cursor` while there may be more
@@ -281,7 +284,7 @@ final class Client
     }
 
     /**
-     * The figures of a topic, or of all together.
+     * The statistics of one topic, or of all topics together.
      *
      * @return Answer
      */
@@ -291,7 +294,7 @@ final class Client
     }
 
     /**
-     * Pops of a topic find nothing, for so many seconds, or until it is resumed.
+     * Let pops of a topic find nothing, for $seconds or until it is resumed.
      *
      * @return Answer
      */
@@ -311,10 +314,10 @@ final class Client
     }
 
     /**
-     * Delete the jobs of a topic that are there now.
+     * Delete the jobs that a topic has now.
      *
      * @param string|null $state delayed, ready, reserved or dead; null: all
-     * @return Answer while it has a `cursor`, there is more to do
+     * @return Answer repeat with its `cursor` until that is null
      */
     public function purge(string $topic, ?string $state = null, ?string $cursor = null): array
     {
@@ -322,7 +325,7 @@ final class Client
     }
 
     /**
-     * The waiting pops of a worker end now, with what they find, or empty.
+     * End the waiting pops of a worker now, with what they have found.
      *
      * @return Answer
      */
@@ -332,18 +335,18 @@ final class Client
     }
 
     /**
-     * Many commands in one request, up to 1,000, each as the protocol has it: `['command' => 'add', 'topic' => …]`.
+     * Send up to 1,000 commands in one request, each in the protocol's form: `['command' => 'add', 'topic' => …]`.
      *
      * @param list<Command> $commands
-     * @return list<Answer|JobQueueException> of each, in order, the answer, or the error, not thrown
-     * @throws JobQueueException when all of them together failed
+     * @return list<Answer|JobQueueException> each one's answer, or its error, which is not thrown
+     * @throws JobQueueException if the request failed as a whole
      */
     public function batch(array $commands): array
     {
-        return $commands === [] ? [] : $this->sender->all(array_map(self::timed(...), array_values($commands)));
+        return $commands === [] ? [] : $this->calls->all(array_map(self::timed(...), array_values($commands)));
     }
 
-    /** @internal for a worker: connections of its own, with the options of this client */
+    /** @internal for a worker: a connection of its own, with the options of this client */
     public function exchange(): Exchange
     {
         return clone $this->exchange;
@@ -357,7 +360,7 @@ final class Client
     {
         $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
         $command = ['command' => $name] + self::timed($given);
-        return $this->sender->one($body === Body::Unchanged ? $command : $command + ['body' => $body]);
+        return $this->calls->one($body === Body::Unchanged ? $command : $command + ['body' => $body]);
     }
 
     /**

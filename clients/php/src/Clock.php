@@ -5,13 +5,13 @@ declare(strict_types=1);
 namespace JobQueue\Client;
 
 /**
- * A clock that no one can set, the same in all processes of a machine.
+ * A monotonic clock, the same in all processes of a machine.
  *
  * @internal
  */
 final class Clock
 {
-    /** Seconds since some moment in the past. */
+    /** Seconds since an arbitrary moment in the past. */
     public static function now(): float
     {
         return hrtime(true) / 1e9;

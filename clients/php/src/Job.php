@@ -6,21 +6,21 @@ namespace JobQueue\Client;
 
 use Closure;
 
-/** A job that a pop gave to this process, for its time to run. */
+/** A delivery of a job, reserved for its time to run. */
 final class Job
 {
-    /** No delivery follows this one: when it fails, the job is dead. */
+    /** Whether this is the last delivery: if it fails, the job is dead. */
     public readonly bool $last_try;
 
     /**
      * @param mixed $body as it was added, decoded
      * @param int $lease the number of this delivery
-     * @param int $attempt the deliveries that count, with this one
-     * @param int $tries how many of them there may be; 0: no limit
+     * @param int $attempt the number of deliveries that count, including this one
+     * @param int $tries the limit of $attempt; 0: none
      * @param float $due when it was due, in unix seconds
-     * @param float $ttr seconds until it is handed out again; 0: never, and nothing is to be said of it any more
+     * @param float $ttr seconds until it is delivered again; 0: never, the pop itself finished it
      * @param array<string, string>|null $headers as they were added
-     * @param (Closure(): (string|null))|null $loss the worker's knowledge; null: nobody watches over the lease
+     * @param (Closure(): (string|null))|null $loss gives the value of lost(); null: no worker keeps the lease
      */
     public function __construct(
         public readonly string $id,
@@ -59,7 +59,7 @@ final class Job
     }
 
     /**
-     * Whether an answer has all that fromAnswer() takes: who answers may be no job queue.
+     * Whether an answer has all that fromAnswer() needs: the reply may not be from a job queue.
      *
      * @param array<string, mixed> $answer
      * @internal
@@ -74,15 +74,15 @@ final class Job
     }
 
     /**
-     * In a worker's handler: null while the job is this worker's, else why it is not: `deleted`, `stale` (someone else
-     * has it), `expired` (the lease could not be kept alive in time) or `stopping` (the grace of the worker is over).
+     * In a worker's handler: null while the worker owns the job, otherwise why it does not: `deleted`, `stale` (another
+     * worker has it), `expired` (the lease could not be renewed in time) or `stopping` (the grace period is over).
      */
     public function lost(): ?string
     {
         return $this->loss === null ? null : ($this->loss)();
     }
 
-    /** @throws Lost when the job is lost: the handler ends, and nothing is told to the service */
+    /** @throws Lost if the job is lost: the handler ends, and nothing is sent to the service */
     public function check(): void
     {
         $reason = $this->lost();

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
-/** Ends a handler whose job is not its own any more; see Job::check(). */
+/** Ends a handler that no longer owns its job; see Job::check(). */
 final class Lost extends \Exception
 {
     /** @param string $reason as Job::lost() gives it */

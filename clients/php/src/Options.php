@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace JobQueue\Client;
 
 /**
- * The options of clients and workers, checked when one is made: the error names the option.
+ * Checks the options of clients and workers: the error names the invalid option.
  *
  * @internal
  */
@@ -18,7 +18,7 @@ final class Options
         $scheme = strtolower($parts['scheme'] ?? '');
         $is = in_array($scheme, ['http', 'https'], true) && isset($parts['host'])
             && !isset($parts['query']) && !isset($parts['fragment']) && preg_match('/^[!-~]+$/D', $url) === 1;
-        self::must($is, "url must be that of a service, like http://localhost:8000, and not '$url'");
+        self::must($is, "url must be a service's URL such as http://localhost:8000, not '$url'");
     }
 
     /** @throws \InvalidArgumentException */
@@ -31,7 +31,7 @@ final class Options
     /** @throws \InvalidArgumentException */
     public static function from0(string $option, float $seconds): void
     {
-        self::must($seconds >= 0.0 && is_finite($seconds), "$option must be a number of seconds, 0 or more");
+        self::must($seconds >= 0.0 && is_finite($seconds), "$option must be a number of seconds of at least 0");
     }
 
     /**
@@ -42,14 +42,14 @@ final class Options
     {
         foreach ($headers as $name => $value) {
             $is = is_string($value) && preg_match('/^[!-9;-~]+:[ -~]*$/D', "$name:$value") === 1;
-            self::must($is, "headers must be names and values of printable ASCII: '$name' is not");
+            self::must($is, "headers must have names and values of printable ASCII: '$name' does not");
         }
     }
 
     /** @throws \InvalidArgumentException */
     public static function name(string $name): void
     {
-        self::must(preg_match('/^.{1,128}$/suD', $name) === 1, 'name must have 1 to 128 characters, in UTF-8');
+        self::must(preg_match('/^.{1,128}$/suD', $name) === 1, 'name must be a UTF-8 string of 1 to 128 characters');
     }
 
     private static function must(bool $is, string $message): void

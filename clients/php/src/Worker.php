@@ -5,25 +5,26 @@ declare(strict_types=1);
 namespace JobQueue\Client;
 
 use JobQueue\Client\Exception\RefusedException;
-use JobQueue\Client\Worker\Ending;
-use JobQueue\Client\Worker\KeeperLink;
+use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Worker\LeaseKeeperLink;
 use JobQueue\Client\Worker\Loss;
-use JobQueue\Client\Worker\Polling;
+use JobQueue\Client\Worker\Outbox;
+use JobQueue\Client\Worker\Outcome;
+use JobQueue\Client\Worker\Poll;
 use JobQueue\Client\Worker\Report;
-use JobQueue\Client\Worker\Service;
 use JobQueue\Client\Worker\Signals;
 
 /**
- * Takes jobs of the topics that it has handlers for, one at a time, runs the handler, and ends the job.
+ * Pops jobs of the topics that it has handlers for, one at a time, runs the handler, and ends the job.
  *
- * A handler that returns finishes its job; Retry, Bury and Lost do what they say; any other error gives the job back
- * for its next try. With ext-pcntl and ext-posix, a child process keeps the job's lease alive while the handler runs,
- * and SIGTERM and SIGINT stop the worker in order.
+ * A handler that returns finishes its job; Retry, Bury and Lost do what they say; any other error releases the job for
+ * its next try. With ext-pcntl and ext-posix, a child process keeps the job's lease alive while the handler runs, and
+ * SIGTERM and SIGINT stop the worker in order.
  */
 final class Worker
 {
-    /** Seconds to tell how a job ended, at least, also when the grace is over. */
-    private const TELL_S = 1.0;
+    /** The least time in seconds to send the outcome of a job, even after the grace period. */
+    private const SEND_S = 1.0;
 
     /** @var array<string, callable(Job): mixed> by topic */
     private array $handlers = [];
@@ -31,26 +32,26 @@ final class Worker
     private readonly Exchange $exchange;
     private readonly string $name;
     private readonly Report $report;
-    private readonly Service $service;
-    private Polling $polling;
-    private ?KeeperLink $keeper = null;
+    private readonly Outbox $outbox;
+    private Poll $poll;
+    private ?LeaseKeeperLink $keeper = null;
 
     private bool $stopping = false;
-    /** By Clock; of a worker that is to stop. */
+    /** The end of the grace period, by Clock. */
     private float $graceEnd = INF;
     private bool $handling = false;
     private bool $clean = true;
 
     /**
-     * @param Client|string $client or the URL of the service
-     * @param string|null $name at most 128 characters, of this process alone; null: host, pid and a random word
-     * @param float $poll_s seconds that a poll waits, 60 at most
-     * @param float $grace_s seconds for what runs, when the worker is to stop
-     * @param float $heartbeat_s seconds between two heartbeats; 0: none
-     * @param float $keep_alive_s seconds that one handler's lease is kept alive
-     * @param (callable(string, array<string, mixed>): mixed)|null $on_event gets each event's name and fields
-     * @param (callable(string): mixed)|null $log gets each line of the log; null: they go to standard error
-     * @throws \InvalidArgumentException for an option that cannot be
+     * @param Client|string $client a client, or the URL of the service
+     * @param string|null $name 1 to 128 characters, unique to this process; null: host, pid and a random word
+     * @param float $poll_s seconds for which a poll waits, above 0 and at most 60
+     * @param float $grace_s seconds that a running handler gets once the worker is to stop
+     * @param float $heartbeat_s seconds between heartbeats; 0: none
+     * @param float $keep_alive_s seconds for which the lease of one handler is kept alive
+     * @param (callable(string, array<string, mixed>): mixed)|null $on_event receives each event's name and fields
+     * @param (callable(string): mixed)|null $log receives each log line; null: standard error
+     * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
         Client|string $client,
@@ -69,21 +70,21 @@ final class Worker
         Options::from0('heartbeat_s', $heartbeat_s);
         Options::from0('keep_alive_s', $keep_alive_s);
         $this->exchange = (is_string($client) ? new Client($client) : $client)->exchange();
-        // A program that PHP reads from its standard input has no STDERR.
+        // A program that PHP reads from standard input has no STDERR.
         $log ??= static fn (string $line) => defined('STDERR') ? fwrite(STDERR, "$line\n") : error_log($line);
         $this->report = new Report($this->name, $heartbeat_s, $on_event === null ? null : $on_event(...), $log(...));
-        $this->service = new Service($this->exchange, $this->report);
+        $this->outbox = new Outbox($this->exchange, $this->report);
     }
 
     /**
-     * The handler of a topic's jobs; a topic has one.
+     * Registers the handler of a topic's jobs; a topic has one.
      *
      * @param callable(Job): mixed $handler
      */
     public function on(string $topic, callable $handler): void
     {
         if (isset($this->handlers[$topic])) {
-            throw new \LogicException("the topic $topic has a handler already");
+            throw new \LogicException("the topic $topic already has a handler");
         }
         $this->handlers[$topic] = $handler;
     }
@@ -91,16 +92,16 @@ final class Worker
     /**
      * Works until it is stopped. Call it once.
      *
-     * @return bool whether all that ran had finished in time
-     * @throws RefusedException that no repetition can help: a bad topic name
+     * @return bool whether all jobs ended within the grace period
+     * @throws RefusedException that no retry can help, such as for an invalid topic name
      */
     public function run(): bool
     {
         if ($this->handlers === []) {
-            throw new \LogicException('a worker needs a handler: call on() first');
+            throw new \LogicException('the worker has no handler: register one with on()');
         }
-        $topics = array_map(strval(...), array_keys($this->handlers)); // PHP made "7" a 7
-        $this->polling = new Polling($this->exchange, $this->service, $this->name, $topics, $this->poll_s);
+        $topics = array_map(strval(...), array_keys($this->handlers)); // PHP turns the key "7" into 7
+        $this->poll = new Poll($this->exchange, $this->outbox, $this->name, $topics, $this->poll_s);
         $signals = Signals::arePossible() ? new Signals($this->signalled(...)) : null;
         try {
             $this->startKeeper();
@@ -114,7 +115,7 @@ final class Worker
         return $this->clean;
     }
 
-    /** No new job is begun; what runs may finish, for `grace_s`. For a handler, a hook or a signal to call. */
+    /** Starts no new job; the running handler may finish, for `grace_s`. Call it from a handler, a hook or a signal. */
     public function stop(): void
     {
         if (!$this->stopping) {
@@ -126,16 +127,16 @@ final class Worker
 
     private function startKeeper(): void
     {
-        if (KeeperLink::isPossible()) {
-            $keeper = new KeeperLink(clone $this->exchange, $this->keep_alive_s);
+        if (LeaseKeeperLink::isPossible()) {
+            $keeper = new LeaseKeeperLink(clone $this->exchange, $this->keep_alive_s);
             $keeper->start();
-            $this->keeper = $keeper; // now that it is whole: a signal speaks to it
+            $this->keeper = $keeper; // only once it has started: a signal handler uses it
         }
     }
 
     private function endKeeper(): void
     {
-        // First forgotten, then closed: a signal in between must not speak to it.
+        // Unset before it is closed: a signal handler in between must not use it.
         [$keeper, $this->keeper] = [$this->keeper, null];
         $keeper?->close();
     }
@@ -145,7 +146,7 @@ final class Worker
         if (!$this->stopping) {
             $this->stop();
         } elseif ($this->keeper?->abandoned() && $this->handling) {
-            throw new Lost('stopping'); // out of the handler that does not end
+            throw new Lost('stopping'); // interrupts the handler that does not end
         } elseif (!$this->graceIsOver()) {
             $this->endGraceAt(Clock::now());
         }
@@ -159,47 +160,48 @@ final class Worker
 
     private function work(): void
     {
-        $ending = null;
-        while ($ending !== null || !$this->stopping) {
+        $outcome = null;
+        while ($outcome !== null || !$this->stopping) {
             $this->report->heartbeat(0);
-            $job = $ending === null ? $this->polled() : $this->ended($ending);
-            $ending = null;
-            // A job with ttr 0 cannot be given back: it would be gone.
+            $job = $outcome === null ? $this->polled() : $this->ended($outcome);
+            $outcome = null;
+            // A job with ttr 0 cannot be given back: it would be lost.
             if ($job !== null && $this->stopping && $job->ttr > 0.0) {
-                $this->service->giveBack($job, $this->telling());
+                $this->outbox->giveBack($job, $this->sendLimit());
             } elseif ($job !== null) {
-                $ending = $this->handled($job);
+                $outcome = $this->handled($job);
             }
         }
     }
 
-    /** The next job, waited for; null: none came in time. */
+    /** Waits for the next job; null: none arrived in time. */
     private function polled(): ?Job
     {
         $this->keeper?->end();
-        return $this->job($this->polling->answer($this->isStopping(...)));
+        return $this->job($this->poll->answer($this->isStopping(...)));
     }
 
-    /** Tells how a job ended, and takes the next one where there is one at once. */
-    private function ended(Ending $ending): ?Job
+    /** Sends the outcome of a job, and takes the next one if one is ready. */
+    private function ended(Outcome $outcome): ?Job
     {
-        $commands = [$ending->command];
+        $commands = [$outcome->command];
         if ($this->stopping) {
             $this->keeper?->end();
         } else {
-            $commands[] = $this->polling->pop();
+            $commands[] = $this->poll->pop();
         }
-        $over = $this->telling();
-        $answers = $this->service->answered($commands, $over, $over);
-        $this->settle($ending, $answers[0] ?? null);
+        $over = $this->sendLimit();
+        $answers = $this->outbox->answered($commands, $over, $over);
+        $this->settle($outcome, $answers[0] ?? null);
         $next = $answers[1] ?? null;
-        return $next instanceof RefusedException ? null : $this->job($next); // the poll will be refused too, and say it
+        // A refused pop is ignored: the next poll will be refused too, and report it.
+        return $next instanceof RefusedException ? null : $this->job($next);
     }
 
-    /** @return \Closure(): bool when to give up what is to be told from now on */
-    private function telling(): \Closure
+    /** @return \Closure(): bool whether to give up what is sent from now on */
+    private function sendLimit(): \Closure
     {
-        $soon = Clock::now() + self::TELL_S;
+        $soon = Clock::now() + self::SEND_S;
         return fn (): bool => Clock::now() >= max($this->graceEnd, $soon);
     }
 
@@ -209,19 +211,19 @@ final class Worker
         return isset($answer['id']) ? Job::fromAnswer($answer, $this->loss(...)) : null;
     }
 
-    /** How the handler ended, where that is still to be told. */
-    private function handled(Job $job): ?Ending
+    /** Runs the handler; gives its outcome if there is one to send. */
+    private function handled(Job $job): ?Outcome
     {
         $this->keeper?->begin($job, Clock::now());
         $late = round(microtime(true) - $job->due, 3);
         $fields = ['topic' => $job->topic, 'id' => $job->id, 'attempt' => $job->attempt, 'late_s' => $late];
         $this->report->event('job.started', $fields);
-        $ending = Ending::of($this->handle(...), $job);
-        if ($ending->command !== null) {
-            return $ending;
+        $outcome = Outcome::of($this->handle(...), $job);
+        if ($outcome->command !== null) {
+            return $outcome;
         }
-        $this->clean = $this->clean && $ending->reason !== 'stopping';
-        $this->report->ended($ending->event, $ending, $ending->reason);
+        $this->clean = $this->clean && $outcome->reason !== 'stopping';
+        $this->report->ended($outcome->event, $outcome, $outcome->reason);
         return null;
     }
 
@@ -235,26 +237,26 @@ final class Worker
         }
     }
 
-    /** @param array<string, mixed>|RefusedException|null $answer null: none came before the grace was over */
-    private function settle(Ending $ending, array|RefusedException|null $answer): void
+    /** @param array<string, mixed>|RefusedException|null $answer null: none arrived before the grace period was over */
+    private function settle(Outcome $outcome, array|RefusedException|null $answer): void
     {
         $this->clean = $this->clean && $answer !== null;
-        if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($ending, $answer))) {
-            $this->report->ended($ending->event, $ending, $ending->reason);
+        if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($outcome, $answer))) {
+            $this->report->ended($outcome->event, $outcome, $outcome->reason);
         } else {
-            $this->report->ended('lost', $ending, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
+            $this->report->ended('lost', $outcome, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
         }
     }
 
-    /** Whether the end of a job was refused only because it was sent before, and nobody heard the answer. */
-    private function wasDoneBefore(Ending $ending, RefusedException $refusal): bool
+    /** Whether the refusal only means that an earlier attempt was executed and its answer was lost. */
+    private function wasDoneBefore(Outcome $outcome, RefusedException $refusal): bool
     {
         $loss = Loss::reason($refusal);
-        // A finish can be repeated as long as the service remembers the job.
-        return $this->service->uncertain && ($ending->event === 'finished' ? $loss === 'deleted' : $loss !== null);
+        // A repeated finish succeeds for as long as the service remembers the job.
+        return $this->outbox->uncertain && ($outcome->event === 'finished' ? $loss === 'deleted' : $loss !== null);
     }
 
-    /** What Job::lost() says; it is a handler's way to let the heart beat, too. */
+    /** The value of Job::lost(). A handler that calls it also lets the heartbeat be reported. */
     private function loss(): ?string
     {
         $this->report->heartbeat($this->handling ? 1 : 0);

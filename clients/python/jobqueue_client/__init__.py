@@ -32,8 +32,8 @@ from jobqueue_client.errors import (
     WrongState,
 )
 from jobqueue_client.job import Job, Lost
-from jobqueue_client.outcomes import Bury, Retry
 from jobqueue_client.worker import Worker
+from jobqueue_client.worker.outcome import Bury, Retry
 
 __all__ = [
     "AlreadyExists",

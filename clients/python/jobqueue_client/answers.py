@@ -1,4 +1,4 @@
-"""The answers to commands, as they come. What each field means stands in docs/protocol.md; times are unix seconds."""
+"""The answers to commands, exactly as received. docs/protocol.md describes the fields; times are unix seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobqueue_client.fields import LiveState
 State = Literal["delayed", "ready", "reserved", "dead", "finished", "deleted"]
 Counts = dict[LiveState, int]
 Answer = dict[str, Any]
-"""Any answer: a member of a batch's."""
+"""Any answer, as in the results of a batch."""
 
 
 class Added(TypedDict):
@@ -20,11 +20,11 @@ class Added(TypedDict):
     result: Literal["created", "existing", "replaced"]
     durability: NotRequired[str]
     topic: NotRequired[str]
-    """Of a virtual topic only, as `jobs`, which stand in place of `state`, `due` and `result`."""
+    """For a virtual topic only, with `jobs`, which replaces `state`, `due` and `result`."""
     jobs: NotRequired[list[Answer]]
 
 
-class Told(TypedDict):
+class Settled(TypedDict):
     """The answer to finish, delete and bury."""
 
     success: bool
@@ -64,7 +64,7 @@ class TopicKicked(TypedDict):
 
 
 class Details(TypedDict):
-    """The answer to get, and a job of a peek's."""
+    """The answer to get, and a job in the answer to peek."""
 
     success: NotRequired[bool]
     id: str

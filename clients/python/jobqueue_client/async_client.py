@@ -9,13 +9,13 @@ from typing import Any, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.answers import Answer
+from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
-from jobqueue_client.exchange import Exchange, Post, many, one
+from jobqueue_client.http import Reply, Request
+from jobqueue_client.http.async_connections import AsyncConnections
 from jobqueue_client.job import Job
 from jobqueue_client.options import Options
-from jobqueue_client.replies import Reply
-from jobqueue_client.sessions import Session
 from jobqueue_client.times import Seconds
 
 T = TypeVar("T")
@@ -24,10 +24,12 @@ T = TypeVar("T")
 class AsyncClient:
     """A job queue, in one event loop.
 
-    `url`: of the service, with a path prefix where it has one. `timeout_s`: for an answer, beyond a pop's `wait`.
-    `retry_for_s`: how long to repeat what failed for now, after the first failure; 0: not at all. `headers`: sent with
-    each request. All methods raise Refused when the service says no, Unreachable when no answer came, and ValueError or
-    TypeError, before anything is sent, for what cannot be JSON. The fields of each stand in docs/protocol.md.
+    `url`: of the service, including its path prefix if it has one. `timeout_s`: seconds to wait for an answer, on top
+    of a pop's `wait`. `retry_for_s`: seconds after the first failure during which temporary failures are retried; 0
+    turns retries off. `headers`: sent with every request.
+
+    Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
+    TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class AsyncClient:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._options = Options(url, timeout_s, connect_timeout_s, retry_for_s, headers or {})
-        self._session = Session(self._options)
+        self._connections = AsyncConnections(self._options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,75 +53,75 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the kept connections."""
-        await self._session.close()
+        """Close the idle connections."""
+        await self._connections.close()
 
     async def add(self, topic: str, body: Any, **fields: Unpack[fields.AddFields]) -> answers.Added:
-        """Keep a job until it is due."""
+        """Hand in a job, to be delivered when it is due."""
         return await self._ask(commands.add(topic, body, **fields))
 
     async def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
-        """Reserve the next ready job of a topic, or of the first of several that has one."""
+        """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
         return await self._ask(commands.pop(topics, **fields))
 
     async def pop_many(self, topics: str | Sequence[str], count: int, **fields: Unpack[fields.PopFields]) -> list[Job]:
-        """Reserve up to `count` ready jobs, 1,000 at most."""
+        """Reserve up to `count` ready jobs; `count` is 1 to 1,000."""
         return await self._ask(commands.pop_many(topics, count, **fields))
 
-    async def finish(self, job: Job | str, **fields: Unpack[fields.FinishFields]) -> answers.Told:
-        """The job, or that with this id, is done."""
+    async def finish(self, job: Job | str, **fields: Unpack[fields.FinishFields]) -> answers.Settled:
+        """Mark a job as done."""
         return await self._ask(commands.finish(job, **fields))
 
     async def touch(self, job: Job | str, **fields: Unpack[fields.TouchFields]) -> answers.Touched:
-        """Its lease runs anew from now."""
+        """Renew a job's lease, counting from now."""
         return await self._ask(commands.touch(job, **fields))
 
     async def release(self, job: Job | str, **fields: Unpack[fields.ReleaseFields]) -> answers.Timed:
-        """Give it back: due after `delay`, or after the next step of its back-off."""
+        """Give a job back: due after `delay`, or by default after the next step of its back-off."""
         return await self._ask(commands.release(job, **fields))
 
-    async def bury(self, job: Job | str, **fields: Unpack[fields.BuryFields]) -> answers.Told:
-        """It is dead, until it is kicked or deleted."""
+    async def bury(self, job: Job | str, **fields: Unpack[fields.BuryFields]) -> answers.Settled:
+        """Make a job a dead letter, until it is kicked or deleted."""
         return await self._ask(commands.bury(job, **fields))
 
-    async def delete(self, id: str, **fields: Unpack[fields.DeleteFields]) -> answers.Told:
-        """Cancel a job, with a worker or not."""
+    async def delete(self, id: str, **fields: Unpack[fields.DeleteFields]) -> answers.Settled:
+        """Cancel a job in any state, even while a worker has it."""
         return await self._ask(commands.delete(id, **fields))
 
     async def get(self, id: str) -> answers.Details:
-        """All of a job."""
+        """Everything the service knows about a job."""
         return await self._ask(commands.get(id))
 
     async def run(self, id: str) -> answers.Timed:
-        """A delayed job is due now."""
+        """Make a delayed job due now."""
         return await self._ask(commands.run(id))
 
     async def kick(self, id: str) -> answers.Kicked:
-        """A dead job is ready again."""
+        """Make a dead job ready again."""
         return await self._ask(commands.kick(id))
 
     async def kick_topic(self, topic: str, count: int | None = None) -> answers.TopicKicked:
-        """Up to `count` dead jobs of a topic are ready again, 1,000 at most; by default one."""
+        """Make up to `count` dead jobs of a topic ready again; `count` is 1 (the default) to 1,000."""
         return await self._ask(commands.kick_topic(topic, count))
 
     async def update(self, id: str, **fields: Unpack[fields.UpdateFields]) -> answers.Timed:
-        """Change a job that is delayed or ready; what is not given stays. `body=None` makes the body null."""
+        """Change a delayed or ready job; fields not given stay as they are. `body=None` sets the body to null."""
         return await self._ask(commands.update(id, **fields))
 
     async def peek(self, topic: str, **fields: Unpack[fields.PeekFields]) -> answers.Peeked:
-        """Look at jobs of a topic without reserving them; the answer's `cursor` leads on."""
+        """List jobs of a topic without reserving them; pass the answer's `cursor` to get the next page."""
         return await self._ask(commands.peek(topic, **fields))
 
     async def topics(self, **fields: Unpack[fields.TopicsFields]) -> answers.Topics:
-        """Names and counts of topics; the answer's `cursor` leads on."""
+        """List topics with their counts; pass the answer's `cursor` to get the next page."""
         return await self._ask(commands.topics(**fields))
 
     async def stats(self, topic: str | None = None) -> answers.Stats:
-        """The figures of a topic, or of all."""
+        """The statistics of one topic, or of all topics together."""
         return await self._ask(commands.stats(topic))
 
     async def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
-        """Pops of the topic find nothing, for so long, or until it is resumed."""
+        """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
         return await self._ask(commands.pause(topic, seconds))
 
     async def resume(self, topic: str) -> answers.Resumed:
@@ -127,34 +129,34 @@ class AsyncClient:
         return await self._ask(commands.resume(topic))
 
     async def purge(self, topic: str, **fields: Unpack[fields.PurgeFields]) -> answers.Purged:
-        """Delete the jobs of a topic; while the answer has a `cursor`, there is more to do."""
+        """Delete the jobs of a topic; repeat with the answer's `cursor` until it is null."""
         return await self._ask(commands.purge(topic, **fields))
 
     async def leave(self, worker: str) -> answers.Left:
-        """The waiting pops of this worker end now."""
+        """End the waiting pops of this worker now."""
         return await self._ask(commands.leave(worker))
 
     async def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
-        """Up to 1,000 commands, as the protocol has them, in one request: of each the answer, or the error."""
+        """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
         return await self._run(many(commands, self._options.retry_for_s))
 
     async def _ask(self, command: Command[T]) -> T:
         return await self._run(one(command, self._options.retry_for_s))
 
-    async def _run(self, exchange: Exchange[T]) -> T:
+    async def _run(self, call: Call[T]) -> T:
         try:
-            step = next(exchange)
+            step = next(call)
             while True:
-                if isinstance(step, Post):
-                    step = exchange.send(await self._post(step))
+                if isinstance(step, Request):
+                    step = call.send(await self._post(step))
                 else:
                     await asyncio.sleep(step)
-                    step = next(exchange)
+                    step = next(call)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # the exchange's T
+            return end.value  # type: ignore[no-any-return]  # the call's T
 
-    async def _post(self, post: Post) -> Reply | Unreachable:
+    async def _post(self, request: Request) -> Reply | Unreachable:
         try:
-            return await self._session.post(post)
+            return await self._connections.post(request)
         except Unreachable as error:
             return error

@@ -1,4 +1,4 @@
-"""The synchronous client."""
+"""The client for threads: blocking methods, one per command."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from typing import Any, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
 from jobqueue_client.answers import Answer
+from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
-from jobqueue_client.connections import Connections
 from jobqueue_client.errors import JobQueueError, Unreachable
-from jobqueue_client.exchange import Exchange, Post, many, one
+from jobqueue_client.http import Reply, Request
+from jobqueue_client.http.connections import Connections
 from jobqueue_client.job import Job
 from jobqueue_client.options import Options
-from jobqueue_client.replies import Reply
 from jobqueue_client.times import Seconds
 
 T = TypeVar("T")
 
 
 class Client:
-    """A job queue. For use from any number of threads, and in processes forked from this one.
+    """A job queue, for use from any number of threads, and in processes forked from this one.
 
-    `url`: of the service, with a path prefix where it has one. `timeout_s`: for an answer, beyond a pop's `wait`.
-    `retry_for_s`: how long to repeat what failed for now, after the first failure; 0: not at all. `headers`: sent with
-    each request. All methods raise Refused when the service says no, Unreachable when no answer came, and ValueError or
-    TypeError, before anything is sent, for what cannot be JSON. The fields of each stand in docs/protocol.md.
+    `url`: of the service, including its path prefix if it has one. `timeout_s`: seconds to wait for an answer, on top
+    of a pop's `wait`. `retry_for_s`: seconds after the first failure during which temporary failures are retried; 0
+    turns retries off. `headers`: sent with every request.
+
+    Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
+    TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
     """
 
     def __init__(
@@ -51,75 +53,75 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close the idle connections."""
         self._connections.close()
 
     def add(self, topic: str, body: Any, **fields: Unpack[fields.AddFields]) -> answers.Added:
-        """Keep a job until it is due."""
+        """Hand in a job, to be delivered when it is due."""
         return self._ask(commands.add(topic, body, **fields))
 
     def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
-        """Reserve the next ready job of a topic, or of the first of several that has one."""
+        """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
         return self._ask(commands.pop(topics, **fields))
 
     def pop_many(self, topics: str | Sequence[str], count: int, **fields: Unpack[fields.PopFields]) -> list[Job]:
-        """Reserve up to `count` ready jobs, 1,000 at most."""
+        """Reserve up to `count` ready jobs; `count` is 1 to 1,000."""
         return self._ask(commands.pop_many(topics, count, **fields))
 
-    def finish(self, job: Job | str, **fields: Unpack[fields.FinishFields]) -> answers.Told:
-        """The job, or that with this id, is done."""
+    def finish(self, job: Job | str, **fields: Unpack[fields.FinishFields]) -> answers.Settled:
+        """Mark a job as done."""
         return self._ask(commands.finish(job, **fields))
 
     def touch(self, job: Job | str, **fields: Unpack[fields.TouchFields]) -> answers.Touched:
-        """Its lease runs anew from now."""
+        """Renew a job's lease, counting from now."""
         return self._ask(commands.touch(job, **fields))
 
     def release(self, job: Job | str, **fields: Unpack[fields.ReleaseFields]) -> answers.Timed:
-        """Give it back: due after `delay`, or after the next step of its back-off."""
+        """Give a job back: due after `delay`, or by default after the next step of its back-off."""
         return self._ask(commands.release(job, **fields))
 
-    def bury(self, job: Job | str, **fields: Unpack[fields.BuryFields]) -> answers.Told:
-        """It is dead, until it is kicked or deleted."""
+    def bury(self, job: Job | str, **fields: Unpack[fields.BuryFields]) -> answers.Settled:
+        """Make a job a dead letter, until it is kicked or deleted."""
         return self._ask(commands.bury(job, **fields))
 
-    def delete(self, id: str, **fields: Unpack[fields.DeleteFields]) -> answers.Told:
-        """Cancel a job, with a worker or not."""
+    def delete(self, id: str, **fields: Unpack[fields.DeleteFields]) -> answers.Settled:
+        """Cancel a job in any state, even while a worker has it."""
         return self._ask(commands.delete(id, **fields))
 
     def get(self, id: str) -> answers.Details:
-        """All of a job."""
+        """Everything the service knows about a job."""
         return self._ask(commands.get(id))
 
     def run(self, id: str) -> answers.Timed:
-        """A delayed job is due now."""
+        """Make a delayed job due now."""
         return self._ask(commands.run(id))
 
     def kick(self, id: str) -> answers.Kicked:
-        """A dead job is ready again."""
+        """Make a dead job ready again."""
         return self._ask(commands.kick(id))
 
     def kick_topic(self, topic: str, count: int | None = None) -> answers.TopicKicked:
-        """Up to `count` dead jobs of a topic are ready again, 1,000 at most; by default one."""
+        """Make up to `count` dead jobs of a topic ready again; `count` is 1 (the default) to 1,000."""
         return self._ask(commands.kick_topic(topic, count))
 
     def update(self, id: str, **fields: Unpack[fields.UpdateFields]) -> answers.Timed:
-        """Change a job that is delayed or ready; what is not given stays. `body=None` makes the body null."""
+        """Change a delayed or ready job; fields not given stay as they are. `body=None` sets the body to null."""
         return self._ask(commands.update(id, **fields))
 
     def peek(self, topic: str, **fields: Unpack[fields.PeekFields]) -> answers.Peeked:
-        """Look at jobs of a topic without reserving them; the answer's `cursor` leads on."""
+        """List jobs of a topic without reserving them; pass the answer's `cursor` to get the next page."""
         return self._ask(commands.peek(topic, **fields))
 
     def topics(self, **fields: Unpack[fields.TopicsFields]) -> answers.Topics:
-        """Names and counts of topics; the answer's `cursor` leads on."""
+        """List topics with their counts; pass the answer's `cursor` to get the next page."""
         return self._ask(commands.topics(**fields))
 
     def stats(self, topic: str | None = None) -> answers.Stats:
-        """The figures of a topic, or of all."""
+        """The statistics of one topic, or of all topics together."""
         return self._ask(commands.stats(topic))
 
     def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
-        """Pops of the topic find nothing, for so long, or until it is resumed."""
+        """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
         return self._ask(commands.pause(topic, seconds))
 
     def resume(self, topic: str) -> answers.Resumed:
@@ -127,34 +129,34 @@ class Client:
         return self._ask(commands.resume(topic))
 
     def purge(self, topic: str, **fields: Unpack[fields.PurgeFields]) -> answers.Purged:
-        """Delete the jobs of a topic; while the answer has a `cursor`, there is more to do."""
+        """Delete the jobs of a topic; repeat with the answer's `cursor` until it is null."""
         return self._ask(commands.purge(topic, **fields))
 
     def leave(self, worker: str) -> answers.Left:
-        """The waiting pops of this worker end now."""
+        """End the waiting pops of this worker now."""
         return self._ask(commands.leave(worker))
 
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
-        """Up to 1,000 commands, as the protocol has them, in one request: of each the answer, or the error."""
+        """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
         return self._run(many(commands, self._options.retry_for_s))
 
     def _ask(self, command: Command[T]) -> T:
         return self._run(one(command, self._options.retry_for_s))
 
-    def _run(self, exchange: Exchange[T]) -> T:
+    def _run(self, call: Call[T]) -> T:
         try:
-            step = next(exchange)
+            step = next(call)
             while True:
-                if isinstance(step, Post):
-                    step = exchange.send(self._post(step))
+                if isinstance(step, Request):
+                    step = call.send(self._post(step))
                 else:
                     time.sleep(step)
-                    step = next(exchange)
+                    step = next(call)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # the exchange's T
+            return end.value  # type: ignore[no-any-return]  # the call's T
 
-    def _post(self, post: Post) -> Reply | Unreachable:
+    def _post(self, request: Request) -> Reply | Unreachable:
         try:
-            return self._connections.post(post.data, self._options.timeout_s + post.wait_s)
+            return self._connections.post(request)
         except Unreachable as error:
             return error

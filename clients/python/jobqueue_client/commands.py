@@ -1,4 +1,4 @@
-"""The commands: what is sent for each call, and what is made of its answer. Without any I/O.
+"""The commands: what each one sends, and how its answer is read. Without any I/O.
 
 Both clients have a method for each of these functions, with the same arguments.
 """
@@ -18,9 +18,9 @@ from jobqueue_client.answers import (
     Peeked,
     Purged,
     Resumed,
+    Settled,
     Stats,
     Timed,
-    Told,
     TopicKicked,
     Topics,
     Touched,
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Command(NamedTuple, Generic[T]):
-    """A command as it is sent, and how its answer is read."""
+    """A command's fields as sent, and how its answer is read."""
 
     fields: dict[str, Any]
     read: Callable[[Any], T]
@@ -56,22 +56,22 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def _command(name: str, given: dict[str, Any]) -> Command[Any]:
-    """A command whose answer stays as it came."""
+    """A command whose answer is given as received."""
     return Command(_fields(name, given), _as_it_is)
 
 
 def _fields(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    # Only a body may be null on purpose.
+    # Only a body is ever null on purpose.
     fields = {key: value for key, value in given.items() if value is not None or key == "body"}
     return plain({**fields, "command": name})
 
 
 def _of_job(job: Job | str, given: Any) -> dict[str, Any]:
-    """The fields of a command for a job in hand: the job's lease is shown with it."""
+    """The fields of a command for a job; a Job brings its lease."""
     return {"id": job.id, "lease": job.lease, **given} if isinstance(job, Job) else {"id": job, **given}
 
 
-def _where(topics: str | Sequence[str]) -> dict[str, Any]:
+def _topics(topics: str | Sequence[str]) -> dict[str, Any]:
     return {"topic": topics} if isinstance(topics, str) else {"topics": list(topics)}
 
 
@@ -80,11 +80,11 @@ def add(topic: str, body: Any, **fields: Unpack[AddFields]) -> Command[Added]:
 
 
 def pop(topics: str | Sequence[str], **fields: Unpack[PopFields]) -> Command[Job | None]:
-    return Command(_fields("pop", {**_where(topics), **fields}), _popped)
+    return Command(_fields("pop", {**_topics(topics), **fields}), _popped)
 
 
 def pop_many(topics: str | Sequence[str], count: int, **fields: Unpack[PopFields]) -> Command[list[Job]]:
-    return Command(_fields("pop", {**_where(topics), "count": count, **fields}), _popped_many)
+    return Command(_fields("pop", {**_topics(topics), "count": count, **fields}), _popped_many)
 
 
 def _popped(answer: Answer) -> Job | None:
@@ -95,7 +95,7 @@ def _popped_many(answer: Answer) -> list[Job]:
     return [Job.read(job) for job in answer["jobs"]]
 
 
-def finish(job: Job | str, **fields: Unpack[FinishFields]) -> Command[Told]:
+def finish(job: Job | str, **fields: Unpack[FinishFields]) -> Command[Settled]:
     return _command("finish", _of_job(job, fields))
 
 
@@ -107,11 +107,11 @@ def release(job: Job | str, **fields: Unpack[ReleaseFields]) -> Command[Timed]:
     return _command("release", _of_job(job, fields))
 
 
-def bury(job: Job | str, **fields: Unpack[BuryFields]) -> Command[Told]:
+def bury(job: Job | str, **fields: Unpack[BuryFields]) -> Command[Settled]:
     return _command("bury", _of_job(job, fields))
 
 
-def delete(id: str, **fields: Unpack[DeleteFields]) -> Command[Told]:
+def delete(id: str, **fields: Unpack[DeleteFields]) -> Command[Settled]:
     return _command("delete", {"id": id, **fields})
 
 

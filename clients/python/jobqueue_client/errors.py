@@ -1,4 +1,4 @@
-"""The errors of the clients: all are a JobQueueError. Each code of the protocol has a class of its own."""
+"""The errors of the clients. All are a JobQueueError, and each error code of the protocol has a class."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any
 
 
 class JobQueueError(Exception):
-    """Any error of this package, but for wrong arguments (ValueError, TypeError)."""
+    """Any error of this package, except for invalid arguments (ValueError, TypeError)."""
 
     retry_after: float | None = None
-    """Seconds in which a repetition makes no sense, as the service or a proxy said."""
+    """Seconds before which a retry is pointless, as reported by the service or a proxy."""
 
 
 class Unreachable(JobQueueError):
-    """No answer of a job queue came: no connection, a time-out, a broken connection, a proxy's page."""
+    """No answer from a job queue: no connection, a time-out, a broken connection, or a proxy's error page."""
 
     def __init__(
         self, message: str, *, maybe_done: bool, for_now: bool = True, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
         self.maybe_done = maybe_done
-        """Whether the service may have done it all the same."""
+        """Whether the service may have executed the command nevertheless."""
         self.for_now = for_now
-        """Whether a repetition may help: no for a page of something that is no job queue."""
+        """Whether a retry may help; False for a reply of something that is not a job queue."""
         self.retry_after = retry_after
 
 
 class Refused(JobQueueError):
-    """The service said no. A code that this version does not know comes as this class itself."""
+    """The service refused the command. A code that this version does not know is raised as this class itself."""
 
     code = ""
 
@@ -35,15 +35,15 @@ class Refused(JobQueueError):
         self.code = str(answer.get("code", self.code))
         super().__init__(str(answer.get("error", self.code)))
         self.answer = answer
-        """All of the answer."""
+        """The whole answer."""
         self.status = status
         """The HTTP status of the answer; 200 for a member of a batch."""
         self.state: str | None = answer.get("state")
-        """The state that the job is in, with a code that says it is not in one for the command."""
+        """The job's state, if that is why the command was refused."""
         self.field: str | None = answer.get("field")
-        """The field that is to blame."""
-        told = answer.get("retry_after")
-        self.retry_after = told if isinstance(told, int | float) else retry_after
+        """The invalid field, if there is one."""
+        seconds = answer.get("retry_after")
+        self.retry_after = seconds if isinstance(seconds, int | float) else retry_after
 
 
 class BadJson(Refused):
@@ -53,43 +53,43 @@ class BadJson(Refused):
 
 
 class BadField(Refused):
-    """A field has a value that is not allowed."""
+    """A field has an invalid value."""
 
     code = "BAD_FIELD"
 
 
 class UnknownField(Refused):
-    """A field that the command does not have."""
+    """The command has no such field."""
 
     code = "UNKNOWN_FIELD"
 
 
 class UnknownCommand(Refused):
-    """A command that there is not."""
+    """There is no such command."""
 
     code = "UNKNOWN_COMMAND"
 
 
 class TooMany(Refused):
-    """More commands in one batch than are allowed, or none."""
+    """The batch has too many commands, or none."""
 
     code = "TOO_MANY"
 
 
 class BadHttp(Refused):
-    """The request is not HTTP as the service takes it."""
+    """The request is not HTTP that the service accepts."""
 
     code = "BAD_HTTP"
 
 
 class TooLarge(Refused):
-    """The request, a body or the answer is larger than allowed."""
+    """The request, a body or the answer is too large."""
 
     code = "TOO_LARGE"
 
 
 class Unauthorized(Refused):
-    """The request shows no valid token."""
+    """The request has no valid token."""
 
     code = "UNAUTHORIZED"
 
@@ -101,85 +101,85 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    """No such job."""
+    """There is no such job."""
 
     code = "NOT_FOUND"
 
 
 class NoSuchPath(Refused):
-    """The URL is that of a job queue, but its path is wrong."""
+    """The service has no such path: the URL is wrong."""
 
     code = "NO_SUCH_PATH"
 
 
 class MethodNotAllowed(Refused):
-    """The URL is that of a job queue, but its path is wrong."""
+    """The path does not allow this HTTP method: the URL is wrong."""
 
     code = "METHOD_NOT_ALLOWED"
 
 
 class AlreadyExists(Refused):
-    """A job with this id exists."""
+    """A job with this id already exists."""
 
     code = "ALREADY_EXISTS"
 
 
 class Reserved(Refused):
-    """The job is with a worker now."""
+    """A worker has the job now."""
 
     code = "RESERVED"
 
 
 class NotReserved(Refused):
-    """The job is with no worker."""
+    """No worker has the job."""
 
     code = "NOT_RESERVED"
 
 
 class StaleLease(Refused):
-    """The lease is not the job's newest: it was handed out again since."""
+    """The lease is outdated: the job has been handed out again since."""
 
     code = "STALE_LEASE"
 
 
 class TooLate(Refused):
-    """The job fired already."""
+    """The job has already fired."""
 
     code = "TOO_LATE"
 
 
 class WrongState(Refused):
-    """The job is not in a state for it."""
+    """The job's state does not allow this command."""
 
     code = "WRONG_STATE"
 
 
 class TopicFull(Refused):
-    """The topic has as many pending jobs as it may have."""
+    """The topic has reached its limit of pending jobs."""
 
     code = "TOPIC_FULL"
 
 
 class TooFast(Refused):
-    """More requests than are allowed in a time."""
+    """The rate limit is exceeded."""
 
     code = "TOO_FAST"
 
 
 class NoRoom(Refused):
-    """Redis is full: no job can be taken in until some are finished."""
+    """Redis is full: the service accepts no job until others are finished."""
 
     code = "NO_ROOM"
 
 
 class Unavailable(Refused):
-    """Redis did not answer in time; perhaps it was done all the same."""
+    """Redis did not answer in time; the command may have been executed nevertheless."""
 
     code = "UNAVAILABLE"
 
 
 class ShuttingDown(Refused):
-    """This instance of the service stops; another one will answer."""
+    """This instance is shutting down; retry, and another one will answer."""
 
     code = "SHUTTING_DOWN"
 
@@ -194,5 +194,5 @@ _BY_CODE = {kind.code: kind for kind in Refused.__subclasses__()}
 
 
 def refusal(answer: dict[str, Any], status: int, retry_after: float | None = None) -> Refused:
-    """The error that a refusing answer means."""
+    """The error for an answer that refuses a command."""
     return _BY_CODE.get(str(answer.get("code")), Refused)(answer, status, retry_after)

@@ -1,6 +1,6 @@
-"""The fields of commands that are given by name. What each means stands in docs/protocol.md.
+"""The fields that the commands take by keyword. docs/protocol.md describes them.
 
-None is as if the field were not given (but for a `body`). Lengths of time are seconds or a timedelta.
+None means that the field is not sent, except for a `body`. Durations are seconds or a timedelta.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class UpdateFields(TypedDict, total=False):
     delay: Seconds | None
     at: Moment | None
     body: Any
-    """The new body; None is one, JSON's null."""
+    """The new body; None sets it to JSON's null."""
     priority: int | None
     ttl: Seconds | None
     durability: Durability | None

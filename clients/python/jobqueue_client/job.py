@@ -1,4 +1,4 @@
-"""A job as a pop hands it out."""
+"""A job as a pop delivers it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LostReason = Literal["deleted", "stale", "expired", "stopping"]
 
 
 class Lost(Exception):
-    """The handler does not have its job any more; raised by `job.check()`. `reason`: as `job.lost`."""
+    """The handler no longer owns its job; raised by `job.check()`. `reason` is that of `job.lost`."""
 
     def __init__(self, reason: LostReason) -> None:
         super().__init__(f"the job is lost: {reason}")
@@ -18,31 +18,31 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A delivery of a job, reserved for whoever popped it for `ttr` seconds. It equals only itself."""
+    """A delivery of a job, reserved for `ttr` seconds. Compares by identity."""
 
     id: str
     topic: str
     body: Any
-    """What the add gave, decoded."""
+    """The body as it was added, decoded."""
     lease: int
-    """The number of this delivery; finish, touch, release and bury show it."""
+    """The number of this delivery; finish, touch, release and bury send it along."""
     attempt: int
-    """The deliveries that count, with this one: 1 for the first."""
+    """The number of deliveries that count, including this one: 1 for the first."""
     tries: int
-    """How many of them there may be; 0: no limit."""
+    """The limit of `attempt`; 0: none."""
     due: float
     """When it was due, in unix seconds."""
     ttr: float
-    """Seconds until it is handed out again; 0: never, it was gone when it was popped."""
+    """Seconds until the job is delivered again; 0: never, the pop itself finished it."""
     headers: dict[str, str] | None = None
     lost: LostReason | None = field(default=None, init=False)
-    """None, or why a worker's handler does not have it any more. Always None without a Worker."""
+    """Why a worker's handler no longer owns the job; None while it does, and always without a Worker."""
 
     @classmethod
     def read(cls, answer: dict[str, Any]) -> Self:
-        """A job from a pop's answer. KeyError or TypeError for what is none."""
+        """The job in a pop's answer. Raises KeyError or TypeError if there is none."""
         if not all(isinstance(answer[name], int | float) for name in ("lease", "attempt", "tries", "due", "ttr")):
-            raise TypeError("a job without its numbers")
+            raise TypeError("a job lacks its numbers")
         return cls(
             id=answer["id"],
             topic=answer["topic"],
@@ -57,15 +57,15 @@ class Job:
 
     @property
     def last_try(self) -> bool:
-        """Whether no delivery follows this one."""
+        """Whether this is the last delivery."""
         return self.ttr == 0 or 0 < self.tries <= self.attempt
 
     def check(self) -> None:
-        """Raise Lost where the job is lost. From any thread."""
+        """Raise Lost if the job is lost. May be called from any thread."""
         if self.lost is not None:
             raise Lost(self.lost)
 
     def lose(self, reason: LostReason) -> None:
-        """For the worker: tell the handler. The first reason stays."""
+        """For the worker: mark the job as lost. The first reason stays."""
         if self.lost is None:
             object.__setattr__(self, "lost", reason)

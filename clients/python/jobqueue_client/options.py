@@ -1,4 +1,4 @@
-"""Options, checked: what must be right before anything is sent."""
+"""The options of a client, validated before anything is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True)
 class Options:
-    """Where the service is, and how long to wait for it. ValueError where an option cannot be."""
+    """Where the service is, and how long to wait for it. Raises ValueError for an invalid option."""
 
     url: str
     timeout_s: float
@@ -24,13 +24,13 @@ class Options:
 
     def __post_init__(self) -> None:
         if not _is_url(self.url):
-            raise ValueError(f"url: {self.url!r} is no URL of a service, like http://localhost:8000")
+            raise ValueError(f"url must be a service's URL such as http://localhost:8000, not {self.url!r}")
         check_seconds("timeout_s", self.timeout_s, 0.001, _A_DAY_S)
         check_seconds("connect_timeout_s", self.connect_timeout_s, 0.001, _A_DAY_S)
         check_seconds("retry_for_s", self.retry_for_s, 0)
         for name, value in self.headers.items():
             if not _HEADER_NAME.fullmatch(name) or not _is_printable(value):
-                raise ValueError(f"headers: {name!r} cannot be sent: name and value must be printable ASCII")
+                raise ValueError(f"headers must have names and values of printable ASCII: {name!r} does not")
 
     @property
     def command_url(self) -> str:
@@ -42,9 +42,9 @@ class Options:
 
 
 def check_seconds(name: str, value: float, least: float, most: float = math.inf) -> None:
-    """ValueError for an option that is not so many seconds."""
-    if not isinstance(value, int | float) or not least <= value <= most:  # NaN neither
-        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
+    """Raise ValueError unless `value` is a number of seconds between the bounds, inclusive."""
+    if not isinstance(value, int | float) or not least <= value <= most:  # NaN fails, too
+        bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least:g}"
         raise ValueError(f"{name} must be a number of seconds {bounds}, not {value!r}")
 
 
@@ -56,6 +56,6 @@ def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except (ValueError, AttributeError):  # a port that is no number, a half of an IPv6 address; no text at all
+    except (ValueError, AttributeError):  # an invalid port, half an IPv6 address; not a string
         return False
     return bool(known) and _is_printable(url) and not set(url) & set(" ?#@")

@@ -1,4 +1,4 @@
-"""What is repeated, and when."""
+"""Retries: which failures are temporary, which commands are safe to repeat, and the pauses between attempts."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ from jobqueue_client.errors import (
     Unreachable,
 )
 
-_NOTHING_DONE = (TopicFull, TooFast, NoRoom, ShuttingDown)
-_LONGEST_S = 2.0
-_ALWAYS_SAFE = {"finish", "delete", "get", "stats", "peek", "topics", "pause", "resume", "leave"}
+_NOT_EXECUTED = (TopicFull, TooFast, NoRoom, ShuttingDown)
+"""Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been."""
+_LONGEST_PAUSE_S = 2.0
+_SAFE = {"finish", "delete", "get", "stats", "peek", "topics", "pause", "resume", "leave"}
 _SAFE_WITH_LEASE = {"touch", "release", "bury"}
 
 
 def is_safe(command: Mapping[str, Any]) -> bool:
-    """Whether a command may be sent again when perhaps it was done."""
+    """Whether executing a command twice does no harm."""
     name = command.get("command")
     if name == "add":
         keeps = command.get("if_exists") in (None, "keep")
         return command.get("id") is not None and keeps and command.get("retention") != 0
-    return name in _ALWAYS_SAFE or (name in _SAFE_WITH_LEASE and command.get("lease") is not None)
+    return name in _SAFE or (name in _SAFE_WITH_LEASE and command.get("lease") is not None)
 
 
 def may_repeat(error: JobQueueError, *, safe: bool) -> bool:
-    """Whether a repetition may help and does no harm; `safe`: of commands that may be done twice."""
+    """Whether the failure is temporary and a retry does no harm; `safe`: the commands may be executed twice."""
     if isinstance(error, Unreachable):
         return error.for_now and (safe or not error.maybe_done)
-    return isinstance(error, _NOTHING_DONE) or (safe and isinstance(error, Unavailable))
+    return isinstance(error, _NOT_EXECUTED) or (safe and isinstance(error, Unavailable))
 
 
 def is_final(error: JobQueueError) -> bool:
-    """Whether no repetition can help, however long one waits: the service said no, for a reason that stays."""
+    """Whether no retry can ever help: the service refused the command for a permanent reason."""
     if not isinstance(error, Refused) or may_repeat(error, safe=True):
         return False
-    return error.status < 500 and not isinstance(error, Internal)  # in a batch its status is 200
+    return error.status < 500 and not isinstance(error, Internal)  # in a batch, its status is 200
 
 
-def pause_s(repetition: int, at_least_s: float | None = None) -> float:
-    """The pause before the n-th repetition, in seconds: random, so that many clients do not come back at once."""
-    longest = min(_LONGEST_S, 0.05 * 2 ** min(repetition, 10))
+def pause_s(retry: int, at_least_s: float | None = None) -> float:
+    """The pause before the n-th retry, in seconds: random, so that many clients do not return at once."""
+    longest = min(_LONGEST_PAUSE_S, 0.05 * 2 ** min(retry, 10))
     return max(random.uniform(0, longest), at_least_s or 0)
 
 
 def longest_s(results: Iterable[object]) -> float:
-    """The longest `retry_after` among those of a batch's results that are errors, in seconds."""
+    """The longest `retry_after` among the errors in a batch's results, in seconds; 0 if there is none."""
     return max((result.retry_after or 0 for result in results if isinstance(result, JobQueueError)), default=0)
 
 
 class Retries:
-    """The repetitions of one request, for `for_s` seconds after its first failure."""
+    """The retries of one request, for `for_s` seconds after its first failure."""
 
     def __init__(self, for_s: float) -> None:
         self._for_s = for_s
@@ -69,15 +70,15 @@ class Retries:
         self._maybe_done = False
 
     def pause_after(self, error: JobQueueError, *, safe: bool) -> float | None:
-        """How many seconds to wait before the request is repeated; None when it is not."""
+        """Seconds to wait before the request is repeated; None if it must not be."""
         again = may_repeat(error, safe=safe)
-        if isinstance(error, Unreachable):  # what an earlier attempt may have done counts, too
+        if isinstance(error, Unreachable):  # an earlier attempt may have been executed, too
             error.maybe_done = self._maybe_done = self._maybe_done or error.maybe_done
         self._maybe_done = self._maybe_done or isinstance(error, Unavailable)
         return self.pause(error.retry_after) if again else None
 
     def pause(self, at_least_s: float | None) -> float | None:
-        """How many seconds to wait before the next repetition; None when it would come too late."""
+        """Seconds to wait before the next retry; None if it would come too late."""
         now = time.monotonic()
         self._count += 1
         if self._count == 1:

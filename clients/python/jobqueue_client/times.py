@@ -1,4 +1,4 @@
-"""Times as users give them, as the protocol has them: seconds, and moments."""
+"""Times: from what users pass (timedelta, datetime) to what the protocol takes (seconds, RFC 3339)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Moment = datetime | float | str
 
 
 def seconds(value: Seconds) -> float:
-    """A length of time in seconds."""
+    """A duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def moment(value: Moment) -> float | str:
-    """A point in time: unix seconds or RFC 3339 text. A naive datetime is a ValueError."""
+    """A point in time as unix seconds or RFC 3339 text. Raises ValueError for a naive datetime."""
     if not isinstance(value, datetime):
         return value
     if value.utcoffset() is None:
-        raise ValueError("`at` needs a datetime with a time zone: this one is naive, and could be any of 24 hours")
-    return value.astimezone(UTC).isoformat()  # its own offset may have seconds, which RFC 3339 has not
+        raise ValueError("`at` needs a datetime with a time zone; this one is naive")
+    return value.astimezone(UTC).isoformat()  # its own offset may have seconds, which RFC 3339 does not allow
 
 
 def _ladder(values: Any) -> Any:
@@ -36,5 +36,5 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
 
 
 def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A command's fields with their times as the protocol has them."""
+    """A command's fields with their times in the protocol's form."""
     return {name: _PLAIN[name](value) if name in _PLAIN else value for name, value in fields.items()}

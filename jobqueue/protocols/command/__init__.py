@@ -1,1 +1,1 @@
-"""The native protocol, `POST /command`: one JSON object, or an array of 1 to 1,000 of them."""
+"""The native protocol: one JSON object, or an array of 1 to 1,000 of them, POSTed to one path."""

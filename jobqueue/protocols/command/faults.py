@@ -1,4 +1,4 @@
-"""What is wrong with a command, in our words, which come from `jobqueue.schema.fields`."""
+"""Why a command is refused, in words. What a field must be comes from `jobqueue.schema`."""
 
 from __future__ import annotations
 
@@ -14,36 +14,35 @@ import orjson
 from msgspec import Raw
 
 from jobqueue.errors import BadField, BadJson, BadRequest, UnknownCommand, UnknownField
-from jobqueue.schema.fields import EXPECTED, is_name, must_be
-from jobqueue.schema.params import BY_NAME
+from jobqueue.schema.checks import NAMED
+from jobqueue.schema.fields import LONGEST_NAME, is_name
+from jobqueue.schema.params import BY_NAME, bad_value, is_field
 
-_LONGEST_NAME = 64  # of an unknown name that is said again
-_MOST_TO_EXPLAIN = 65_536  # bytes: a longer request is not read twice to say more exactly what is wrong
+_MOST_QUOTED = 64  # characters of an unknown name that an error text repeats
+_MOST_TO_EXPLAIN = 65_536  # bytes; a longer request is not read twice to find the field at fault
 _PATH = re.compile(r"`\$\.(\w+)")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
-NAMED = {kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()}
-"""The fields of each command that are names."""
 
 
-def told(error: Exception, data: bytes) -> BadRequest:
-    """What is wrong with a command, in our words, and the id that it named."""
+def explained(error: Exception, data: bytes) -> BadRequest:
+    """The refusal of a command that raised an error, with the id that the command named."""
     read = _fields_of(data)
-    told = error if isinstance(error, BadRequest) else _translated(error, data, read)
-    told = _bad_name_before(told.field, read) or told
+    refused = error if isinstance(error, BadRequest) else _translated(error, data, read)
+    refused = _bad_name_before(refused.field, read) or refused
     job_id = read.get("id")
-    told.job_id = job_id if isinstance(job_id, str) and len(job_id) <= 255 else None
-    return told
+    refused.job_id = job_id if isinstance(job_id, str) and len(job_id) <= LONGEST_NAME else None
+    return refused
 
 
 def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None:
-    """Of two faults the first is told. Names are looked at last, but may stand before what msgspec found."""
+    """The first of two faults is reported. Names are checked last, but may come before what msgspec found."""
     kind = BY_NAME.get(str(read.get("command")))
     if kind is None:
         return None
-    before = takewhile(lambda name: name[:_LONGEST_NAME] != field, read)
+    before = takewhile(lambda name: name[:_MOST_QUOTED] != field, read)
     wrong = (name for name in before if name in NAMED[kind] and isinstance(read[name], str) and not is_name(read[name]))
-    return next((bad(name) for name in wrong), None)
+    return next((bad_value(name) for name in wrong), None)
 
 
 def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadRequest:
@@ -51,18 +50,18 @@ def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadReque
         return BadJson("the request is nested too deeply")
     if not isinstance(error, msgspec.ValidationError):
         endless = _endless_field(data)
-        return bad(endless) if endless else BadJson(f"the request is not JSON: {error}")
+        return bad_value(endless) if endless else BadJson(f"the request is not JSON: {error}")
     return _misfit(str(error), read)
 
 
 def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
-    """Why JSON is not a command; `text` is what msgspec says."""
+    """Why a JSON value is not a command; `text` is msgspec's message."""
     if text.startswith("Expected `object`"):
         return BadJson("a command must be a JSON object")
     path = _PATH.search(text)
     name = read.get("command")
     if path and path[1] != "command":
-        return bad(path[1], name)
+        return bad_value(path[1], name)
     if not isinstance(name, str):
         return BadField(f"command {'is missing' if name is None else 'must be a string'}", field="command")
     if name not in BY_NAME:
@@ -74,11 +73,11 @@ def _misnamed(text: str, command: str) -> BadRequest:
     """Which field of a command is unknown or missing."""
     quoted = _QUOTED.search(text)
     if not quoted:
-        return BadField(f"the command is not understood: {text}", field="command")
+        return BadField(f"the command cannot be read: {text}", field="command")
     field = quoted[1]
     if "unknown field" in text:
         return UnknownField(
-            _unknown(f"field of {command}", field, BY_NAME[command].__struct_fields__), field=field[:_LONGEST_NAME]
+            _unknown(f"field of {command}", field, BY_NAME[command].__struct_fields__), field=field[:_MOST_QUOTED]
         )
     return BadField(f"{field} is missing", field=field)
 
@@ -94,20 +93,16 @@ def _endless_field(data: bytes) -> str | None:
     if not isinstance(read, dict):
         return None
     found = (name for name, value in read.items() if isinstance(value, float) and not math.isfinite(value))
-    return next((name for name in found if name.lower() in EXPECTED), None)
-
-
-def bad(field: str, command: object = None) -> BadField:
-    return BadField(f"{field} {must_be(field, command)}", field=field)
+    return next((name for name in found if is_field(name)), None)
 
 
 def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
     near = difflib.get_close_matches(name.lower(), known, 1)
-    return f"there is no {kind} {name[:_LONGEST_NAME]!r}" + (f"; did you mean {near[0]}?" if near else "")
+    return f"unknown {kind}: {name[:_MOST_QUOTED]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _fields_of(data: bytes) -> dict[str, Any]:
-    """The fields of a command; None for what no reader could read: a number beyond all bounds hides no other field."""
+    """The fields of a command. One that cannot be read, such as too large a number, is None and hides no other."""
     try:
         return {name: _value(raw) for name, raw in _FIELDS.decode(data).items()}
     except (msgspec.DecodeError, RecursionError):

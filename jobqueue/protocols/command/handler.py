@@ -1,71 +1,51 @@
-"""The native protocol, `POST /command`: one JSON object or an array of 1 to 1,000 of them.
-
-Reads the request into commands and renders their answers; what goes wrong in between is told by `commands.answer`.
-"""
+"""The native protocol: reads a request into commands and renders their answers."""
 
 from __future__ import annotations
 
 import orjson
-from msgspec import Struct
 
-from buckets import Job
-from jobqueue.answers import Answer, failure
-from jobqueue.commands import answer
-from jobqueue.engine import Engine
+from jobqueue.answers import Answer
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest
-from jobqueue.metrics.process import UNREADABLE, Metrics
+from jobqueue.protocols import Protocol, Reply
 from jobqueue.protocols.command import reading
-from jobqueue.schema import params
-from jobqueue.schema.params import Pop
+from jobqueue.schema.params import Command, Pop
 
 
-class Reply(Struct, gc=False):
-    """What goes back: the HTTP status, the JSON, and when to ask again (s) where that helps."""
+class CommandProtocol(Protocol[bool]):
+    """One JSON object or an array of them. Of a request, its answers need to know whether it was an array."""
 
-    status: int
-    body: bytes
-    retry_after: int | None = None
+    path = "/command"
 
+    def parse(self, data: bytes) -> tuple[list[Command | BadRequest], bool]:
+        """The commands of a request, and whether it is an array."""
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            raise BadJson("the request is not UTF-8") from None
+        start = data[:1] if data[:1] in (b"{", b"[") else data.lstrip()[:1]
+        if not start:
+            raise BadJson("the request is empty; it must be a JSON object or an array of them")
+        if start != b"[":
+            return [reading.parse(data, self._max_body_bytes)], False
+        commands = reading.parse_many(data, self._max_body_bytes)
+        if Pop in map(type, commands[:-1]):
+            _refuse_early_waits(commands)
+        return commands, True
 
-def _read(data: bytes, max_body_bytes: int) -> tuple[list[params.Command | BadRequest], bool]:
-    """The commands of a request, and whether it is an array. Raises BadRequest."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        raise BadJson("the request is not UTF-8") from None
-    begin = data[:1] if data[:1] in (b"{", b"[") else data.lstrip()[:1]
-    if not begin:
-        raise BadJson("the request is empty; it must be a JSON object or an array of them")
-    if begin != b"[":
-        return [reading.parse(data, max_body_bytes)], False
-    commands = reading.parse_many(data, max_body_bytes)
-    if Pop in map(type, commands[:-1]):
-        for place, command in enumerate(commands[:-1]):
-            if isinstance(command, Pop) and command.wait:
-                commands[place] = BadField("wait is allowed in the last command of an array only", field="wait")
-    return commands, True
+    def render(self, answers: list[Answer], form: bool) -> Reply:
+        """An array for an array; else the one answer, with the HTTP status of its code."""
+        if form:
+            return Reply(200, orjson.dumps(answers))
+        answer = answers[0]
+        return Reply(200, orjson.dumps(answer)) if answer["success"] else self.render_error(answer)
 
-
-def _single(told: Answer) -> Reply:
-    if told["success"]:
-        return Reply(200, orjson.dumps(told))
-    return Reply(STATUS[told["code"]], orjson.dumps(told), told.get("retry_after"))
-
-
-def refuse(error: Exception, metrics: Metrics) -> Reply:
-    """The answer to a request that is not looked into."""
-    told = failure(error)
-    metrics.answered(UNREADABLE, [told])
-    return _single(told)
+    def render_error(self, answer: Answer) -> Reply:
+        """The answer with the HTTP status of its code."""
+        return Reply(STATUS[answer["code"]], orjson.dumps(answer), answer.get("retry_after"))
 
 
-async def handle(
-    engine: Engine, data: bytes, max_body_bytes: int, reserved: list[Job], metrics: Metrics, deadline_s: float
-) -> Reply:
-    """Answer a request. `reserved`, `deadline_s`: see `commands.answer`."""
-    try:
-        commands, many = _read(data, max_body_bytes)
-    except Exception as error:
-        return refuse(error, metrics)
-    answers = await answer(engine, commands, reserved, metrics, deadline_s)
-    return Reply(200, orjson.dumps(answers)) if many else _single(answers[0])
+def _refuse_early_waits(commands: list[Command | BadRequest]) -> None:
+    """Refuse the pops that would let the commands behind them wait."""
+    for position, command in enumerate(commands[:-1]):
+        if isinstance(command, Pop) and command.wait:
+            commands[position] = BadField("wait is allowed in the last command of an array only", field="wait")

@@ -13,7 +13,7 @@ import pytest
 
 from buckets.add_codec import Added
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Barrier, Durability
-from buckets.durability.durable import Durable, Told, Want
+from buckets.durability.durable import Durable, DurablePool, Outcome, Want
 from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob
 from buckets.meter import Meter
@@ -120,7 +120,7 @@ async def test_a_change_that_a_replica_has_is_replicated(serve: Serve, program: 
     durable, _ = await serve(2, program=program)
     pool = durable.pool
     assert await add_durably(durable, "a") == REPLICATED
-    assert await durable.change([Want("a", REPLICATED, "a")], pool.delete) == [Told("ready", REPLICATED)]
+    assert await durable.change([Want("a", REPLICATED, "a")], pool.delete) == [Outcome("ready", REPLICATED)]
 
 
 @pytest.mark.parametrize("program", binaries(), ids=lambda path: Path(path).name)
@@ -183,7 +183,7 @@ async def test_each_is_told_what_it_asked_for_in_the_order_of_all(serve: Serve) 
     ]
     finishes = [Want(f"{n}", REPLICATED, f"{n}") for n in (59, 70, 0)]
     one, none, other = await durable.change(finishes, durable.pool.delete)
-    assert (one, other) == (Told("ready", REPLICATED), Told("ready", REPLICATED))
+    assert (one, other) == (Outcome("ready", REPLICATED), Outcome("ready", REPLICATED))
     assert isinstance(none.result, NotFound)
 
 
@@ -362,7 +362,7 @@ async def test_what_a_failover_forgot_is_made_again_on_the_new_master(
         return turns[-1]
 
     (told,) = await durable.change(adds("a"), lost_at_first)
-    assert told == Told(turns[1][0], REPLICATED)
+    assert told == Outcome(turns[1][0], REPLICATED)
     assert await state(durable.pool, "a") == "ready"
 
 
@@ -508,10 +508,38 @@ async def test_a_change_that_fails_when_it_is_made_again_keeps_its_answer_and_is
 
     await add(durable.pool, "c")
     told = await durable.change([Want(each, REPLICATED, each) for each in ("b", "c")], work)
-    assert told == [Told("ready", LOCAL), Told("ready", REPLICATED)]
+    assert told == [Outcome("ready", LOCAL), Outcome("ready", REPLICATED)]
 
 
 async def test_where_config_is_hidden_nobody_knows_of_an_fsync(serve: Serve) -> None:
     durable, _ = await serve(1, *SAFE)
     await durable.pool.redis.read("ACL", "SETUSER", "default", "-config")
     assert await add_durably(durable, "a", FSYNCED) == LOCAL
+
+
+async def test_the_methods_of_the_pool_report_what_each_change_reached(serve: Serve) -> None:
+    durable, _ = await serve(2, shards=4)
+    reports: list[Sequence[Durability]] = []
+
+    def wanting(*durabilities: Durability) -> DurablePool:
+        return durable.wanting(durabilities, reports.append)
+
+    jobs = [NewJob(job_id, "t", b"1") for job_id in "abc"]
+    added = await wanting(REPLICATED, LOCAL, FSYNCED).add(jobs)
+    groups = await wanting(REPLICATED).add_groups([[NewJob("d@t", "t", b"1"), NewJob("d@u", "u", b"1")]])
+    assert all(isinstance(result, Added) for results in (added, *groups) for result in results)  # type: ignore[union-attr]
+    await pop_one(durable.pool, "u")
+    finished, missing = await wanting(REPLICATED, REPLICATED).finish([("d@u", None), ("nobody", None)])
+    assert (finished, type(missing)) == ("finished", NotFound)
+    assert (await wanting(REPLICATED).update("a", priority=9)).state == "ready"
+    assert await wanting(REPLICATED).delete(["a"]) == ["ready"]
+    with pytest.raises(NotFound):
+        await wanting(REPLICATED).update("a", priority=1)
+    assert reports == [
+        [REPLICATED, LOCAL, LOCAL],
+        [REPLICATED],
+        [REPLICATED, LOCAL],
+        [REPLICATED],
+        [REPLICATED],
+        [LOCAL],
+    ]

@@ -69,7 +69,7 @@ async def flags(redis: Redis, pool: Pool, job_id: str, value: int) -> None:
 async def take_away(redis: Redis, pool: Pool) -> None:
     """As a mover that died long ago."""
     ids, now = ("delayed", "ready", "dead", "finished"), pool.clock.now()
-    _, _, key, *_ = await pool.call("take", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
+    _, _, key, *_ = await pool.call("export", 0, ids, now=now, batch="f00d", front="", page=0, room=1 << 20)
     await redis.read("RENAME", key, "{jq:0}:m:5:f00d")
 
 

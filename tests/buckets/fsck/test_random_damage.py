@@ -71,7 +71,7 @@ async def usual_moves(pool: Pool, clock: HeldClock) -> None:
         await sign(pool, "other")
         await take(pool, "other")
     except NoMeta:
-        await pool.found(0)  # as its caller does
+        await pool.ensure_meta(0)  # as its caller does
     popped = (await pool.pop(TOPICS, 6)).jobs
     await pool.unpop(popped[:2])
     await pool.finish([(job.id, job.lease) for job in popped[2:4]])

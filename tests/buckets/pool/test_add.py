@@ -203,13 +203,13 @@ async def test_the_timer_of_a_bucket_hears_of_the_first_job_of_a_batch(redis: Re
     pool = await Pool.open(redis, "early", buckets=1, clock=clock)
     heard: list[str] = []
     ready = asyncio.Event()
-    listening = asyncio.create_task(pool.listen(0, heard.append, ready.set))
+    listening = asyncio.create_task(redis.listen(pool.keys[0].bell, heard.append, ready.set))
     await ready.wait()
     await add(pool, "second", delay_ms=8_000)
     await pool.add([NewJob("first", "t", b"", delay_ms=5_000), NewJob("third", "t", b"", delay_ms=10_000)])
-    await pool.tell("then")
+    await redis.read("SPUBLISH", pool.keys[0].bell, "then")
     await add(pool, "beside the first", delay_ms=5_000)
-    await pool.tell("end")
+    await redis.read("SPUBLISH", pool.keys[0].bell, "end")
     await until(lambda: "end" in heard)
     assert heard == ["due 0", "due 0", "then", "end"]
     listening.cancel()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, WrongState
+from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, Unavailable, WrongState
 from buckets.job import State
 from buckets.pool import Pool
 from buckets.redis.client import Redis
@@ -27,7 +28,8 @@ from tests.buckets.lives import (
     reserved,
     unknown,
 )
-from tests.waiting import tick_all
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE_S, tick_all, until
 
 # The table of protocol.md, row by row: without a lease, with the newest, with an older one.
 FINISH: list[tuple[Bring, str, list[type[Refused] | None]]] = [
@@ -202,3 +204,39 @@ async def test_a_worker_of_an_earlier_life_with_its_lease_does_not_end_the_new_o
 
 async def test_an_unknown_id_is_nobody(pool: Pool) -> None:
     assert await pool.get("nobody") is None
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+async def test_a_finish_reports_that_it_is_sent_before_redis_answers(own_server: RedisServer, shards: int) -> None:
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis, shards=shards)
+    own_server.freeze()
+    few, many = asyncio.Event(), asyncio.Event()
+    finishing = [
+        asyncio.create_task(pool.finish([(f"{number}", None) for number in range(20)], few.set)),
+        asyncio.create_task(pool.finish([(f"{number}", None) for number in range(2_000)], many.set)),
+    ]
+    async with asyncio.timeout(PATIENCE_S):
+        await few.wait()
+    assert not many.is_set()  # its last script waits for the answers to those before it
+    assert not any(task.done() for task in finishing)
+    own_server.thaw()
+    results = await asyncio.gather(*finishing)
+    assert {type(result) for each in results for result in each} == {NotFound}
+    assert many.is_set()
+    await pool.close()
+    await redis.close()
+
+
+async def test_a_finish_that_finds_no_redis_is_never_reported_as_sent(own_server: RedisServer) -> None:
+    redis = Redis(own_server.url, timeout_s=0.3)
+    pool = await Pool.open(redis)
+    link = await redis.link_to(pool.keys[0].meta)
+    own_server.kill()
+    await until(lambda: link.lost)
+    sent = asyncio.Event()
+    (result,) = await pool.finish([("a", None)], sent.set)
+    assert isinstance(result, Unavailable)
+    assert not sent.is_set()
+    await pool.close()
+    await redis.close()

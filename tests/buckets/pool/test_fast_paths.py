@@ -1,7 +1,7 @@
-"""The lane of the plain jobs, in add, due, pop and finish: it comes to the same as the long way, byte by byte.
+"""The fast paths of add, due, pop and finish have the same result as their complete paths, byte by byte.
 
-Two namespaces live through the same; in one the lanes are closed. The tests of the moves themselves, and the model, do
-not know which way a job went.
+Two namespaces go through the same; in one of them the fast paths are closed. The tests of the moves themselves, and the
+model, do not know which path a job took.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import functools
 import itertools
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,18 +23,18 @@ from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
 from buckets.pool import Pool
 from buckets.redis.client import Redis
-from buckets.redis.link import Orphan
+from buckets.redis.link import Orphan, Sent
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all, until
 
-# The function that each script asks first; `nil`, or from add's the place where it was, sends a job the long way.
-LANES = {
+# The function that each script asks first; `nil`, or in add the place where it is, sends a job down the complete path.
+FAST_PATHS = {
     "add": "local function create(run, at, results)\n",
-    "due": "local function plain(front, state, length)\n",
-    "pop": "local function plain(front, state, length)\n",
-    "finish": "local function plain(front, state, length)\n",
+    "due": "local function simple(front, state, length)\n",
+    "pop": "local function simple(front, state, length)\n",
+    "finish": "local function simple(front, state, length)\n",
 }
 STEPS = 400
 WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "SPUBLISH"}
@@ -41,13 +42,13 @@ WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK
 
 @functools.cache
 def closed(name: str) -> Script:
-    assert SCRIPTS[name].text.count(LANES[name]) == 1
+    assert SCRIPTS[name].text.count(FAST_PATHS[name]) == 1
     way_out = f"do return {'at' if name == 'add' else 'nil'} end\n"
-    return replace(SCRIPTS[name], text=SCRIPTS[name].text.replace(LANES[name], LANES[name] + way_out))
+    return replace(SCRIPTS[name], text=SCRIPTS[name].text.replace(FAST_PATHS[name], FAST_PATHS[name] + way_out))
 
 
-class LongWay(Redis):
-    """Runs the scripts with their lanes closed."""
+class CompletePath(Redis):
+    """Runs the scripts with their fast paths closed."""
 
     async def call(
         self,
@@ -56,15 +57,16 @@ class LongWay(Redis):
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
+        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
-        script = closed(name) if name in LANES else SCRIPTS[name]
+        script = closed(name) if name in FAST_PATHS else SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
-        return await self._metered(name, None, command, script.repeatable, script, orphan)
+        return await self._metered(name, None, command, script.repeatable, script, orphan, sent)
 
 
 class Written:
-    """The commands that scripts wrote with, in their order, as Redis itself tells them."""
+    """The commands with which scripts wrote, in their order, as Redis itself reports them."""
 
     def __init__(self, url: str) -> None:
         self._client = Client.from_url(url)
@@ -79,15 +81,15 @@ class Written:
         self._client.close()
 
     def names(self) -> list[str]:
-        """Those until now, each where it came first."""
+        """The commands until now, each where it came first."""
         self._client.publish("end of", "these")
         names: dict[str, None] = {}
         while True:
-            told = self._monitor.next_command()
-            name = told["command"].split()[0].upper()
-            if name == "PUBLISH" and told["client_type"] != "lua":
+            seen = self._monitor.next_command()
+            name = seen["command"].split()[0].upper()
+            if name == "PUBLISH" and seen["client_type"] != "lua":
                 return list(names)
-            if told["client_type"] == "lua" and name in WRITES:
+            if seen["client_type"] == "lua" and name in WRITES:
                 names[name] = None
 
 
@@ -102,19 +104,19 @@ async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
         if command == "HGETALL":
             value = dict(zip(value[::2], value[1::2], strict=True))
         found[key[len(tag) :]] = value
-        if key.startswith(tag + b"j:"):  # tombstones end, within a minute of each other
+        if key.startswith(tag + b"j:"):  # tombstones expire, within a minute of each other
             found[b"end of " + key] = (await redis.read("PTTL", key) + 30_000) // 60_000
     return {key.replace(tag, b""): value for key, value in found.items()}
 
 
 class Twins:
-    """A pool and its twin that goes the long way; what is done to one is done to the other."""
+    """A pool and a twin that takes the complete path; whatever is done to one is done to the other."""
 
     def __init__(self, pool: Pool, twin: Pool, clock: HeldClock, said: dict[str, list[str]]) -> None:
         self.pool = pool
         self.twin = twin
         self.clock = clock
-        self.said = said  # what the scripts told the bells, by channel
+        self.said = said  # the scripts' messages on the bells, by channel
         self.clock.now_us += 123
         for each in (pool, twin):
             each._turn = itertools.count()
@@ -130,7 +132,7 @@ class Twins:
         await self.both(self.messages)
 
     async def messages(self, pool: Pool) -> list[str]:
-        """What the bell was told since it was asked for last."""
+        """The messages on the bell since the last call."""
         said = self.said[pool.keys[0].bell]
         await pool.redis.read("SPUBLISH", pool.keys[0].bell, "the end")
         await until(lambda: "the end" in said)
@@ -140,7 +142,7 @@ class Twins:
 
 
 async def due_all(pool: Pool) -> list[Any]:
-    """What the timers' scripts answer, with how late jobs were."""
+    """The replies of the timers' scripts, with how late jobs were."""
     replies = []
     for bucket in range(pool.buckets):
         moved, wait, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
@@ -149,7 +151,7 @@ async def due_all(pool: Pool) -> list[Any]:
 
 
 def plainly(answer: Any) -> Any:
-    """Errors by their words, that they may be compared."""
+    """The answer with errors replaced by their words, so that they can be compared."""
     if isinstance(answer, JobQueueError):
         return (answer.code, str(answer))
     return [plainly(each) for each in answer] if isinstance(answer, list) else answer
@@ -157,9 +159,9 @@ def plainly(answer: Any) -> Any:
 
 @pytest.fixture
 async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> Any:
-    long_way = LongWay(redis_server.url)
+    complete_path = CompletePath(redis_server.url)
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
-    twin = await Pool.open(long_way, "long", buckets=3, clock=clock)
+    twin = await Pool.open(complete_path, "long", buckets=3, clock=clock)
     said: dict[str, list[str]] = {each.keys[0].bell: [] for each in (pool, twin)}
     connected = [asyncio.Event() for _ in said]
     hearing = asyncio.gather(
@@ -172,12 +174,12 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     await asyncio.gather(hearing, return_exceptions=True)
     await pool.close()
     await twin.close()
-    await long_way.close()
+    await complete_path.close()
 
 
 LIVES: list[dict[str, Any]] = [
     {},
-    {"topic": "ü" * 120},  # the topic does not fit what is read first
+    {"topic": "ü" * 120},  # the topic does not fit into the bytes that are read first
     {"delay_ms": 1_000},
     {"delay_ms": 90_000_000},  # counted by the hour
     {"delay_ms": 86_400_000},
@@ -208,8 +210,8 @@ def job(job_id: str, life: dict[str, Any]) -> NewJob:
 
 @pytest.mark.parametrize("life", LIVES, ids=str)
 @pytest.mark.parametrize("worker", ["", "w"])
-async def test_a_whole_life_is_the_same_on_both_ways(twins: Twins, life: dict[str, Any], worker: str) -> None:
-    """A job alone, jobs of its kind, and one among others; popped, come back, popped again, finished."""
+async def test_a_whole_life_is_the_same_on_both_paths(twins: Twins, life: dict[str, Any], worker: str) -> None:
+    """A job alone, several of its kind, and one among others; popped, back again, popped again, finished."""
     await twins.both(lambda pool: pool.add([job("alone", life)]))
     await twins.both(lambda pool: pool.add([job(f"many{n}", life) for n in range(3)]))
     await twins.both(lambda pool: pool.add([job("first", {}), job("mixed", life), job("last", {"delay_ms": 5})]))
@@ -265,7 +267,7 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
             b"\0\x03\x03\0\0",  # no step
             b"\0\x05\x03\0\x02\0\0",
             b"\0\x09\x03\0\x06\0\0\0\0\0\x05",
-            b"\0\x04\x63\0\x01x",  # a tag of later times
+            b"\0\x04\x63\0\x01x",  # a tag of a later version
             b"\0\x04\x63\0\x09x",
             b"\0\x02\x63\0",
             b"\xff\xff\x63\0",
@@ -277,8 +279,8 @@ ODD: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_record_comes_to_the_same_on_both_ways(twins: Twins, odd: str) -> None:
-    """Whatever a record holds when due, pop and finish meet it; beside it one of its kind before it was odd."""
+async def test_an_odd_record_comes_to_the_same_on_both_paths(twins: Twins, odd: str) -> None:
+    """Whatever a record holds when due, pop and finish read it; next to it is one of its kind, unspoilt."""
 
     async def spoil(pool: Pool) -> None:
         raw = await pool.redis.read("GET", pool.keys[0].job("odd"))
@@ -304,7 +306,7 @@ async def test_an_odd_record_comes_to_the_same_on_both_ways(twins: Twins, odd: s
 
 
 async def popped_as_raw(pool: Pool) -> list[Any]:
-    """What the script answers: a record may be too odd for Python."""
+    """The script's reply: a record may be too odd for Python."""
     reply: list[Any] = await pool.call(
         "pop", 0, ["t"], now=pool.clock.now(), bucket=0, want=9, room=8 << 20, always=1, ttr="", workers=b"\0\x09\0\0"
     )
@@ -312,7 +314,7 @@ async def popped_as_raw(pool: Pool) -> list[Any]:
 
 
 @pytest.mark.parametrize("stage", ["delayed", "ready", "reserved"])
-async def test_a_record_that_is_no_string_is_set_aside_on_both_ways(twins: Twins, stage: str) -> None:
+async def test_a_record_that_is_no_string_is_set_aside_on_both_paths(twins: Twins, stage: str) -> None:
     async def spoil(pool: Pool) -> None:
         await pool.redis.read("DEL", pool.keys[0].job("odd"))
         await pool.redis.read("RPUSH", pool.keys[0].job("odd"), "not ours")
@@ -385,7 +387,7 @@ async def test_a_pop_that_looks_at_plain_jobs_and_takes_none_changes_nothing(twi
 async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
     twins: Twins, ttrs: tuple[int, int], worn: tuple[int, ...]
 ) -> None:
-    """Of its bucket, where it is earlier than all that was there; also of jobs that had another delivery before."""
+    """The alarm of its bucket, if it is earlier than all entries there; also for jobs that were delivered before."""
     await twins.both(lambda pool: pool.add([job(f"{n}", {"ttr_ms": ttr}) for n, ttr in enumerate(ttrs)]))
     for n in worn:
         await twins.both(lambda pool: pool.pop(["t"], 2))
@@ -406,7 +408,7 @@ async def test_the_earliest_lease_of_a_pop_sets_the_alarm(
 
 
 async def test_each_job_of_a_batch_must_show_its_own_lease(twins: Twins) -> None:
-    """Those of one pop have the same."""
+    """The jobs of one pop share a lease."""
     await twins.both(lambda pool: pool.add([job(each, {}) for each in "abcd"]))
     leases = {each.lease for each in (await twins.both(lambda pool: pool.pop(["t"], 4))).jobs}
     assert len(leases) == 1
@@ -434,7 +436,7 @@ async def test_what_is_due_more_than_a_day_ahead_is_counted_by_the_hour(
 
 
 class Randomly:
-    """Steps that nobody thought of."""
+    """Random steps."""
 
     def __init__(self, twins: Twins, seed: int) -> None:
         self.twins = twins
@@ -484,7 +486,7 @@ async def released(pool: Pool, job_id: str, lease: int | None = None) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_is_done_is_the_same_on_both_ways(twins: Twins, seed: int) -> None:
+async def test_whatever_is_done_is_the_same_on_both_paths(twins: Twins, seed: int) -> None:
     randomly = Randomly(twins, seed)
     for step in range(STEPS):
         await randomly.step()
@@ -494,18 +496,18 @@ async def test_whatever_is_done_is_the_same_on_both_ways(twins: Twins, seed: int
 
 
 @pytest.fixture
-def no_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a job goes the long way there is an error."""
-    begin = "local function long_way(...)\n"
-    for name in LANES:
-        text = SCRIPTS[name].text
-        assert begin in text
-        monkeypatch.setitem(SCRIPTS, name, replace(SCRIPTS[name], text=text.replace(begin, begin + "error()\n")))
+def no_complete_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that takes the complete path raises an error."""
+    begin = re.compile(r"^local function complete_path\(.*\)\n", re.M)
+    for name in FAST_PATHS:
+        text, changes = begin.subn(r"\g<0>error()\n", SCRIPTS[name].text)
+        assert changes == 1
+        monkeypatch.setitem(SCRIPTS, name, replace(SCRIPTS[name], text=text))
 
 
-@pytest.mark.usefixtures("no_long_way")
-async def test_plain_jobs_do_take_the_lane(twins: Twins) -> None:
-    """A lane that took nobody would be right too."""
+@pytest.mark.usefixtures("no_complete_path")
+async def test_simple_jobs_do_take_the_fast_path(twins: Twins) -> None:
+    """A fast path that nobody took would pass the other tests."""
     pool = twins.pool
     lives: list[dict[str, Any]] = [{}, {"retention_ms": 0}, {"backoff_ms": (5,), "headers": b"{}"}, {"delay_ms": 5}]
     lives += [{"delay_ms": 90_000_000, "ttl_ms": 5}, {"tags": b"[]", "priority": 9}, {"due_ms": 5}]
@@ -522,8 +524,8 @@ async def test_plain_jobs_do_take_the_lane(twins: Twins) -> None:
     assert await pool.finish([("x", None), ("y", None)]) == ["finished"] * 2
 
 
-@pytest.mark.usefixtures("no_long_way")
-async def test_a_job_that_was_due_a_day_ahead_takes_the_lane_to_its_end(twins: Twins) -> None:
+@pytest.mark.usefixtures("no_complete_path")
+async def test_a_job_that_was_due_a_day_ahead_takes_the_fast_path_to_its_end(twins: Twins) -> None:
     pool = twins.pool
     await pool.add([job("a", {"delay_ms": 90_000_000})])
     twins.clock.advance(90_000_001)
@@ -532,13 +534,13 @@ async def test_a_job_that_was_due_a_day_ahead_takes_the_lane_to_its_end(twins: T
     assert await pool.finish([("a", None)]) == ["finished"]
 
 
-async def test_each_lane_writes_in_the_order_that_leaves_at_most_an_index_entry_too_many(
+async def test_each_path_writes_in_the_order_that_leaves_at_most_an_index_entry_too_many(
     redis: Redis, redis_server: RedisServer, clock: HeldClock
 ) -> None:
     """New index entries, counts, records, and only then the removal of old entries; then the bell."""
-    for way in (redis, LongWay(redis_server.url)):
+    for path in (redis, CompletePath(redis_server.url)):
         await redis.read("FLUSHALL")
-        pool = await Pool.open(way, clock=clock)
+        pool = await Pool.open(path, clock=clock)
         with Written(redis_server.url) as written:
             await pool.add([NewJob("a", "t", b"1", delay_ms=1_000), NewJob("b", "t", b"2", delay_ms=1_000)])
             assert written.names() == ["ZADD", "HINCRBY", "MSET", "SPUBLISH"]
@@ -550,4 +552,4 @@ async def test_each_lane_writes_in_the_order_that_leaves_at_most_an_index_entry_
             await pool.finish([(job.id, job.lease) for job in jobs])
             assert written.names() == ["HINCRBY", "SET", "ZREM"]
         await pool.close()
-        await way.close() if way is not redis else None
+        await path.close() if path is not redis else None

@@ -12,11 +12,12 @@ from buckets.errors import NoRoom
 from buckets.job import NewJob, State
 from buckets.pool import Pool
 from buckets.redis.client import Redis
+from buckets.timers.members import strike
 from buckets.topics import Bounds, Topics
-from tests.buckets.bells import hearing, jobs_of, park
 from tests.buckets.books import check_books
 from tests.buckets.instances import Instance, give_up
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
+from tests.buckets.parked import hearing, jobs_of, park
 from tests.buckets.walks import peeked, purge
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all
@@ -119,8 +120,8 @@ async def test_the_locks_of_the_timers_are_kept_and_taken(full: Full) -> None:
     first, second = Instance(full.pool), Instance(full.pool)
     await first.tick()
     assert all(first.held)
-    await full.pool.strike(first.roll.token)
-    await give_up(full.pool, first.roll.token)
+    await strike(full.pool, first.members.token)
+    await give_up(full.pool, first.members.token)
     await second.tick()
     assert all(second.held)
 

@@ -17,8 +17,8 @@ from buckets.keys import shard_of
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
-from tests.buckets.bells import hearing, job_of, park
 from tests.buckets.jobs import add
+from tests.buckets.parked import hearing, job_of, park
 from tests.redis_cluster import ClusterSet, slot_of
 from tests.redis_network import Network
 from tests.redis_node import Access, RedisNode
@@ -144,12 +144,12 @@ async def test_all_shards_of_a_server_that_is_cut_off_are_passed_over_when_one_o
 
 
 async def test_waiting_pops_are_woken_by_a_shard_on_its_new_server(pool: Pool, cluster: ClusterSet) -> None:
-    async with hearing(pool) as bell:
-        waiting = [await park(bell, ("t",)) for _ in range(SHARDS)]
+    async with hearing(pool) as waiting:
+        parked = [await park(waiting, ("t",)) for _ in range(SHARDS)]
         for shard in range(4):
             await cluster.move_back_and_forth(pool.keys[shard].meta)
         await pool.add(jobs(100))
-        assert len({(await job_of(each)).id for each in waiting}) == SHARDS
+        assert len({(await job_of(each)).id for each in parked}) == SHARDS
 
 
 async def test_a_password_is_shown_to_all_servers() -> None:

@@ -15,8 +15,8 @@ from buckets.errors import Unavailable
 from buckets.job import NewJob
 from buckets.pool import Pool
 from buckets.redis.client import Redis
-from tests.buckets.bells import hearing, job_of, park
 from tests.buckets.jobs import add, finish, pop_one, state
+from tests.buckets.parked import hearing, job_of, park
 from tests.redis_network import Network
 from tests.redis_node import Access, RedisNode
 from tests.redis_sentinels import SentinelSet
@@ -77,11 +77,11 @@ async def test_a_master_that_hangs_is_left_behind_and_its_late_word_counts_for_n
 
 async def test_waiting_pops_are_woken_by_the_new_master(redis: Redis, sentinels: SentinelSet) -> None:
     pool = await Pool.open(redis)
-    async with hearing(pool) as bell:
-        waiting = await park(bell)
+    async with hearing(pool) as waiting:
+        parked = await park(waiting)
         await sentinels.failover()
         await add(pool, "a")
-        assert (await job_of(waiting)).id == "a"
+        assert (await job_of(parked)).id == "a"
 
 
 async def test_a_master_that_nobody_knows_is_unavailable_and_the_reason_is_told(sentinels: SentinelSet) -> None:
@@ -133,14 +133,14 @@ async def test_when_the_bell_finds_the_new_master_commands_go_there_too(monkeypa
     async with SentinelSet(network=network) as servers:
         redis = Redis(servers.url)
         pool = await Pool.open(redis)
-        async with hearing(pool) as bell:
+        async with hearing(pool) as waiting:
             old, aside = await servers.master(), servers.sentinels[0]
             network.cut_off([old.host, aside.host], with_service=False)
             new = await servers.failed_over(old)
             assert await _port(redis) == old.port
             await old.ask("CLIENT", "KILL", "TYPE", "pubsub")
             await until(lambda: _is_at(redis, new))
-            await until(bell.connected.is_set)
+            await until(waiting.notifier.connected.is_set)
         await pool.close()
         await redis.close()
 
@@ -198,8 +198,8 @@ async def test_behind_a_name_that_leads_elsewhere_commands_and_bells_find_the_ne
         pool = await Pool.open(redis)
         other = Redis(new.url)
         await Pool.open(other)
-        async with hearing(pool) as bell:
-            waiting = await park(bell)
+        async with hearing(pool) as waiting:
+            parked = await park(waiting)
             await asyncio.sleep(0.25)  # connections that are younger are not replaced
             await redis.read("REPLICAOF", "127.0.0.1", "1")
             adding = asyncio.create_task(add(pool, "a"))
@@ -207,7 +207,7 @@ async def test_behind_a_name_that_leads_elsewhere_commands_and_bells_find_the_ne
             name.unlink()
             name.symlink_to(new.socket)
             assert (await adding).result == "created"
-            assert (await job_of(waiting)).id == "a"
+            assert (await job_of(parked)).id == "a"
         await redis.close()
         await other.close()
 

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.bell import Bell
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members
 from buckets.timers.locks import BEAT_S
+from buckets.timers.members import strike
 from tests.buckets.instances import Instance, ended, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids
 from tests.redis_server import RedisServer
@@ -20,11 +21,11 @@ from tests.waiting import until
 
 
 @pytest.fixture
-async def bell(live_pool: Pool) -> AsyncIterator[Bell]:
-    bell = Bell(live_pool)
-    hearing = asyncio.create_task(bell.run())
-    await until(bell.connected.is_set)
-    yield bell
+async def notifier(live_pool: Pool) -> AsyncIterator[Notifier]:
+    notifier = Notifier(live_pool)
+    hearing = asyncio.create_task(notifier.run())
+    await until(notifier.connected.is_set)
+    yield notifier
     await ended([hearing])
 
 
@@ -44,7 +45,7 @@ async def test_who_is_alone_takes_all_locks_and_keeps_them(redis: Redis, live_po
     for _ in range(3):
         await only.tick()
         assert all(only.held)
-    assert await owners(redis, live_pool) == [only.roll.token] * 8
+    assert await owners(redis, live_pool) == [only.members.token] * 8
     for bucket in range(live_pool.buckets):
         assert 2000 < await redis.read("PTTL", live_pool.keys[0].lock(bucket)) <= 6000
 
@@ -56,7 +57,7 @@ async def test_instances_share_the_timers_evenly(redis: Redis, live_pool: Pool) 
             await instance.tick()
     assert sorted(sum(instance.held) for instance in three) == [2, 3, 3]
     assert [sum(held) for held in zip(*(instance.held for instance in three), strict=True)] == [1] * 8
-    by_token = {instance.roll.token: instance for instance in three}
+    by_token = {instance.members.token: instance for instance in three}
     for bucket, owner in enumerate(await owners(redis, live_pool)):
         assert owner
         assert by_token[owner].held[bucket]
@@ -79,15 +80,15 @@ async def test_the_locks_of_one_that_is_not_on_the_roll_are_taken_before_their_e
     assert all(await take(live_pool, "dead"))
     heir = Instance(live_pool)
     await heir.tick()
-    assert await owners(redis, live_pool) == [heir.roll.token] * 8
+    assert await owners(redis, live_pool) == [heir.members.token] * 8
 
 
 async def test_the_locks_of_the_living_are_left_to_them(redis: Redis, live_pool: Pool) -> None:
     await sign(live_pool, "other")
     await take(live_pool, "other")
     instance = Instance(live_pool)
-    await instance.roll.tick()
-    ours, others = (instance.roll.share(0).index(each) for each in (True, False))
+    await instance.members.tick()
+    ours, others = (instance.members.assigned(0).index(each) for each in (True, False))
     await redis.read("DEL", live_pool.keys[0].lock(ours), live_pool.keys[0].lock(others))
     await instance.tick()
     assert [bucket for bucket, held in enumerate(instance.held) if held] == [ours]  # of the two that are free
@@ -118,11 +119,11 @@ async def test_only_the_owner_can_give_a_lock_up(redis: Redis, live_pool: Pool) 
     assert set(await owners(redis, live_pool)) == {None}
 
 
-async def test_giving_up_rings_for_the_others(live_pool: Pool, bell: Bell) -> None:
+async def test_giving_up_rings_for_the_others(live_pool: Pool, notifier: Notifier) -> None:
     await take(live_pool, "owner")
-    bell.free(0).clear()
+    notifier.free(0).clear()
     await give_up(live_pool, "owner")
-    await until(bell.free(0).is_set)
+    await until(notifier.free(0).is_set)
 
 
 async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Pool) -> None:
@@ -132,7 +133,7 @@ async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Po
             await until(lambda: (sum(first.held), sum(second.held)) == (4, 4))
         assert not any(first.held)
         await until(lambda: all(second.held))
-        assert second.roll.living == [second.roll.token.encode()]
+        assert second.members.living == [second.members.token.encode()]
     assert set(await owners(redis, live_pool)) == {None}
     assert await redis.read("EXISTS", live_pool.keys[0].roll) == 0
 
@@ -146,8 +147,8 @@ async def test_who_hears_that_locks_fell_free_looks_at_once_who_is_gone(
     await sign(live_pool, "other")
     async with instance.running():
         await until(lambda: sum(instance.held) == 4)
-        await take(live_pool, "other", living=[instance.roll.token])
-        await live_pool.strike("other")
+        await take(live_pool, "other", living=[instance.members.token])
+        await strike(live_pool, "other")
         await give_up(live_pool, "other")
         await until(lambda: all(instance.held))
 
@@ -167,7 +168,7 @@ async def test_what_an_owner_does_not_let_go_is_asked_for_again_though_no_bell_r
     instance = Instance(live_pool)
     await sign(live_pool, "other")
     await take(live_pool, "other")
-    await instance.roll.tick()
+    await instance.members.tick()
     assert await instance.locks[0]._ticked() < 0.2
     await redis.read("DEL", *(live_pool.keys[0].lock(bucket) for bucket in range(8)))
     assert await instance.locks[0]._ticked() == BEAT_S
@@ -193,7 +194,7 @@ async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: 
     async with instance.running():
         await until(lambda: all(instance.held))
         await redis.read("CONFIG", "RESETSTAT")
-        instance.bell.free(0).set()
+        instance.notifier.free(0).set()
         for _ in range(20):
             await redis.read("PING")
         assert 1 <= await beats(redis) <= 4  # not one a round trip; the roll is looked at too
@@ -202,15 +203,15 @@ async def test_locks_that_fell_free_are_asked_for_once(redis: Redis, live_pool: 
 async def test_a_shard_of_which_an_instance_has_nothing_is_not_asked_but_where_the_roll_is_silent(redis: Redis) -> None:
     pool = await Pool.open(redis, "few", buckets=1)
     instance = Instance(pool)
-    await instance.roll.tick()
+    await instance.members.tick()
     others = itertools.count()
-    while any(instance.roll.share(0)):
+    while any(instance.members.assigned(0)):
         await sign(pool, str(next(others)))
-        await instance.roll.tick()
+        await instance.members.tick()
     await redis.read("CONFIG", "RESETSTAT")
     await instance.locks[0]._ticked()
     assert await beats(redis) == 0
-    instance.roll.last_answer -= 2  # now the locks have to tell whether Redis answers
+    instance.members.last_answer -= 2  # now the locks have to tell whether Redis answers
     await instance.locks[0]._ticked()
     assert await beats(redis) == 1
 
@@ -223,10 +224,10 @@ async def test_where_the_roll_is_silent_locks_are_kept_and_those_that_nobody_hol
     await sign(live_pool, "other")
     async with instance.running():
         await until(lambda: sum(instance.held) == 4)
-        await take(live_pool, "other", [instance.roll.token])
+        await take(live_pool, "other", [instance.members.token])
         await redis.read("ACL", "SETUSER", "default", "-zadd")
         try:
-            await until(instance.roll.is_silent)
+            await until(instance.members.is_stale)
             asked = instance.locks[0].last_answer
             await until(lambda: instance.locks[0].last_answer > asked)
             assert sum(instance.held) == 4
@@ -246,7 +247,7 @@ async def test_a_namespace_that_was_emptied_is_founded_again(
         await redis.read("FLUSHALL")
 
         async def founded() -> bool:
-            return await owners(redis, live_pool) == [instance.roll.token] * 8
+            return await owners(redis, live_pool) == [instance.members.token] * 8
 
         await until(founded)
         assert await redis.read("HGETALL", live_pool.keys[0].meta) == before

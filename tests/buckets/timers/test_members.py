@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from buckets.bell import Bell
 from buckets.clock import HeldClock
+from buckets.notifier import Notifier
 from buckets.pool import Pool
 from buckets.redis.client import Redis
+from buckets.timers import members as members_module
 from buckets.timers.members import Members
 from tests.buckets.instances import Instance, sign
 from tests.waiting import until
@@ -35,7 +36,7 @@ async def test_who_has_not_signed_for_450_ms_is_struck_off(redis: Redis, pool: P
 
 async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock: HeldClock) -> None:
     async def soonest() -> int:
-        return (await pool.sign("a", 450, 250))[1]
+        return (await members_module.sign(pool, "a", 450, 250))[1]
 
     assert await soonest() == -1
     await sign(pool, "b")
@@ -49,17 +50,17 @@ async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock:
 async def test_one_that_may_be_dead_is_looked_after_in_the_moment_in_which_it_would_be(
     pool: Pool, clock: HeldClock
 ) -> None:
-    roll = Members(pool, Bell(pool))
-    await roll.tick()
+    members = Members(pool, Notifier(pool))
+    await members.tick()
     await sign(pool, "other")
-    assert 0.051 < await roll.tick() <= 0.15
+    assert 0.051 < await members.tick() <= 0.15
     clock.advance(200)
-    await roll.tick()
+    await members.tick()
     clock.advance(200)
-    assert await roll.tick() <= 0.051
+    assert await members.tick() <= 0.051
     clock.advance(51)
-    assert await roll.tick() > 0.051
-    assert roll.living == [roll.token.encode()]
+    assert await members.tick() > 0.051
+    assert members.living == [members.token.encode()]
 
 
 async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: HeldClock) -> None:
@@ -67,26 +68,26 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     await sign(pool, "a")
     await sign(pool, "b")
     clock.advance(5_000)
-    assert (await pool.sign("a", 450, 250))[1:] == (-1, [b"a", b"b"])
+    assert (await members_module.sign(pool, "a", 450, 250))[1:] == (-1, [b"a", b"b"])
     clock.advance(150)
     assert await sign(pool, "a") == ["a"]  # b had time enough
 
 
 async def test_after_the_roll_was_lost_the_others_get_the_time_to_find_it_again(pool: Pool, clock: HeldClock) -> None:
     """As after a failover: who finds the new master first is not alone for that."""
-    roll = Members(pool, Bell(pool))
-    await roll.tick()
+    members = Members(pool, Notifier(pool))
+    await members.tick()
     await sign(pool, "other")
-    await roll.tick()
-    roll.last_answer -= 3
+    await members.tick()
+    members.last_answer -= 3
     clock.advance(3_000)
     for _ in range(3):
-        await roll.tick()
-        assert len(roll.living) == 2
+        await members.tick()
+        assert len(members.living) == 2
         clock.advance(150)
-    roll._spare_until -= 1
-    await roll.tick()
-    assert len(roll.living) == 1
+    members._spare_until -= 1
+    await members.tick()
+    assert len(members.living) == 1
 
 
 async def test_the_dead_are_struck_off_though_all_are_slow(pool: Pool, clock: HeldClock) -> None:
@@ -118,30 +119,30 @@ async def test_a_clock_that_goes_back_keeps_no_dead_one_on_the_roll(
 
 async def test_each_has_its_share_of_all_timers_and_all_agree(redis: Redis, clock: HeldClock) -> None:
     pool = await Pool.open(redis, "wide", shards=4, buckets=5, clock=clock)
-    rolls = [Members(pool, Bell(pool)) for _ in range(3)]
-    for roll in rolls * 2:
-        await roll.tick()
-    shares = [[mine for shard in range(4) for mine in roll.share(shard)] for roll in rolls]
+    instances = [Members(pool, Notifier(pool)) for _ in range(3)]
+    for members in instances * 2:
+        await members.tick()
+    shares = [[mine for shard in range(4) for mine in members.assigned(shard)] for members in instances]
     assert sorted(sum(share) for share in shares) == [6, 7, 7]
     assert [sum(each) for each in zip(*shares, strict=True)] == [1] * 20
 
 
 async def test_who_knows_of_nobody_yet_wants_nothing(pool: Pool) -> None:
-    assert Members(pool, Bell(pool)).share(0) == [False] * 8
+    assert Members(pool, Notifier(pool)).assigned(0) == [False] * 8
 
 
 async def test_a_change_wakes_the_locks_and_is_told_once(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    bell = Bell(pool)
-    roll = Members(pool, bell)
-    await roll.tick()
-    assert bell.free(0).is_set()
-    bell.free(0).clear()
-    await roll.tick()
-    assert not bell.free(0).is_set()
+    notifier = Notifier(pool)
+    members = Members(pool, notifier)
+    await members.tick()
+    assert notifier.free(0).is_set()
+    notifier.free(0).clear()
+    await members.tick()
+    assert not notifier.free(0).is_set()
     await sign(pool, "other")
-    await roll.tick()
-    assert bell.free(0).is_set()
+    await members.tick()
+    assert notifier.free(0).is_set()
     told = [record.__dict__["instances"] for record in caplog.records if record.message == "roll.changed"]
     assert told == [1, 2]
 
@@ -149,7 +150,7 @@ async def test_a_change_wakes_the_locks_and_is_told_once(pool: Pool, caplog: pyt
 async def test_who_stops_in_order_is_off_the_roll_at_once(live_pool: Pool) -> None:
     instance = Instance(live_pool)
     async with instance.running():
-        await until(lambda: bool(instance.roll.living))
+        await until(lambda: bool(instance.members.living))
     assert await sign(live_pool, "other") == ["other"]
 
 
@@ -174,32 +175,32 @@ async def test_a_roll_on_an_emptied_redis_founds_the_namespace_and_has_all_shard
     redis: Redis, clock: HeldClock
 ) -> None:
     pool = await Pool.open(redis, shards=3, clock=clock)
-    bell = Bell(pool)
-    roll = Members(pool, bell)
-    await roll.tick()
+    notifier = Notifier(pool)
+    members = Members(pool, notifier)
+    await members.tick()
     for shard in range(3):
-        bell.free(shard).clear()
+        notifier.free(shard).clear()
     await redis.read("FLUSHALL")
-    assert await roll.tick() == 0.0
-    assert all(bell.free(shard).is_set() for shard in range(3))
+    assert await members.tick() == 0.0
+    assert all(notifier.free(shard).is_set() for shard in range(3))
     assert await redis.read("EXISTS", pool.keys[0].meta)
-    await roll.tick()
+    await members.tick()
     assert await redis.read("ZCARD", pool.keys[0].roll) == 1
 
 
 async def test_a_jump_of_the_clock_wakes_the_timers_and_is_told(
     pool: Pool, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bell = Bell(pool)
-    alarms = [bell.alarm(0, bucket) for bucket in range(8)]
-    roll = Members(pool, bell)
-    await roll.tick()
+    notifier = Notifier(pool)
+    alarms = [notifier.alarm(0, bucket) for bucket in range(8)]
+    members = Members(pool, notifier)
+    await members.tick()
     assert not any(alarm.is_set() for alarm in alarms)
     clock.advance(3_600_000)
-    await roll.tick()
+    await members.tick()
     assert all(alarm.is_set() for alarm in alarms)
     clock.advance(-60_000)
-    await roll.tick()
+    await members.tick()
     told = [record.__dict__["ahead_s"] for record in caplog.records if record.message == "clock.jumped"]
     assert [round(each) for each in told] == [3600, -60]
 
@@ -210,13 +211,13 @@ async def test_the_roll_is_told_as_lost_once_and_keeps_what_it_knew(
     instance = Instance(live_pool)
     await sign(live_pool, "other")
     async with instance.running():
-        await until(lambda: len(instance.roll.living) == 2)
+        await until(lambda: len(instance.members.living) == 2)
         await redis.read("ACL", "SETUSER", "default", "-zadd")
         try:
             await until(lambda: "roll.lost" in caplog.messages)
             await asyncio.sleep(0.3)  # two more tries
-            assert len(instance.roll.living) == 2
+            assert len(instance.members.living) == 2
         finally:
             await redis.read("ACL", "SETUSER", "default", "+@all")
-        await until(lambda: not instance.roll.is_silent())
+        await until(lambda: not instance.members.is_stale())
     assert caplog.messages.count("roll.lost") == 1

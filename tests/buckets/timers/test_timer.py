@@ -11,8 +11,10 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool import PAGE, Pool
 from buckets.redis.client import Redis
+from buckets.timers.members import strike
 from buckets.timers.timer import Timer
 from buckets.topics import Topics
+from buckets.waiting import Waiting
 from tests.buckets.instances import Instance, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids, state
 from tests.waiting import PATIENCE_S, until
@@ -24,7 +26,7 @@ async def one_bucket(redis: Redis, clock: HeldClock | None = None) -> Pool:
 
 def timer_of(pool: Pool) -> Timer:
     instance = Instance(pool)
-    return Timer(pool, instance.bell, instance.locks[0], 0)
+    return Timer(pool, instance.notifier, instance.locks[0], 0)
 
 
 class Running:
@@ -33,9 +35,10 @@ class Running:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.instance = Instance(pool)
-        self.bell = self.instance.bell
-        self.timer = Timer(pool, self.bell, self.instance.locks[0], 0)
-        self.tasks = [asyncio.create_task(self.bell.run()), asyncio.create_task(self.timer.run())]
+        self.notifier = self.instance.notifier
+        self.waiting = Waiting(pool, self.notifier)
+        self.timer = Timer(pool, self.notifier, self.instance.locks[0], 0)
+        self.tasks = [asyncio.create_task(self.notifier.run()), asyncio.create_task(self.timer.run())]
 
     async def stop(self) -> None:
         for task in self.tasks:
@@ -46,7 +49,7 @@ class Running:
 @pytest.fixture
 async def running(redis: Redis) -> AsyncIterator[Running]:
     running = Running(await one_bucket(redis))
-    await until(running.bell.connected.is_set)
+    await until(running.notifier.connected.is_set)
     await running.instance.tick()
     yield running
     await running.stop()
@@ -81,7 +84,7 @@ async def test_jobs_are_handed_out_after_they_are_due_and_never_before(running: 
     jobs = [NewJob(str(n), "t", b"", delay_ms=n * 7 % 200 + 1) for n in range(100)]
     await pool.add(jobs)
     async with asyncio.timeout(PATIENCE_S):
-        popped = [(await running.bell.pop(["t"], 1, PATIENCE_S)).jobs[0] for _ in jobs]
+        popped = [(await running.waiting.pop(["t"], 1, PATIENCE_S)).jobs[0] for _ in jobs]
     assert {job.id for job in popped} == {job.id for job in jobs}
     assert all(job.lease >= job.due * 1000 for job in popped)
     assert [job.due for job in popped] == sorted(job.due for job in popped)
@@ -97,7 +100,7 @@ async def test_the_bell_wakes_a_timer_that_sleeps_for_something_later(running: R
 
 async def asleep(running: Running) -> bool:
     """It has heard of all that is there, and ticked."""
-    return not running.bell.alarm(0, 0).is_set()
+    return not running.notifier.alarm(0, 0).is_set()
 
 
 async def is_in(pool: Pool, job_id: str, word: str) -> bool:
@@ -108,21 +111,21 @@ async def test_a_lease_that_ends_brings_the_job_back(running: Running) -> None:
     await add(running.pool, "a", ttr_ms=100)
     assert await popped_ids(running.pool) == ["a"]
     async with asyncio.timeout(PATIENCE_S):
-        (job,) = (await running.bell.pop(["t"], 1, PATIENCE_S)).jobs
+        (job,) = (await running.waiting.pop(["t"], 1, PATIENCE_S)).jobs
     assert job.attempts == 2
 
 
 async def test_a_timer_without_its_lock_stands_still(redis: Redis) -> None:
     pool = await one_bucket(redis)
     running = Running(pool)
-    await until(running.bell.connected.is_set)
+    await until(running.notifier.connected.is_set)
     await sign(pool, "another process")
     await take(pool, "another process")
     await running.instance.tick()
     await add(pool, "a", delay_ms=1)
     await until(lambda: is_due(pool, redis))
     assert await state(pool, "a") == "delayed"
-    await pool.strike("another process")
+    await strike(pool, "another process")
     await give_up(pool, "another process")
     await running.instance.tick()
     await until(lambda: is_in(pool, "a", "ready"))
@@ -140,7 +143,7 @@ async def test_a_timer_survives_what_its_script_says(
 ) -> None:
     await redis.read("ACL", "SETUSER", "default", "-zrange")
     try:
-        running.bell.alarm(0, 0).set()
+        running.notifier.alarm(0, 0).set()
         await until(lambda: "timer.failed" in caplog.messages)
     finally:
         await redis.read("ACL", "SETUSER", "default", "+@all")

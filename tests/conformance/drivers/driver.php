@@ -10,7 +10,7 @@ use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Job;
-use JobQueue\Client\Json;
+use JobQueue\Client\Http\Json;
 use JobQueue\Client\Retry;
 use JobQueue\Client\Worker;
 

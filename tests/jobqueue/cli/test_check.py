@@ -41,6 +41,24 @@ async def test_wrong_settings_are_told_and_end_the_check() -> None:
     assert str(finding) == "bad  settings: port in the flags: Expected `int` <= 65535"
 
 
+@pytest.mark.parametrize(
+    ("installed", "levels"),
+    [(["jobqueue", "jobqueue_client"], ["warn"]), (["jobqueue"], []), (["jobqueue_client"], [])],
+    ids=["both", "service", "client"],
+)
+async def test_a_client_that_is_installed_beside_the_service_is_warned_of(
+    installed: list[str], levels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in installed:
+        folder = tmp_path / f"{name}-9.9.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 9.9\n")
+    monkeypatch.setattr("sys.path", [str(tmp_path)])  # where distributions are looked for
+    findings = [finding async for finding in check({"redis": "nonsense", "port": 0}, None)]
+    assert [level for level, _ in told(findings, "packages")] == levels
+    assert all("Uninstall both" in words for _, words in told(findings, "packages"))
+
+
 async def test_more_workers_than_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(await found(redis="nonsense"), "workers")[0][0] == "ok"
     monkeypatch.setenv("JOBQUEUE_WORKERS", "64")

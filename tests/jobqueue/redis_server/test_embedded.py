@@ -254,7 +254,7 @@ def test_the_program_of_the_settings_is_taken_or_refused_but_not_replaced(tmp_pa
     assert str(find_server(any_program)) == any_program
     with pytest.raises(Unfit, match=r"redis 6\.2\.14, too old"):
         find_server(old_redis(tmp_path / "old"))
-    with pytest.raises(Unfit, match="is no server"):
+    with pytest.raises(Unfit, match="is not a Redis server"):
         find_server(script(tmp_path / "other", "echo hello"))
     with pytest.raises(Unfit, match="there is no nowhere"):
         find_server("nowhere")

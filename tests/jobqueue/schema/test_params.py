@@ -63,17 +63,13 @@ def test_ttr_is_taken_in_upper_case_too() -> None:
 def test_every_field_has_words_for_what_is_allowed() -> None:
     for command, kind in params.BY_NAME.items():
         for field in fields.fields_of(kind):
-            assert fields.must_be(field.name, command) and field.meaning, (command, field.name)
+            assert params.must_be(field.name, command) and field.meaning, (command, field.name)
 
 
-def test_defaults_are_told_of_fields_that_there_are() -> None:
-    optional = {
-        f"{command} {field.name}"
-        for command, kind in params.BY_NAME.items()
-        for field in fields.fields_of(kind)
-        if not field.required
-    }
-    assert fields.DEFAULTS.keys() <= optional
+def test_only_optional_fields_have_defaults() -> None:
+    for command, named in params.FIELDS.items():
+        for field in named.values():
+            assert not (field.required and field.default), (command, field.name)
 
 
 @pytest.mark.parametrize("field", ["ttr", "TTR"])
@@ -99,10 +95,11 @@ def test_bytes_of_any_kind_are_a_command_or_refused(data: bytes) -> None:
             continue
 
 
+EVERY_FIELD = sorted({field for command in params.FIELDS.values() for field in command})
 _JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), st.lists, max_leaves=5)
 
 
-@given(st.dictionaries(st.sampled_from([*fields.EXPECTED, "TTR", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
+@given(st.dictionaries(st.sampled_from([*EVERY_FIELD, "command", "x"]), _JSON), st.sampled_from([*params.BY_NAME, "x"]))
 def test_fields_of_any_kind_are_a_command_or_refused_in_words(fields: dict[str, Any], name: str) -> None:
     try:
         reading.parse(json.dumps({**fields, "command": name}).encode(), 1000)
@@ -143,7 +140,7 @@ def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(command: str, 
     for value in values:
         told = refusal(command=command, **topic, **{field: value})
         assert (told.code, told.field) == ("BAD_FIELD", field), value
-        assert told.message == f"{field} {fields.must_be(field, command)}"
+        assert told.message == f"{field} {params.must_be(field, command)}"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +208,7 @@ def test_every_name_of_a_job_or_a_topic_is_looked_at() -> None:
             if fields._NAME in json.dumps(schema).replace("\\\\", "\\"):
                 value = ["a b"] if field == "topics" else "a b"
                 told = refusal(**{"command": command, **_needed(kind), field: value})
-                assert (told.field, told.message) == (field, f"{field} {fields.must_be(field)}")
+                assert (told.field, told.message) == (field, f"{field} {params.must_be(field)}")
 
 
 _TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(

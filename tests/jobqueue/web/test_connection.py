@@ -12,10 +12,10 @@ import structlog
 import uvloop
 from aiohttp import web
 
-from jobqueue.access.connections import Limits
-from jobqueue.protocols.command.handler import Reply
-from jobqueue.tasks import running
-from jobqueue.web.connection import MOST_AHEAD, Connection, Send
+from jobqueue import loops
+from jobqueue.access.connections import ConnectionLimits
+from jobqueue.protocols import Reply
+from jobqueue.web.connection import MOST_AHEAD, Client, Connection
 from jobqueue.web.runner import Runner
 from tests.jobqueue.web.two_ways import Line
 from tests.waiting import until
@@ -41,7 +41,7 @@ class Desk:
         self.times = 1  # that the body stands in its answer
         self.enough: Callable[[], bool] = lambda: False  # when it lets no more
 
-    async def answer(self, data: bytes, given_id: str, send: Send) -> None:
+    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
         self.begun.append(data)
         self.given.append(given_id)
         if self.enough():
@@ -50,7 +50,7 @@ class Desk:
             await self.let.wait()
             if data == b"bug":
                 raise ValueError("of a customer")
-            await send(Reply(200, data * self.times), given_id)
+            await client.send(Reply(200, data * self.times), given_id)
         except asyncio.CancelledError:
             self.gone.append(data)
             raise
@@ -96,12 +96,12 @@ async def served(
     application = web.Application()
     application.router.add_post("/command", desk.by_aiohttp)
     application.router.add_get("/", desk.by_aiohttp)
-    limits = Limits(client_timeout_s, most)
+    limits = ConnectionLimits(client_timeout_s, most)
     runner = Runner(application, desk, limits, handler_cancellation=True, access_log=None, **options)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     place = Place(runner)
-    async with running("limits", limits.run()):
+    async with loops.running(loops.Loop("connections", limits.run)):
         try:
             yield place
         finally:
@@ -227,7 +227,7 @@ def test_aiohttp_keeps_its_own_bound_of_what_it_is_handed(loop: Loop) -> None:
         async with served(desk) as place:
             line = place.line()
             sending = asyncio.create_task(line.write(post(b"a") + chunked(b"x" * 4096) * 40))
-            await until(lambda: bool(place.connections) and place.connections[0]._held)
+            await until(lambda: bool(place.connections) and place.connections[0]._is_held)
             await sending
             (connection,) = place.connections
             desk.let.set()
@@ -249,8 +249,8 @@ def test_a_client_that_sends_ahead_is_not_read_without_bound(loop: Loop) -> None
             sending = asyncio.create_task(line.send([post(b"first") + post(b"x" * (3 << 20)) * 10]))
             await until(lambda: desk.begun != [])
             (connection,) = place.connections
-            await until(lambda: connection._held)
-            assert len(connection._kept) <= MOST_AHEAD + (256 << 10)  # of one reading
+            await until(lambda: connection._is_held)
+            assert len(connection._pending) <= MOST_AHEAD + (256 << 10)  # of one reading
             assert not sending.done()
             desk.let.set()
             assert [len(body) for body in bodies(await line.comes(5 + 10 * (3 << 20)))] == [5] + [3 << 20] * 10

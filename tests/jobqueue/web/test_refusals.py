@@ -7,8 +7,8 @@ import pytest
 import structlog
 from aiohttp import web
 
-from jobqueue.access.connections import Limits
-from jobqueue.web.connection import Send
+from jobqueue.access.connections import ConnectionLimits
+from jobqueue.web.connection import Client
 from jobqueue.web.runner import Runner
 
 
@@ -18,7 +18,7 @@ class Nobody:
     closing = True
     most_bytes = 0
 
-    async def answer(self, data: bytes, given_id: str, send: Send) -> None:
+    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
         raise AssertionError(data)
 
 
@@ -29,7 +29,7 @@ async def test_an_exception_in_a_handler_is_logged_and_told_as_internal(error: E
 
     application = web.Application()
     application.router.add_get("/", fail)
-    runner = Runner(application, Nobody(), Limits(60, 1000))
+    runner = Runner(application, Nobody(), ConnectionLimits(60, 1000))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -1,20 +1,24 @@
-"""What becomes of jobs whose answer reaches nobody, whichever way their request came."""
+"""Jobs whose answer reaches nobody go back, whichever path their request took."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from aiohttp import web as aiohttp_web
 
-from buckets import Bell, Durable, NewJob, Pool, Topics, Walk
+from buckets import Durable, NewJob, Notifier, Pool, Topics, Waiting, Walk
+from jobqueue.access.connections import ConnectionLimits
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.totals import Totals
 from jobqueue.policies import Policies
-from jobqueue.protocols.command.handler import Reply
+from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
+from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 from tests.waiting import until
 
@@ -24,10 +28,15 @@ POP = b'{"command":"pop","topic":"t"}'
 @pytest.fixture
 async def web(live_pool: Pool) -> AsyncIterator[Web]:
     """With one job that is ready."""
-    settings, metrics, topics, bell = Settings(), Metrics(), Topics(live_pool), Bell(live_pool)
-    engine = Engine(live_pool, topics, Walk(live_pool), bell, Policies(settings), Durable(live_pool, 1, 1))
+    settings, metrics, topics, waiting = (
+        Settings(),
+        Metrics(),
+        Topics(live_pool),
+        Waiting(live_pool, Notifier(live_pool)),
+    )
+    engine = Engine(live_pool, topics, Walk(live_pool), waiting, Policies(settings), Durable(live_pool, 1, 1))
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
-    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, bell, Totals()))
+    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, Totals()))
 
 
 async def ready_again(pool: Pool) -> bool:
@@ -35,28 +44,41 @@ async def ready_again(pool: Pool) -> bool:
     return job is not None and (job.state.word, job.attempts) == ("ready", 0)
 
 
+class Sink:
+    """A client whose answer goes to a function."""
+
+    def __init__(self, send: Callable[[Reply], Awaitable[None]]) -> None:
+        self._send = send
+
+    def has_hung_up(self) -> bool:
+        return False
+
+    async def send(self, reply: Reply, request_id: str) -> None:
+        await self._send(reply)
+
+
 async def test_a_job_whose_answer_cannot_be_sent_goes_back(web: Web, live_pool: Pool) -> None:
     asked: list[bytes] = []
 
-    async def send(reply: Reply, request_id: str) -> None:
+    async def send(reply: Reply) -> None:
         asked.append(reply.body)
         raise ConnectionResetError
 
-    await web.answer(POP, "", send)
+    await web.answer(POP, "", Sink(send))
     assert b'"id":"a"' in asked[0]
     await until(lambda: ready_again(live_pool))
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21, None])
 async def test_a_job_whose_client_hangs_up_goes_back(web: Web, live_pool: Pool, turns: int | None) -> None:
-    """So many turns of the loop after its request, or while the answer waits for a client that does not read."""
+    """That many turns of the loop after its request, or while the answer waits for a client that does not read."""
     begun = asyncio.Event()
 
-    async def send(reply: Reply, request_id: str) -> None:
+    async def send(reply: Reply) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(web.answer(POP, "", send))
+    task = asyncio.create_task(web.answer(POP, "", Sink(send)))
     if turns is None:
         await begun.wait()
     else:
@@ -66,3 +88,33 @@ async def test_a_job_whose_client_hangs_up_goes_back(web: Web, live_pool: Pool, 
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
     await until(lambda: ready_again(live_pool))
+
+
+@pytest.mark.parametrize("path", ["fast", "complete"])
+@pytest.mark.parametrize("ends", [socket.socket.close, lambda end: end.shutdown(socket.SHUT_WR)])
+async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
+    web: Web, live_pool: Pool, monkeypatch: pytest.MonkeyPatch, path: str, ends: Callable[[socket.socket], None]
+) -> None:
+    """The loop does not turn between the hang-up and the answer, which the socket would take."""
+    loop = asyncio.get_running_loop()
+    runner = Runner(web.application(), web, ConnectionLimits(60, 10), handler_cancellation=True)
+    await runner.setup()
+    await aiohttp_web.TCPSite(runner, "127.0.0.1", 0).start()
+    with socket.create_connection(runner.addresses[0]) as client:
+        client.setblocking(False)
+        pop, hung_up = Engine.pop, asyncio.Event()
+
+        async def pop_and_hang_up(*arguments: object) -> object:
+            popped = await pop(*arguments)  # type: ignore[arg-type]
+            assert popped.jobs
+            ends(client)
+            hung_up.set()
+            return popped
+
+        monkeypatch.setattr(Engine, "pop", pop_and_hang_up)
+        more = b"" if path == "fast" else b"Expect: 100-continue\r\n"
+        head = b"POST /command HTTP/1.1\r\nHost: t\r\n%bContent-Length: %d\r\n\r\n" % (more, len(POP))
+        await loop.sock_sendall(client, head + POP)
+        await hung_up.wait()
+        await until(lambda: ready_again(live_pool))
+    await runner.cleanup()

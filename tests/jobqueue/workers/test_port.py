@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jobqueue.web.address import url_of
-from jobqueue.workers.port import _holder, taken
+from jobqueue.workers.port import _holder, held
 from tests.ports import free_port, free_ports
 
 
@@ -29,7 +29,7 @@ def listening(port: int, *options: int) -> socket.socket:
 
 
 async def test_workers_may_listen_on_a_port_that_is_held_and_nobody_else() -> None:
-    async with taken("127.0.0.1", 0) as (host, port):
+    async with held("127.0.0.1", 0) as (host, port):
         assert host == "127.0.0.1"
         with pytest.raises(OSError, match="in use"):
             listening(port)
@@ -39,7 +39,7 @@ async def test_workers_may_listen_on_a_port_that_is_held_and_nobody_else() -> No
             socket.create_connection((host, port)).close()
             for other in ("127.0.0.1", "0.0.0.0", ""):  # noqa: S104 - it is refused
                 with pytest.raises(OSError, match="already in use"):
-                    async with taken(other, port):
+                    async with held(other, port):
                         pass
     listening(port).close()
 
@@ -50,14 +50,14 @@ async def test_what_the_last_service_left_of_its_connections_is_no_hindrance() -
         client = socket.create_connection(("127.0.0.1", port))
         last.accept()[0].close()  # who closes first keeps the connection for a minute
         client.close()
-    async with taken("127.0.0.1", port) as address:
+    async with held("127.0.0.1", port) as address:
         assert url_of(address) == f"http://127.0.0.1:{port}"
 
 
 async def test_a_port_that_a_killed_service_still_has_for_a_moment_is_waited_for() -> None:
     port = free_port()
     asyncio.get_running_loop().call_later(0.05, listening(port).close)
-    async with taken("127.0.0.1", port):
+    async with held("127.0.0.1", port):
         pass
 
 
@@ -87,7 +87,7 @@ def test_of_many_who_take_a_port_at_the_same_time_one_gets_it() -> None:
 
 
 async def test_a_host_of_several_addresses_has_one_number_at_all_of_them() -> None:
-    async with taken("", 0) as address:
+    async with held("", 0) as address:
         port = address[1]
         with pytest.raises(OSError, match="in use"):
             listening(port)
@@ -96,5 +96,5 @@ async def test_a_host_of_several_addresses_has_one_number_at_all_of_them() -> No
 
 async def test_an_address_that_is_not_ours_is_refused_at_once() -> None:
     with pytest.raises(OSError, match=r"192\.0\.2\.1"):
-        async with taken("192.0.2.1", 0):
+        async with held("192.0.2.1", 0):
             pass

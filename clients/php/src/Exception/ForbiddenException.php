@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `FORBIDDEN`: who asks may not do this. */
+/** `FORBIDDEN`: the token does not allow this. */
 final class ForbiddenException extends RefusedException
 {
 }

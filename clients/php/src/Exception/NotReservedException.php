@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `NOT_RESERVED`: the job is with no worker. */
+/** `NOT_RESERVED`: no worker has the job. */
 final class NotReservedException extends RefusedException
 {
 }

@@ -5,23 +5,23 @@ declare(strict_types=1);
 namespace JobQueue\Client\Exception;
 
 /**
- * The service said no. Each code that this client knows has a subclass: `NOT_FOUND` is NotFoundException.
+ * The service refused the command. Each code that this client knows has a subclass: `NOT_FOUND` is NotFoundException.
  */
 class RefusedException extends JobQueueException
 {
-    /** @var string the word for programs, as `NOT_FOUND`; getCode() gives it too */
+    /** @var string the error code, such as `NOT_FOUND`; getCode() gives it too */
     public $code;
 
-    /** The state that the job is in, where that is why. */
+    /** The job's state, if that is why the command was refused. */
     public readonly ?string $state;
 
-    /** The field of the command that is to blame, where one is. */
+    /** The invalid field, if there is one. */
     public readonly ?string $field;
 
     /**
-     * @param array<string, mixed> $answer all of the answer
-     * @param int|null $status the HTTP status; null in a batch, where the members have none
-     * @param float|null $retry_after what the header Retry-After said; the answer's own word comes first
+     * @param array<string, mixed> $answer the whole answer
+     * @param int|null $status the HTTP status; null for a member of a batch, which has none
+     * @param float|null $retry_after the header Retry-After; the answer's own field takes precedence
      */
     final public function __construct(
         public readonly array $answer,
@@ -37,7 +37,7 @@ class RefusedException extends JobQueueException
     }
 
     /**
-     * The exception of the class that the answer's code has.
+     * The exception for an answer, of the class that its code has.
      *
      * @param array<string, mixed> $answer
      */
@@ -45,7 +45,7 @@ class RefusedException extends JobQueueException
     {
         $words = ucwords(strtolower(self::text($answer, 'code') ?? ''), '_');
         $class = __NAMESPACE__ . '\\' . str_replace('_', '', $words) . 'Exception';
-        // A code that is newer than this client has no class, and need not even be a class's name.
+        // A code newer than this client has no class, and may not even be a valid class name.
         $class = is_subclass_of($class, self::class) ? $class : self::class;
         return new $class($answer, $status, $retry_after);
     }

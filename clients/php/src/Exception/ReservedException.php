@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `RESERVED`: the job is with a worker now. */
+/** `RESERVED`: a worker has the job now. */
 final class ReservedException extends RefusedException
 {
 }

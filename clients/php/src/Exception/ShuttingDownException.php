@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `SHUTTING_DOWN`: this instance stops; another one will answer. */
+/** `SHUTTING_DOWN`: this instance is shutting down; retry, and another one will answer. */
 final class ShuttingDownException extends RefusedException
 {
 }

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `STALE_LEASE`: the job was handed out again since: the lease is not its newest. */
+/** `STALE_LEASE`: the lease is outdated: the job has been handed out again since. */
 final class StaleLeaseException extends RefusedException
 {
 }

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `TOO_FAST`: more requests than are allowed; `retry_after` says when to come again. */
+/** `TOO_FAST`: the rate limit is exceeded; `retry_after` says when to retry. */
 final class TooFastException extends RefusedException
 {
 }

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `TOO_MANY`: more commands in one request than are allowed. */
+/** `TOO_MANY`: the batch has too many commands. */
 final class TooManyException extends RefusedException
 {
 }

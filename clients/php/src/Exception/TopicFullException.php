@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `TOPIC_FULL`: the topic has as many pending jobs as it may have. */
+/** `TOPIC_FULL`: the topic has reached its limit of pending jobs. */
 final class TopicFullException extends RefusedException
 {
 }

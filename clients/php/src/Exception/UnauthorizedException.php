@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `UNAUTHORIZED`: the service does not know who asks. */
+/** `UNAUTHORIZED`: the request has no valid token. */
 final class UnauthorizedException extends RefusedException
 {
 }

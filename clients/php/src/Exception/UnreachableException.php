@@ -4,12 +4,12 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** No answer of a job queue came: no connection, a time-out, a broken connection, a proxy's page. */
+/** No answer from a job queue: no connection, a time-out, a broken connection, or a proxy's error page. */
 final class UnreachableException extends JobQueueException
 {
     /**
-     * @param bool $maybe_done whether the service may have done it all the same
-     * @param int|null $status the HTTP status of a proxy's page; null: no answer at all came
+     * @param bool $maybe_done whether the service may have executed the command nevertheless
+     * @param int|null $status the HTTP status of a proxy's page; null: no response arrived
      */
     public function __construct(
         string $message,

@@ -7,13 +7,13 @@ namespace JobQueue\Client\Worker;
 use JobQueue\Client\Exception\RefusedException;
 
 /**
- * Why a job is not a worker's own any more, as Job::lost() tells it.
+ * Why a worker no longer owns a job, as Job::lost() gives it.
  *
  * @internal
  */
 final class Loss
 {
-    /** What the refusal of a touch or an end, with the lease, says; null: nothing of that kind. */
+    /** The reason, given the refusal of a command with the job's lease; null: the job is not lost. */
     public static function reason(RefusedException $refusal): ?string
     {
         return match ($refusal->code) {

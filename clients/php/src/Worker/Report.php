@@ -8,13 +8,13 @@ use Closure;
 use JobQueue\Client\Clock;
 
 /**
- * What a worker tells of itself: its events to the hook, and lines to the log.
+ * The report of a worker: events for its hook, and log lines.
  *
  * @internal
  */
 final class Report
 {
-    /** These happen with every job; the heartbeat counts them. */
+    /** Events of every job: the heartbeat counts them instead. */
     private const NOT_LOGGED = ['job.started', 'job.finished', 'job.retried'];
 
     /** @var array<string, int> */
@@ -25,7 +25,7 @@ final class Report
     /**
      * @param float $heartbeat_s 0: none
      * @param (Closure(string, array<string, mixed>): mixed)|null $on_event
-     * @param Closure(string): mixed $log gets one line
+     * @param Closure(string): mixed $log receives one line
      */
     public function __construct(
         private readonly string $worker,
@@ -49,19 +49,20 @@ final class Report
         }
     }
 
-    public function worker(string $what): void
+    public function worker(string $event): void
     {
-        $this->event("worker.$what", ['worker' => $this->worker]);
+        $this->event("worker.$event", ['worker' => $this->worker]);
     }
 
-    public function ended(string $how, Ending $ending, ?string $reason): void
+    public function ended(string $event, Outcome $outcome, ?string $reason): void
     {
-        $this->counts[$how]++;
-        $fields = ['topic' => $ending->job->topic, 'id' => $ending->job->id, 'seconds' => round($ending->seconds, 3)];
-        $this->event("job.$how", $how === 'finished' ? $fields : $fields + ['reason' => $reason]);
+        $this->counts[$event]++;
+        $job = $outcome->job;
+        $fields = ['topic' => $job->topic, 'id' => $job->id, 'seconds' => round($outcome->seconds, 3)];
+        $this->event("job.$event", $event === 'finished' ? $fields : $fields + ['reason' => $reason]);
     }
 
-    /** Tells it, when it is time to. @param int $running handlers */
+    /** Reports a heartbeat if it is due. @param int $running the number of running handlers */
     public function heartbeat(int $running): void
     {
         $now = Clock::now();

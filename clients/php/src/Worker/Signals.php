@@ -16,7 +16,7 @@ final class Signals
     private const STOP = [SIGTERM, SIGINT];
 
     private readonly bool $async;
-    /** @var array<int, callable|int> the handlers that were there before */
+    /** @var array<int, callable|int> the previous handlers */
     private array $before = [];
 
     public static function arePossible(): bool
@@ -24,7 +24,7 @@ final class Signals
         return function_exists('pcntl_async_signals');
     }
 
-    /** @param Closure(): void $onStop runs between two steps of whatever PHP code runs then */
+    /** @param Closure(): void $onStop runs between two steps of the PHP code that is running */
     public function __construct(Closure $onStop)
     {
         $this->async = pcntl_async_signals(true);

@@ -16,7 +16,7 @@ from tests.bench.compare.processes import cpu_us, memory
 from tests.bench.compare.systems.store import Store
 from tests.ports import free_port
 
-_SERVE = [sys.executable, "-m", "jobqueue.cli.main", "serve"]
+_SERVE = [sys.executable, "-m", "jobqueue", "serve"]
 _PATIENCE_S = 30
 
 

@@ -1,9 +1,0 @@
-#!lua flags=allow-oom
--- Write something that is soon gone, so that this connection's last write lies behind all that was done before.
--- arrows: none
--- returns: OK
--- fails: never
--- repeat: yes
-local meta = KEYS[1]  -- hash: the shard's settings
-local never = KEYS[2]  -- none: declared, never there
-return redis.call('SET', BARRIER, '', 'PX', 1000)

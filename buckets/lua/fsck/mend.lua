@@ -1,0 +1,49 @@
+#!lua flags=allow-oom
+-- Make the indexes agree with the records of some jobs, and set aside unreadable ones.
+-- arrows: none
+-- returns: {now, counted, wanted, faults}; see include/faults.lua
+-- fails: never
+-- repeat: yes
+-- include: clock indexes planned_writes record moves faults
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local buckets = tonumber(ARGV[2])  -- integer: how many have a timer
+local ids = {unpack(ARGV, 3)}  -- strings: the jobs. No id twice.
+
+local LONGEST = 2592000000  -- ms that a tombstone may last
+
+local function end_it(job)
+  local left = math.min(job.next - now_ms, LONGEST)
+  redis.call('PEXPIRE', JOB .. job.id, whole(math.max(left, 1)))
+end
+
+-- Move a job to a bucket that has a timer.
+local function rehouse(job)
+  under(plan.unbucket, job.bucket)[job.id] = true
+  job.bucket = job.bucket % buckets
+  append(plan.headers, JOB .. job.id, header(job))
+end
+
+local function mend(job, id, fault)
+  if fault == 'unreadable' or fault == 'contradictory' then
+    set_aside(id)
+    return true
+  end
+  if fault == 'endless' then return end_it(job) end
+  if fault == 'ending' then
+    redis.call('PERSIST', JOB .. id)
+    return false
+  end
+  if fault == 'no_timer' then rehouse(job) end
+  if in_bucket(job) then
+    schedule(job)
+  elseif job.state == dead then
+    append(under(plan.bury, job.topic), whole(job.next), id)
+  end
+  return false
+end
+
+local reply = survey(ids, buckets, mend)
+commit()
+return reply

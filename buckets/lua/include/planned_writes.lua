@@ -1,0 +1,79 @@
+-- include: indexes
+-- Moves are planned first and written at the end, so that a script has read and checked everything before its first
+-- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
+-- which readers drop: new index entries, counts, records, and only then the removal of old entries.
+local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
+  headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
+
+-- (A third value of nil is not assigned: Lua would make room for it.)
+local function append(list, first, second, third)
+  local n = #list
+  list[n + 1], list[n + 2] = first, second
+  if third then list[n + 3] = third end
+end
+
+local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
+local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
+local function count_due(topic, at, hourly, n) tally(under(plan.due, topic), bin_at(at, hourly), n) end
+
+-- Count jobs that went from one state to another; `numbers` by topic.
+local function count_moves(numbers, from, to)
+  for topic, n in pairs(numbers) do
+    count(topic, from, -n)
+    count(topic, to, n)
+  end
+end
+
+local function write_counts()
+  for topic, counts in pairs(plan.counts) do
+    for field, n in pairs(counts) do
+      if n ~= 0 then
+        local total = index('HINCRBY', COUNTS .. topic, field, whole(n))
+        if field == 'ready' and n < 0 and total == 0 then drop_lists(topic) end
+      end
+    end
+  end
+  for topic, bins in pairs(plan.due) do write_bins(topic, bins) end
+end
+
+local function write_records()
+  local headers, records, tombs, gone = plan.headers, plan.records, plan.tombs, plan.gone
+  for at = 1, #headers, 2 do redis.call('SETRANGE', headers[at], '0', headers[at + 1]) end
+  if #records > 0 then redis.call('MSET', unpack(records)) end
+  for at = 1, #tombs, 3 do redis.call('SET', tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
+  if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
+end
+
+local function forget_entries()
+  for number, ids in pairs(plan.unbucket) do
+    local members = under(plan.out, number)
+    for id in pairs(ids) do members[#members + 1] = id end
+  end
+  for number, members in pairs(plan.out) do
+    if #members > 0 then index('ZREM', BUCKET .. number, unpack(members)) end
+  end
+  for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
+end
+
+-- Write the plan. The bell of a topic rings when a list was empty before: whoever waits has seen it empty, and whoever is
+-- woken learns from its pop how many jobs are left.
+local function commit()
+  local rings = {}
+  for number in pairs(plan.bucket) do
+    if earlier_than_head(BUCKET .. number, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
+  end
+  for number, members in pairs(plan.bucket) do index('ZADD', BUCKET .. number, unpack(members)) end
+  for topic, at in pairs(plan.topics) do index('ZADD', TOPICS, whole(at), topic) end
+  for topic, members in pairs(plan.bury) do index('ZADD', DEAD .. topic, unpack(members)) end
+  for topic, by_priority in pairs(plan.push) do
+    for priority, entries in pairs(by_priority) do
+      if index(plan.push_with, READY .. priority .. ':' .. topic, unpack(entries)) == #entries then
+        rings[#rings + 1] = 'ready ' .. #entries .. ' ' .. topic
+      end
+    end
+  end
+  write_counts()
+  write_records()
+  forget_entries()
+  for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
+end

@@ -1,0 +1,49 @@
+#!lua flags=allow-oom
+-- Export jobs and tombstones to another Redis: they are removed here, and kept in a hash until that Redis has them.
+-- arrows: delayed -> deleted, ready -> deleted, dead -> deleted
+-- returns: {looked, reserved, hash, id, record, id, record, …}: how many of the entries or jobs were looked at, and how many
+--   of these are reserved, and stay; the hash, and what was exported
+-- fails: never
+-- repeat: yes
+-- include: clock indexes planned_writes record moves
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local batch = ARGV[2]  -- string: hexadecimal digits, unique to this call
+local front = ARGV[3]  -- string: priority:topic of the ready list whose first jobs are exported, or empty for the jobs in `ids`
+local page = tonumber(ARGV[4])  -- integer: entries of a list at most
+local room = tonumber(ARGV[5])  -- integer: bytes of records at most, but always one record
+local ids = {unpack(ARGV, 6)}  -- strings: the jobs. No id twice.
+local list, hash = READY .. front, MOVING .. whole(now_ms) .. ':' .. batch
+local kept, looked, others, seen = {}, 0, 0, {}
+
+-- Plan the export of a job or tombstone.
+local function export(job)
+  local raw = redis.call('GET', JOB .. job.id)
+  seen[job.id], room = true, room - #raw
+  append(kept, job.id, raw)
+  plan.gone[#plan.gone + 1] = JOB .. job.id
+  if job.state >= finished then return end
+  leave(job)
+  count(job.topic, 'deleted', 1)
+  count(job.topic, 'moved', 1)
+end
+
+-- The job of an entry of the list, or of an id.
+local function job_of(entry)
+  if front == '' then return read_job(entry) end
+  local number, id = string.match(entry, '^(%d+):(.+)$')
+  local job = id and not seen[id] and read_job(id)
+  return job and job.state == ready and job.number == tonumber(number) and job
+end
+
+for _, entry in ipairs(front == '' and ids or index('LRANGE', list, 0, page - 1)) do
+  local job = job_of(entry)
+  if job and job.state == reserved then others = others + 1 elseif job then export(job) end
+  looked = looked + 1
+  if room <= 0 then break end
+end
+if #kept > 0 then redis.call('HSET', hash, unpack(kept)) end
+commit()
+if front ~= '' and looked > 0 then index('LTRIM', list, looked, -1) end
+return {looked, others, hash, unpack(kept)}

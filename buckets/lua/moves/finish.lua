@@ -1,0 +1,89 @@
+#!lua flags=allow-oom
+-- Finish jobs: their work is done.
+-- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished
+-- returns: a list, for each job `finished`
+-- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
+-- repeat: yes
+-- include: clock indexes fast_path
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local jobs = {unpack(ARGV, 2)}  -- strings: id, lease or empty, … No id twice.
+
+-- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
+local function complete_path(out, tombs, gone)
+  -- include: record planned_writes moves
+  local function finish(id, lease)
+    local job = read_job(id)
+    if not job then return redis.error_reply('NOT_FOUND ') end
+    local word = WORDS[job.state]
+    if job.state == finished then return word end
+    if job.state == deleted then return redis.error_reply('NOT_FOUND ' .. word) end
+    -- A late worker's finish counts: the job was done, even if its lease ran out. A job that nobody ever had was not done.
+    if job.deliveries == 0 then return redis.error_reply('NOT_RESERVED ' .. word) end
+    if lease ~= '' and tonumber(lease) ~= job.lease then return redis.error_reply('STALE_LEASE ' .. word) end
+    entomb(job, finished)
+    return 'finished'
+  end
+
+  plan.out, plan.tombs, plan.gone = out, tombs, gone
+  -- Write the result of all the jobs, the simple ones and the others.
+  local function commit_all(ended)
+    count_moves(ended, 'reserved', 'finished')
+    commit()
+  end
+
+  return finish, commit_all
+end
+
+-- The fast path (include/fast_path.lua), for reserved jobs that were delivered. What it collects: the number of jobs finished
+-- by topic; the others as in planned_writes.lua.
+local ended, out, tombs, gone = {}, {}, {}, {}
+local results, finish, commit_all = {}, nil, nil
+local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts  -- of the job before: usually the same
+local lease_of, shown  -- and the lease as it was passed, and as a number
+local sub, read = string.sub, redis.pcall
+local LEAD = string.char(VERSION, LONG, finished)
+for at = 1, #jobs, 2 do
+  local id, lease = jobs[at], jobs[at + 1]
+  local key = JOB .. id
+  if lease ~= lease_of then lease_of, shown = lease, tonumber(lease) end
+  local front = read('GETRANGE', key, '0', '127')
+  local last, _, _, at_bucket, retention = simple(front, reserved, LONG)
+  local head = last and sub(front, 1, last)
+  if head and (head ~= head_of or retention ~= retention_of) then
+    head_of, retention_of, topic = head, retention, sub(front, LONG + 1, last)
+    deliveries, step, newest = struct.unpack('>I3BI7', front, 37)
+    members, lasts = out[at_bucket] or {}, whole(retention)
+    out[at_bucket] = members
+    tomb = LEAD .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
+  end
+  if head and deliveries > 0 and (lease == '' or shown == newest) then
+    ended[topic] = (ended[topic] or 0) + 1
+    members[#members + 1] = id
+    if retention > 0 then
+      local n = #tombs
+      tombs[n + 1], tombs[n + 2], tombs[n + 3] = key, tomb, lasts
+    else
+      gone[#gone + 1] = key
+    end
+    results[#results + 1] = 'finished'
+  else
+    if not finish then finish, commit_all = complete_path(out, tombs, gone) end
+    results[#results + 1] = finish(id, lease)
+  end
+end
+
+if commit_all then
+  commit_all(ended)
+  return results
+end
+for topic, n in pairs(ended) do
+  n = whole(n)
+  index('HINCRBY', COUNTS .. topic, 'reserved', '-' .. n)
+  index('HINCRBY', COUNTS .. topic, 'finished', n)
+end
+for at = 1, #tombs, 3 do redis.call('SET', tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
+if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
+for number, members in pairs(out) do index('ZREM', BUCKET .. number, unpack(members)) end
+return results

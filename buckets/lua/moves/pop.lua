@@ -1,0 +1,212 @@
+#!lua flags=allow-oom
+-- Reserve ready jobs of the first topics that have any, higher priorities first.
+-- arrows: ready -> reserved, ready -> finished
+-- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped; 1 if stale
+--   entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 for none; the jobs as
+--   they are now
+-- fails: never
+-- repeat: no
+-- include: clock indexes fast_path
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local bucket = tonumber(ARGV[2])  -- integer: the bucket that holds the leases
+local want = tonumber(ARGV[3])  -- integer: jobs at most
+local room = tonumber(ARGV[4])  -- integer: bytes of records at most
+local always = tonumber(ARGV[5])  -- integer: jobs that are popped whatever their size
+local ttr = tonumber(ARGV[6])  -- integer: ms, for these deliveries; empty for each job's own ttr
+local workers = ARGV[7]  -- string: in the order of serving: jobs wanted (2 bytes), length of name (2), name; all have one or none
+local topics = {unpack(ARGV, 8)}  -- strings: in the order of preference
+
+-- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
+local function complete_path(records, members)
+  -- include: record planned_writes moves optional_fields
+  -- The ready job of an entry, or nil if the entry belongs to an earlier life, or the job's ttl is over (its timer buries it).
+  local function live(mark, id, raw)
+    local number = string.find(mark, '^%d+$') and tonumber(mark)
+    if not number then return nil end
+    local job = judge(id, type(raw) == 'string' and parse(id, raw), raw)
+    if not job or job.state ~= ready or job.number ~= number then return nil end
+    if job.ttl and job.due + job.ttl <= now_ms then return nil end
+    return job
+  end
+
+  -- The part of the record behind its topic, with the fields that this delivery sets; nil if it sets none.
+  local function changed_tail(job, raw, lease_ttr, worker)
+    local block
+    if lease_ttr ~= (job.own_ttr or job.ttr) and not job.own_ttr then
+      block = with_optional(job, TAG_TTR, struct.pack('>I4', job.ttr))
+    end
+    if worker ~= '' then block = with_optional(job, TAG_WORKER, worker) end
+    return block and block .. string.sub(raw, job.body_at)
+  end
+
+  -- Returns the record as it is now.
+  local function deliver(job, raw, worker)
+    local lease_ttr = ttr or job.own_ttr or job.ttr
+    local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
+    local rest = head_of(job, raw) .. (tail or string.sub(raw, job.header + #job.topic + 1))
+    local changed = tail or job.header == SHORT
+    job.header = math.max(job.header, LONG)
+    job.attempts = math.min(job.attempts + 1, 65535)
+    job.deliveries = math.min(job.deliveries + 1, 16777215)
+    job.lease = math.max(job.lease + 1, now_us)
+    count(job.topic, 'delivered', 1)
+    if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
+    job.ttr = lease_ttr
+    if lease_ttr == 0 then
+      local length, optional = job.header, job.optional
+      entomb(job, finished)
+      job.header, job.optional = length, optional
+    else
+      if not job.ttl then job.bucket = bucket end
+      move(job, reserved, from_ms + lease_ttr, changed and rest)
+    end
+    return header(job) .. rest
+  end
+
+  plan.records, plan.bucket[bucket] = records, members
+  -- Write the result of all the jobs, the simple ones and the others.
+  local function commit_all(delivered, first)
+    count_moves(delivered, 'ready', 'reserved')
+    for topic, n in pairs(delivered) do count(topic, 'delivered', n) end
+    if first then plan.first[bucket] = math.min(plan.first[bucket] or first, first) end
+    if not plan.first[bucket] then plan.bucket[bucket] = nil end
+    commit()
+  end
+
+  return live, deliver, commit_all
+end
+
+local MOST = want + 500  -- entries looked at: 200,000 stale ones in one script would hold Redis for 0.2 s
+local ENOUGH = room - 262144  -- room at which it stops: 8 MiB in one script would hold Redis for 0.1 s
+local answer = {0, 0, -1}
+
+-- Whether a topic is paused now; a key that does not hold a time is ignored.
+local function paused(topic)
+  local until_ms = redis.pcall('GET', PAUSED .. topic)
+  until_ms = type(until_ms) == 'string' and #until_ms < 16 and tonumber(string.match(until_ms, '^%d+$'))
+  if not until_ms or (until_ms ~= 0 and until_ms <= now_ms) then return false end
+  local opens = until_ms * 1000 - now_us
+  if until_ms > 0 and (answer[3] < 0 or opens < answer[3]) then answer[3] = opens end
+  return true
+end
+
+-- The ready lists, one after the other: the current one (nil at the end), how many of its entries are processed, its priority,
+-- its topic and the place of that in the arguments; how many entries were processed in those before.
+local list, at, priority, last, place, taken = nil, 0, 0, nil, 0, {}
+local function next_list()
+  if list then taken[list] = at end
+  priority, at = priority - 1, 0
+  while priority < 0 do
+    place = place + 1
+    local topic = topics[place]
+    if not topic then
+      list = nil
+      return
+    end
+    if not paused(topic) then
+      -- Most jobs have priority 4: one lookup shows that there are none above, and saves five.
+      local above = redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic,
+        READY .. '6:' .. topic, READY .. '5:' .. topic)
+      last, priority = topic, above == 0 and 4 or 9
+    end
+  end
+  list = READY .. string.char(48 + priority) .. ':' .. last
+end
+
+-- The fast path (include/fast_path.lua), for jobs that are delivered for the first time, with their own ttr. What it collects:
+-- the number of jobs delivered by topic; entries of the bucket, and their first time; records.
+local delivered, members, first, records = {}, {}, nil, {}
+local looked, found, seen, full, large = 0, 0, {}, false, false
+local entries, n = {}, 0
+-- The worker of the next jobs, the optional block that names it in a record without other fields, and how many jobs are served
+-- before the next worker's turn.
+local worker, block, served, next_at = '', '', 0, 1
+local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front  -- of the job before: usually the same
+local live, deliver, commit_all
+local sub, read = string.sub, redis.pcall
+local FIRST = struct.pack(DELIVERY, 1, 1, 0, now_us)
+next_list()
+while list and found < want and looked < MOST and not full do
+  n = n + 1
+  if n > #entries then entries, n = index('LRANGE', list, whole(at), whole(at + want - found - 1)), 1 end
+  if #entries == 0 then
+    next_list()
+  else
+    if found == served then
+      local jobs, size = struct.unpack('>HH', workers, next_at)
+      worker = sub(workers, next_at + 4, next_at + 3 + size)
+      block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
+      served, next_at = served + jobs, next_at + 4 + size
+    end
+    local entry = entries[n]
+    local colon = string.find(entry, ':', 1, true)
+    local id = colon and colon < #entry and sub(entry, colon + 1)
+    local key = id and JOB .. id
+    local raw = id and not seen[id] and read('GET', key)
+    local topic_end, flags, level, job
+    if raw then
+      local mark = sub(entry, 1, colon - 1)
+      topic_end, flags, level = simple(raw, ready, SHORT)
+      local head = topic_end and sub(raw, 1, topic_end)
+      if head and (head ~= head_of or block ~= block_of) then
+        head_of, block_of, topic = head, block, sub(raw, SHORT + 1, topic_end)
+        ttr_now, tries, number = struct.unpack('>I4HI4', raw, 25)
+        mark_of, over = whole(number), from_ms + ttr_now
+        score = whole(over)
+        front = string.char(VERSION, LONG, flags - ready + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
+          .. sub(raw, 6, 18) .. struct.pack('>I6', over) .. sub(raw, 25, SHORT) .. FIRST .. topic .. block
+      end
+      if not head or ttr_now == 0 or ttr or mark ~= mark_of or (block ~= '' and flags % 32 >= OPTIONAL) then
+        if not live then live, deliver, commit_all = complete_path(records, members) end
+        topic_end, job = nil, live(mark, id, raw)
+      end
+    end
+    local valid = topic_end or job
+    full = valid and found >= always and #raw > room
+    if not full then at, looked = at + 1, looked + 1 end
+    if valid and not full then
+      local record
+      if job then
+        record = deliver(job, raw, worker)
+      else
+        delivered[topic] = (delivered[topic] or 0) + 1
+        record = front .. sub(raw, topic_end + 1)
+        local m, r = #members, #records
+        members[m + 1], members[m + 2] = score, id
+        records[r + 1], records[r + 2] = key, record
+        first = math.min(first or over, over)
+      end
+      found, room, seen[id] = found + 1, room - #raw, true
+      answer[2 * found + 2], answer[2 * found + 3] = id, record
+      large = room <= ENOUGH
+      full = large
+    end
+  end
+end
+
+local left = {}
+if commit_all then
+  commit_all(delivered, first)
+elseif first then
+  local set = BUCKET .. bucket
+  local earlier = earlier_than_head(set, first)
+  index('ZADD', set, unpack(members))
+  for topic, jobs in pairs(delivered) do
+    local counts, jobs = COUNTS .. topic, whole(jobs)
+    left[topic] = index('HINCRBY', counts, 'ready', '-' .. jobs)
+    if left[topic] == 0 then drop_lists(topic) end
+    index('HINCRBY', counts, 'reserved', jobs)
+    index('HINCRBY', counts, 'delivered', jobs)
+  end
+  redis.call('MSET', unpack(records))
+  if earlier then redis.call('SPUBLISH', BELL, 'due ' .. bucket) end
+end
+if list then taken[list] = at end
+for list, n in pairs(taken) do
+  if n > 0 then index('LPOP', list, whole(n)) end
+end
+answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
+answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
+return answer

@@ -1,0 +1,17 @@
+#!lua
+-- Change a delayed or ready job and its body; unlike `update`, this needs room in Redis.
+-- arrows: delayed -> delayed, delayed -> ready, ready -> ready
+-- returns: {state, due}: due in ms
+-- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
+-- repeat: yes
+-- include: change_job
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local id = ARGV[2]  -- string: the job
+local delay = tonumber(ARGV[3])  -- integer: ms from now, or empty
+local due = tonumber(ARGV[4])  -- integer: ms since the epoch, or empty
+local priority = tonumber(ARGV[5])  -- integer: or empty
+local ttl = tonumber(ARGV[6])  -- integer: ms from the due time, or empty
+local body = ARGV[7]  -- string: the new one
+return change_job(id, delay, due, priority, ttl, body)

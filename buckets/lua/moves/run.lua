@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- Make a delayed job due now.
+-- arrows: delayed -> ready
+-- returns: due, in ms
+-- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
+-- repeat: no
+-- include: clock planned_writes moves pending_job
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local id = ARGV[2]  -- string: the job
+local job, _, refusal = read_pending(id)
+if not job then return refusal end
+if job.state == ready then return redis.error_reply('TOO_LATE ready') end
+leave(job)
+job.due, job.state = now_ms, ready
+enter(job)
+append(plan.headers, JOB .. job.id, header(job))
+commit()
+return job.due

@@ -1,0 +1,15 @@
+#!lua flags=no-writes
+-- Look up a job or its tombstone.
+-- arrows: none
+-- returns: the record, or nil without a readable one
+-- fails: never
+-- repeat: yes
+-- include: clock record
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local id = ARGV[2]  -- string: the job
+local raw = redis.pcall('GET', JOB .. id)
+local job = type(raw) == 'string' and parse(id, raw)
+if not job or (job.state >= finished and job.next <= now_ms) then return nil end
+return raw

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- Take and keep the locks of a shard's timers that this instance wants, and give up the others that it holds.
+-- arrows: none
+-- returns: a list, for each bucket 1 if this instance holds its lock now
+-- fails: NO_META if the shard's settings are gone
+-- repeat: yes
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local token = ARGV[1]  -- string: of this instance
+local lease = ARGV[2]  -- integer: ms until a lock expires
+local wanted = ARGV[3]  -- string: for each bucket 1 or 0
+local living = {unpack(ARGV, 4)}  -- strings: the tokens of the instances that keep their locks
+local locks = {}
+for number = 1, #wanted do locks[number] = LOCK .. (number - 1) end
+if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
+local lives = {}
+for _, each in ipairs(living) do lives[each] = true end
+local owners = redis.call('MGET', unpack(locks))
+local ours, given = {}, 0
+for number = 1, #wanted do
+  local owner = owners[number]
+  local is_wanted = string.sub(wanted, number, number) == '1'
+  -- A lock that never expires was not set by an instance; left alone, it would stop its timer for ever.
+  if is_wanted and (owner == token or not lives[owner] or redis.call('PTTL', locks[number]) == -1) then
+    redis.call('SET', locks[number], token, 'PX', lease)
+    ours[number] = 1
+  else
+    if owner == token then
+      redis.call('DEL', locks[number])
+      given = given + 1
+    end
+    ours[number] = 0
+  end
+end
+if given > 0 then redis.call('SPUBLISH', BELL, 'free') end
+return ours

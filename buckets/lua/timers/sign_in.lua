@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- Sign in as a live instance, and remove the members that have not signed in for too long.
+-- arrows: none
+-- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the tokens of
+--   the members, including this one
+-- fails: NO_META if the shard's settings are gone
+-- repeat: yes
+-- include: clock
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local token = ARGV[1]  -- string: of this instance
+local life = tonumber(ARGV[2])  -- integer: ms for which an instance counts as live after it signed in
+local apart = tonumber(ARGV[3])  -- integer: ms; a member that signed in at most this long before our own last time is kept
+local now = ARGV[4]  -- integer: us since the epoch, or empty for Redis's clock
+local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the list outlives its last member, and how often its expiry is renewed
+local signed = redis.pcall('ZRANGE', ROLL, 0, -1, 'WITHSCORES')
+local foreign = signed.err ~= nil  -- a key of another program in its place would stop all timers
+if foreign then signed = {} end
+local at = {}
+for place = 1, #signed, 2 do at[signed[place]] = tonumber(signed[place + 1]) end
+local own = at[token]
+-- A list that holds us was not emptied; the beats of the locks check the other shards.
+if not own and redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
+-- Whether a member has been silent since well before we signed in last. If not, Redis stood still, or another Redis took its
+-- place: nobody could sign in then, and whoever came first would find all others dead.
+local function silent(ms) return not own or math.abs(own - ms) > apart end
+local living, gone, soonest = {token}, {}, -1
+for other, ms in pairs(at) do
+  local left = life - math.abs(now_ms - ms)  -- a time in the future means that the clock went back
+  if left < 0 and other ~= token and silent(ms) then
+    gone[#gone + 1] = other
+  elseif other ~= token then
+    living[#living + 1] = other
+    if left >= 0 and (soonest < 0 or left < soonest) then soonest = left end
+  end
+end
+if foreign then redis.call('DEL', ROLL) end
+if #gone > 0 then redis.call('ZREM', ROLL, unpack(gone)) end
+redis.call('ZADD', ROLL, now_ms, token)
+if not own or math.floor(own / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
+  redis.call('PEXPIRE', ROLL, KEPT_MS)
+end
+return {now_us, soonest, unpack(living)}

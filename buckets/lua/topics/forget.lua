@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- Forget topics that have had no job for a long time. A topic that has jobs is in use.
+-- arrows: none
+-- returns: {looked, forgotten}: how many topics
+-- fails: never
+-- repeat: yes
+-- include: clock indexes
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local idle = tonumber(ARGV[2])  -- integer: ms
+local page = ARGV[3]  -- integer: topics at most
+
+local function in_use(topic)
+  if redis.call('EXISTS', PAUSED .. topic, DEAD .. topic) > 0 then return true end
+  for _, jobs in ipairs(index('HMGET', COUNTS .. topic, 'delayed', 'ready', 'reserved', 'dead')) do
+    if jobs and jobs ~= '0' then return true end
+  end
+  return false
+end
+
+local topics = index('ZRANGE', TOPICS, '-inf', whole(now_ms - idle), 'BYSCORE', 'LIMIT', '0', page)
+local forgotten = 0
+for _, topic in ipairs(topics) do
+  if in_use(topic) then
+    index('ZADD', TOPICS, whole(now_ms), topic)
+  else
+    drop_lists(topic)
+    redis.call('UNLINK', COUNTS .. topic, DUE .. topic)
+    index('ZREM', TOPICS, topic)
+    forgotten = forgotten + 1
+  end
+end
+return {#topics, forgotten}

@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Pause a topic for a while or until it is resumed: its pops find nothing, but due jobs still become ready.
+-- arrows: none
+-- returns: when the pause ends, in ms since the epoch; 0 if only resume ends it
+-- fails: never
+-- repeat: yes
+-- include: clock indexes planned_writes
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local topic = ARGV[2]  -- string: which
+local span = tonumber(ARGV[3])  -- integer: ms, or empty
+plan.topics[topic] = now_ms
+commit()
+local ends = span and from_ms + span or 0
+if span then
+  redis.call('SET', PAUSED .. topic, whole(ends), 'PX', whole(span))
+else
+  redis.call('SET', PAUSED .. topic, '0')
+end
+redis.call('SPUBLISH', BELL, 'ready 1 ' .. topic)  -- pops that wait for the end of an earlier pause must learn when this one ends
+return ends

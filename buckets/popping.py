@@ -1,0 +1,178 @@
+"""Pops of the job pool: concurrent ones share a script, and jobs whose caller is gone go back.
+
+What one pop asks of the shards is buckets/pop_search.py; waiting for jobs is the bell's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from buckets.clock import Clock
+from buckets.coalesce import Coalescer
+from buckets.errors import JobQueueError
+from buckets.job import Job
+from buckets.pop_search import Ask, Popped, PopSearch
+from buckets.ready_shards import ReadyShards
+from buckets.record import unpack_all
+from buckets.redis.client import Redis
+from buckets.shards import MOST, Item, Shards
+
+log = logging.getLogger(__name__)
+
+
+class _Asks:
+    """Pops that one script may serve."""
+
+    def __init__(self) -> None:
+        self._asks = 0
+
+    def take(self, asks: Sequence[Ask]) -> bool:
+        self._asks += len(asks)
+        return self._asks <= MOST
+
+
+class Popping(Shards):
+    """A namespace whose jobs can be popped and given back; the part of `Pool` that is about deliveries."""
+
+    def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
+        super().__init__(redis, namespace, shards, buckets, clock)
+        self.ready_shards = ReadyShards(shards)
+        self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
+        self._late: set[asyncio.Task[Any]] = set()
+        self._is_abandoned = False  # whether the caller of some pop left before the answer came
+        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results, patient=True)
+
+    async def pop(
+        self, topics: Sequence[str], count: int = 1, *, ttr_ms: int | None = None, worker: str = "", room: int = 8 << 20
+    ) -> Popped:
+        """Reserve up to `count` ready jobs of the topics, which are tried in order; at most `room` bytes of jobs, but
+        always one.
+
+        When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
+        """
+        ask = Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, worker)
+        popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
+        self._report_lateness(popped.jobs)
+        return popped
+
+    def _report_lateness(self, jobs: Sequence[Job]) -> None:
+        late_us: dict[str, list[int]] = {}
+        for job in jobs:
+            kind = job.kind
+            if kind.deliveries == 1:
+                late_us.setdefault(kind.topic, []).append(max(kind.lease - job.due * 1000, 0))
+        for topic, each in late_us.items():
+            self.redis.meter.delivered(topic, each)
+
+    async def _pop_many(self, ask: Ask, count: int) -> Popped:
+        popped = Popped()
+        try:
+            await self._pop(popped, ask, count, [(count, ask.worker)])
+        except asyncio.CancelledError:
+            self._is_abandoned = True
+            self.unpop_later(popped.jobs)
+            raise
+        return popped
+
+    async def _pop_one(self, ask: Ask) -> Popped:
+        """Pop one job, with a script that concurrent callers share."""
+        popping = self._popping.hand_in([ask])
+        try:
+            popped: Popped | JobQueueError = (await popping)[0]
+        except asyncio.CancelledError:
+            if popping.done() and not popping.cancelled() and not popping.exception():
+                self._give_back_results(popping.result())  # it arrived on the turn of the cancellation
+            raise
+        if isinstance(popped, JobQueueError):
+            raise popped
+        return popped
+
+    async def _pop_ones(self, asks: Sequence[Ask]) -> list[Popped | JobQueueError]:
+        """A job for each, if there is one; like asks are served in their order."""
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for index, ask in enumerate(asks):
+            alike.setdefault((*ask[:3], bool(ask.worker)), []).append(index)
+        results: list[Popped | JobQueueError] = [Popped() for _ in asks]
+
+        async def pop_alike(indexes: list[int]) -> None:
+            popped, first = Popped(), asks[indexes[0]]
+            workers = [(1, asks[index].worker) for index in indexes]
+            try:
+                await self._pop(popped, first._replace(room=first.room * len(indexes)), len(indexes), workers)
+            except JobQueueError as error:
+                for index in indexes:
+                    results[index] = error
+                return
+            for nth, index in enumerate(indexes):
+                results[index] = Popped(popped.jobs[nth : nth + 1], popped.left, popped.opens_us)
+
+        if len(alike) == 1:
+            await pop_alike(*alike.values())
+        else:
+            await asyncio.gather(*map(pop_alike, alike.values()))
+        return results
+
+    async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
+        """Fill `popped`. An answer that arrives after the caller was cancelled goes back. `workers`: how many jobs each
+        gets."""
+        bucket = next(self._turn) % self.buckets
+        search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._give_back_reply, popped)
+        if len(self.keys) == 1:
+            await search.in_one()
+            return
+        await search.in_many()
+        self._is_abandoned |= search.left_behind
+
+    def _give_back_results(self, results: Sequence[Popped | JobQueueError]) -> None:
+        """Give back the jobs of callers that are gone."""
+        for popped in results:
+            if isinstance(popped, Popped):
+                self.unpop_later(popped.jobs)
+
+    def _give_back_reply(self, reply: Any) -> None:
+        """Give back the jobs of a script's reply that reaches nobody."""
+        if isinstance(reply, list):  # otherwise the script failed
+            self.unpop_later(unpack_all(reply[3:]))
+
+    async def _give_back(self, jobs: Sequence[Job]) -> None:
+        results = await self.unpop(jobs)
+        kept = sum(isinstance(result, JobQueueError) for result in results)
+        if kept:  # they come back at the end of their TTR
+            log.warning("jobs.kept", extra={"jobs": kept})
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it in the background; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    def unpop_later(self, jobs: Sequence[Job]) -> None:
+        """As `unpop`, in the background."""
+        if jobs:
+            self._later(self._give_back(jobs))
+
+    async def unpop(self, jobs: Sequence[Job]) -> list[int | JobQueueError]:
+        """Return deliveries that reached nobody to the front of their lists, their attempts uncounted. The result has,
+        from the last job to the first, 1 for each that went back and 0 for each that did not.
+
+        A job that has a newer lease stays as it is. One that was popped at most once is gone.
+        """
+        last_first = jobs[::-1]  # each is put before its successors, across all scripts of a large batch
+        items = [Item(job.id, (job.id, job.lease)) for job in last_first]
+        return await self.each("unpop", items, now=self.clock.now())
+
+    async def close(self) -> None:
+        """Wait for the pops in progress, and until the jobs that nobody received have been given back."""
+        await self._popping.close()
+        if self._is_abandoned:
+            with contextlib.suppress(JobQueueError):
+                for server in await self.redis.servers():
+                    await server.read("PING")  # answered after everything that was asked before it
+        while self._late:
+            await asyncio.gather(*self._late, return_exceptions=True)

@@ -1,0 +1,95 @@
+/** A delivery: runs the handler of one job, and sends the outcome to the service. */
+import { Bury, Lost, Retry, asReason } from './outcome.js';
+import { WorkerJob } from '../job.js';
+import { Lease, lossOf } from './lease.js';
+import { secondsSince } from './report.js';
+
+const OVER = ['deleted', 'stopping']; // after these, a late finish cannot count, or must not
+
+export class Delivery {
+  #job;
+  #outbox;
+  #report;
+  #begun = performance.now();
+  #lease = null; // stays null for a job with ttr 0, which its pop finished
+  #handling = false;
+
+  constructor(job, outbox, report) {
+    this.#job = new WorkerJob(job);
+    this.#outbox = outbox;
+    this.#report = report;
+  }
+
+  /** Whether the handler is running. */
+  get handling() {
+    return this.#handling;
+  }
+
+  /** Runs the handler and ends the job; resolves once the service has answered. Never rejects. */
+  async run(handler, keep_alive_s) {
+    const { attempt, due, ttr } = this.#job;
+    this.#report.job('started', this.#job, { attempt, late_s: Math.round(Date.now() - due * 1000) / 1000 });
+    if (ttr > 0) this.#lease = new Lease(this.#job, this.#outbox, keep_alive_s, (reason) => this.#lose(reason));
+    this.#handling = true;
+    const end = await this.#handle(handler);
+    this.#handling = false;
+    this.#lease?.end();
+    if (end) await this.#send(end);
+  }
+
+  /** Releases the job without running its handler. */
+  async giveBack() {
+    const answer = await this.#ask('release', { delay: 0, attempt: false });
+    if (answer?.success) this.#report.job('returned', this.#job);
+  }
+
+  /** The grace period is over: if the handler is still running, it loses its job, which is released. */
+  async stop() {
+    if (!this.#handling || this.#job.lost) return;
+    this.#lose('stopping');
+    if (this.#lease) await this.#ask('release', { delay: 0, reason: 'stopping' });
+  }
+
+  /** The outcome to send; null if the job is lost and nothing is sent. */
+  async #handle(handler) {
+    try {
+      await handler(this.#job, { signal: this.#job.signal });
+      return OVER.includes(this.#job.lost) ? null : { event: 'finished', command: 'finish' };
+    } catch (error) {
+      return error instanceof Lost || this.#job.lost ? null : this.#afterThrowing(error);
+    }
+  }
+
+  #afterThrowing(error) {
+    if (error instanceof Bury) {
+      return { event: 'buried', command: 'bury', fields: { reason: error.reason } };
+    }
+    if (error instanceof Retry) {
+      const { after, attempt, reason } = error;
+      return { event: 'retried', command: 'release', fields: { delay: after, attempt, reason } };
+    }
+    this.#report.failure(this.#job, error);
+    return { event: 'failed', command: 'release', fields: { reason: asReason(error) } };
+  }
+
+  async #send({ event, command, fields }) {
+    const seconds = secondsSince(this.#begun);
+    const answer = this.#lease === null ? { success: true } : await this.#ask(command, fields);
+    if (answer === undefined) return; // the worker stopped before the service answered
+    // A command that the service refuses because of a defect: the job is delivered again after its TTR, as if expired.
+    if (!answer.success) return this.#lose(lossOf(answer) ?? 'expired');
+    this.#report.job(event, this.#job, event === 'finished' ? { seconds } : { seconds, reason: fields.reason ?? null });
+  }
+
+  #ask(command, fields) {
+    const { id, lease } = this.#job;
+    return this.#outbox.send({ command, id, lease, ...fields });
+  }
+
+  #lose(reason) {
+    if (this.#job.lost) return;
+    this.#lease?.end();
+    this.#job.lose(reason);
+    this.#report.job('lost', this.#job, { seconds: secondsSince(this.#begun), reason });
+  }
+}

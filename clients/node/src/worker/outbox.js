@@ -1,0 +1,124 @@
+/**
+ * The outbox: sends a worker's finish, release and bury (the ends of jobs), and its touches. One request with ends is
+ * in flight at a time; later ends are queued and leave together, along with a pop for the jobs that follow. An end is
+ * sent until it is answered.
+ */
+import { UnreachableError } from '../errors.js';
+import { isForNow, pause, pauseBefore } from '../retry.js';
+
+const MOST_COMMANDS = 999; // the service's limit of a batch, less one for the pop that follows
+
+export class Outbox {
+  #client;
+  #report;
+  #popBeside;
+  #open = 0;
+  #waiting = []; // {command, resolve, maybe_done}
+  #touches = []; // {command, resolve}
+  #sending = false;
+  #closed = new AbortController();
+
+  /**
+   * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside gives the pop to
+   *   send with this many ends; its `resolve` gets the answer, or the error, after the ends got theirs
+   */
+  constructor(client, report, popBeside) {
+    this.#client = client;
+    this.#report = report;
+    this.#popBeside = popBeside;
+  }
+
+  /** The number of ends that are not answered yet, including those in flight. */
+  get open() {
+    return this.#open;
+  }
+
+  /** The answer, or a permanent refusal (not thrown); undefined if the outbox closes first. */
+  send(command) {
+    return new Promise((resolve) => {
+      if (this.#closed.signal.aborted) return resolve();
+      this.#open += 1;
+      this.#waiting.push({ command, resolve, maybe_done: false });
+      if (this.#sending) return;
+      this.#sending = true;
+      setImmediate(() => this.#sendAll()); // so that all that ends in this turn of the loop leaves together
+    });
+  }
+
+  /**
+   * Touches do not wait for the request in flight: an instance that hangs must not cost leases. They are not retried
+   * here; the lease knows for how long that helps. The answer, or the error (not thrown); undefined if the outbox
+   * closes first.
+   */
+  touch(command) {
+    return new Promise((resolve) => {
+      this.#touches.push({ command, resolve });
+      if (this.#touches.length === 1) setImmediate(() => this.#touchAll());
+    });
+  }
+
+  /** Sends nothing more, and resolves all that wait. */
+  close() {
+    this.#closed.abort();
+    for (const { resolve } of this.#waiting.splice(0)) resolve();
+  }
+
+  async #sendAll() {
+    for (let failures = 0; this.#waiting.length > 0;) {
+      const sent = this.#waiting.splice(0, MOST_COMMANDS);
+      // No pop on a retry: its jobs would pile up behind the ends that keep being refused.
+      const error = await this.#exchange(sent, failures === 0 ? this.#popBeside(sent.length) : null);
+      failures = error ? failures + 1 : 0;
+      if (error) await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
+    }
+    this.#sending = false;
+  }
+
+  /** Sends and settles a batch. What must be sent again goes back to the front; gives an error of it, or null. */
+  async #exchange(sent, pop) {
+    const answers = await this.#answers(pop ? [...sent, pop] : sent);
+    const again = sent.filter((each, place) => !settled(each, answers[place]));
+    this.#open -= sent.length - again.length;
+    this.#waiting.unshift(...again);
+    pop?.resolve(answers[sent.length]);
+    return again.length > 0 ? answers.find(isForNow) : null;
+  }
+
+  #touchAll() {
+    while (this.#touches.length > 0) {
+      const sent = this.#touches.splice(0, MOST_COMMANDS);
+      this.#answers(sent).then((answers) => sent.forEach(({ resolve }, place) => resolve(answers[place])));
+    }
+  }
+
+  /** For each its answer or its error; undefined once the outbox is closed. */
+  async #answers(sent) {
+    const { signal } = this.#closed;
+    const answers = await this.#client
+      .batch(sent.map(({ command }) => command), { signal })
+      .catch((error) => sent.map(() => error));
+    if (signal.aborted) return sent.map(() => undefined);
+    const gone = answers.find(isForNow);
+    if (gone) this.#report.serviceFailed(gone);
+    else this.#report.serviceAnswered();
+    return answers;
+  }
+}
+
+/** Resolves an end; false if its answer is temporary: it must be sent again. */
+function settled(each, answer) {
+  if (answer !== undefined && isForNow(answer)) {
+    each.maybe_done ||= answer instanceof UnreachableError ? answer.maybe_done : answer.code === 'UNAVAILABLE';
+    return false;
+  }
+  each.resolve(each.maybe_done && wasDone(each.command, answer) ? { success: true } : answer);
+  return true;
+}
+
+/**
+ * Whether the refusal only means that an earlier attempt was executed: no worker has the job any more. A repeated
+ * finish succeeds for as long as the job is remembered, so a stale one means that another worker has the job.
+ */
+function wasDone({ command }, answer) {
+  return answer?.status === 404 || (answer?.status === 409 && command !== 'finish');
+}

@@ -1,0 +1,49 @@
+/** Outcomes: what a handler throws to decide what happens to its job, and the reason that the service keeps. */
+import { inspect } from 'node:util';
+
+import { checkSeconds } from '../options.js';
+
+export { Lost } from '../job.js';
+
+const TEN_YEARS_S = 315_360_000;
+
+/**
+ * Give the job back, due in `after` seconds (0 to 315,360,000), by default after the next step of its back-off. With
+ * `attempt` false, this delivery does not count as a try.
+ */
+export class Retry extends Error {
+  constructor({ after, attempt, reason } = {}) {
+    super(reason ?? 'again');
+    this.name = 'Retry';
+    if (after != null) checkSeconds('after', after, { most: TEN_YEARS_S });
+    if (attempt != null && typeof attempt !== 'boolean') throw new TypeError('attempt must be true or false');
+    this.after = after;
+    this.attempt = attempt;
+    this.reason = reason == null ? undefined : shortened(String(reason));
+  }
+}
+
+/** Make the job a dead letter: no retry can help. */
+export class Bury extends Error {
+  constructor(reason) {
+    super(reason);
+    this.name = 'Bury';
+    this.reason = reason == null ? undefined : shortened(String(reason));
+  }
+}
+
+/** An error as a reason: its class and message, or a description of whatever was thrown. */
+export function asReason(error) {
+  try {
+    if (!(error instanceof Error)) return shortened(inspect(error));
+    const name = error.name === 'Error' ? error.constructor.name : error.name;
+    return shortened(`${name}: ${String(error.message)}`);
+  } catch {
+    return 'an error that cannot be shown'; // a getter threw, which must not hide that the job failed
+  }
+}
+
+/** The first 1,000 characters, which the service keeps, as valid text. */
+function shortened(reason) {
+  return Buffer.from(reason.slice(0, 1000)).toString(); // replaces half a surrogate pair with U+FFFD
+}

@@ -1,0 +1,123 @@
+/**
+ * The pops of a worker, one at a time: a long poll, retried until it is answered and ended by `leave`, or a pop that
+ * travels with the ends of jobs and does not wait.
+ */
+import { JobQueueError } from '../errors.js';
+import { jobsOf } from '../reply.js';
+import { isForNow, pause, pauseBefore } from '../retry.js';
+
+const LEAVE_MS = 1000; // for a poll to return after its `leave`; then its connection is closed
+const MOST_JOBS = 1000; // the service's limit of a pop
+
+export class Poll {
+  #client;
+  #report;
+  #worker;
+  #wait;
+  #topics;
+  #begin;
+  #turn = 0; // the index of the topic that comes first
+  #inFlight = false; // for a pop of either kind, and for a poll that pauses before a retry
+  #waiting = false;
+  #left = new AbortController();
+  #cut = new AbortController();
+  #cutting;
+
+  /**
+   * @param {number} wait seconds, 60 at most
+   * @param {(jobs: Job[]) => void} begin called with the jobs of each pop before the next pop is sent
+   */
+  constructor(client, report, { worker, wait, topics, begin }) {
+    this.#client = client;
+    this.#report = report;
+    this.#worker = worker;
+    this.#wait = wait;
+    this.#topics = topics;
+    this.#begin = begin;
+  }
+
+  get inFlight() {
+    return this.#inFlight;
+  }
+
+  /**
+   * Waits for up to `count` jobs, for `wait` seconds or until it has left.
+   * @throws {RefusedError} that no retry can help
+   */
+  async take(count) {
+    this.#inFlight = true;
+    try {
+      this.#begin(await this.#jobs(count));
+    } finally {
+      this.#inFlight = false;
+    }
+  }
+
+  /**
+   * A pop to send with the ends of jobs, and the function for its answer; null if a pop is in flight, or it has left.
+   * An error is ignored: there is room then, and the next poll will report it.
+   */
+  beside(count) {
+    if (this.#inFlight || this.#left.signal.aborted) return null;
+    this.#inFlight = true;
+    const most = Math.min(count, MOST_JOBS);
+    const command = { command: 'pop', topics: this.#rotated(), count: most, worker: this.#worker };
+    const resolve = (answer) => {
+      this.#inFlight = false;
+      this.#begin(jobsIn(answer));
+    };
+    return { command, resolve };
+  }
+
+  async #jobs(count) {
+    for (let asked = 1; !this.#left.signal.aborted; asked++) {
+      try {
+        // Do not wait after a failure, or only the next job would show that the service is back.
+        const jobs = await this.#ask(Math.min(count, MOST_JOBS), asked === 1 ? this.#wait : 0);
+        this.#report.serviceAnswered();
+        return jobs;
+      } catch (error) {
+        if (this.#cut.signal.aborted) break;
+        if (!isForNow(error) && error.code !== 'INTERNAL') throw error;
+        this.#report.serviceFailed(error);
+        await pause(pauseBefore(asked, error), this.#left.signal).catch(() => {});
+      }
+    }
+    return [];
+  }
+
+  /** Ends the waiting poll, and sends no other. */
+  leave() {
+    this.#left.abort();
+    if (!this.#waiting) return;
+    this.#cutting = setTimeout(() => this.#cut.abort(), LEAVE_MS);
+    this.#client.leave(this.#worker).catch(() => {});
+  }
+
+  async #ask(count, wait) {
+    const options = { wait, worker: this.#worker, signal: this.#cut.signal };
+    this.#waiting = true;
+    try {
+      return await this.#client.popMany(this.#rotated(), count, options);
+    } finally {
+      this.#waiting = false;
+      clearTimeout(this.#cutting);
+    }
+  }
+
+  /** The topics, rotated so that each is first in turn. */
+  #rotated() {
+    this.#turn = (this.#turn + 1) % this.#topics.length;
+    return [...this.#topics.slice(this.#turn), ...this.#topics.slice(0, this.#turn)];
+  }
+}
+
+/** The jobs of a pop; none if it was refused, or the reply is not from a job queue. */
+function jobsIn(answer) {
+  try {
+    return answer?.success ? jobsOf(answer) : [];
+  } catch (error) {
+    if (error instanceof JobQueueError) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,179 @@
+/** The worker: pops jobs of its topics, runs their handlers, and stops in order. */
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+
+import { Client } from '../client.js';
+import { Delivery } from './delivery.js';
+import { checkNoneIsLeft, checkSeconds } from '../options.js';
+import { Outbox } from './outbox.js';
+import { Poll } from './poll.js';
+import { Report } from './report.js';
+import { timerMs } from '../timer.js';
+
+const SIGNALS = ['SIGTERM', 'SIGINT'];
+const LAST_WORDS_MS = 1000; // after the grace period: for handlers that heed their signal, and for the releases
+
+/** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
+export class Worker {
+  #client;
+  #report;
+  #outbox;
+  #poll;
+  #handlers = new Map();
+  #running = new Set(); // the deliveries whose end is not answered yet
+  #options;
+  #stopped_at = null; // in ms of performance.now()
+  #graceIsOver = false;
+  #changed = () => {};
+
+  constructor({
+    concurrency = 10, name = randomName(), poll_s = 20, grace_s = 25, heartbeat_s = 60, keep_alive_s = 3600, on_event,
+    url, timeout_s, connect_timeout_s, headers, ...rest
+  } = {}) {
+    checkNoneIsLeft(rest);
+    checkWorker({ concurrency, name, on_event });
+    checkSeconds('poll_s', poll_s, { positive: true, most: 60 });
+    for (const [option, value] of Object.entries({ grace_s, heartbeat_s, keep_alive_s })) checkSeconds(option, value);
+    // The worker does its own retries, for as long as it takes.
+    this.#client = new Client({ url, timeout_s, connect_timeout_s, retry_for_s: 0, headers });
+    this.#report = new Report(name, on_event);
+    this.#outbox = new Outbox(this.#client, this.#report, (ends) => this.#poll.beside(ends + this.#room()));
+    this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
+  }
+
+  /** Registers the handler of a topic's jobs: `async (job, {signal}) => …`. */
+  job(topic, handler) {
+    if (typeof handler !== 'function') throw new TypeError(`the handler of topic ${topic} must be a function`);
+    if (this.#poll) throw new Error('call job(topic, handler) before run()');
+    if (this.#handlers.has(topic)) throw new Error(`topic ${topic} already has a handler`);
+    this.#handlers.set(topic, handler);
+  }
+
+  /**
+   * Works until stop(), SIGTERM or SIGINT.
+   * @returns {Promise<boolean>} whether all jobs ended within the grace period
+   * @throws {RefusedError} that no retry can help, such as for an invalid topic name
+   */
+  async run() {
+    const { name, poll_s } = this.#options;
+    const topics = [...this.#handlers.keys()];
+    if (topics.length === 0) throw new Error('the worker has no handler: register one with job(topic, handler)');
+    if (this.#poll) throw new Error('a worker can run only once');
+    const begin = (jobs) => this.#begin(jobs);
+    this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics, begin });
+    const detach = this.#attach();
+    this.#report.worker('started');
+    let failure = null;
+    await this.#work().catch((error) => { failure = error; });
+    this.stop();
+    const clean = await this.#end();
+    this.#report.worker('stopped');
+    detach();
+    if (failure) throw failure;
+    return clean;
+  }
+
+  /** Starts no new job; running handlers may finish, for `grace_s`. */
+  stop() {
+    if (this.#stopped_at !== null) return;
+    this.#stopped_at = performance.now();
+    this.#report.worker('stopping');
+    this.#poll?.leave();
+    this.#changed();
+  }
+
+  /** Installs signal handlers and the heartbeat, whose timer keeps the process alive. Gives the function to undo it. */
+  #attach() {
+    let signals = 0;
+    const signalled = () => (++signals === 1 ? this.stop() : this.#endGrace());
+    for (const signal of SIGNALS) process.on(signal, signalled);
+    const beat_ms = this.#options.heartbeat_s * 1000;
+    const beat = () => { if (beat_ms) this.#report.heartbeat(this.#running.size); };
+    const timer = setInterval(beat, timerMs(beat_ms || Infinity));
+    return () => {
+      clearInterval(timer);
+      for (const signal of SIGNALS) process.off(signal, signalled);
+    };
+  }
+
+  /** Takes as many jobs as can start, until stopped. */
+  async #work() {
+    while (this.#stopped_at === null) {
+      const free = this.#room();
+      if (free > 0 && !this.#poll.inFlight) await this.#poll.take(free);
+      else await this.#change();
+    }
+  }
+
+  /** The number of jobs that can start now. A job keeps its slot until its end is answered. */
+  #room() {
+    const handling = [...this.#running].filter((delivery) => delivery.handling).length;
+    return this.#options.concurrency - handling - this.#outbox.open;
+  }
+
+  #begin(jobs) {
+    for (const job of jobs) {
+      const delivery = new Delivery(job, this.#outbox, this.#report);
+      this.#running.add(delivery);
+      // A job with ttr 0 cannot be given back: it is run even now.
+      const end = this.#stopped_at !== null && job.ttr > 0
+        ? delivery.giveBack()
+        : delivery.run(this.#handlers.get(job.topic), this.#options.keep_alive_s);
+      end.then(() => {
+        this.#running.delete(delivery);
+        this.#changed();
+      });
+    }
+    this.#changed(); // a poll may fill the slots that are still free
+  }
+
+  /** Waits for the running handlers; whether all of them ended within the grace period. */
+  async #end() {
+    const left_ms = this.#stopped_at + this.#options.grace_s * 1000 - performance.now();
+    const grace = setTimeout(() => this.#endGrace(), timerMs(left_ms));
+    while (this.#running.size > 0 && !this.#graceIsOver) await this.#change();
+    clearTimeout(grace);
+    const clean = this.#running.size === 0;
+    if (!clean) await this.#giveUp();
+    this.#outbox.close();
+    this.#client.close();
+    return clean;
+  }
+
+  /** Releases the jobs that are still running, and lets handlers end that heed their signal. */
+  async #giveUp() {
+    let late = false;
+    const last = setTimeout(() => {
+      late = true;
+      this.#outbox.close();
+      this.#changed();
+    }, LAST_WORDS_MS);
+    await Promise.all([...this.#running].map((delivery) => delivery.stop()));
+    while (this.#running.size > 0 && !late) await this.#change();
+    clearTimeout(last);
+  }
+
+  #endGrace() {
+    this.#graceIsOver = true;
+    this.#changed();
+  }
+
+  /** Resolves when a slot is free, the worker is stopped, or the grace period is over. */
+  #change() {
+    return new Promise((resolve) => { this.#changed = resolve; });
+  }
+}
+
+function checkWorker({ concurrency, name, on_event }) {
+  if (!Number.isInteger(concurrency) || concurrency < 1) {
+    throw new RangeError('concurrency must be an integer of at least 1');
+  }
+  if (typeof name !== 'string' || name.length < 1 || name.length > 128) {
+    throw new RangeError('name must be a string of 1 to 128 characters');
+  }
+  if (on_event != null && typeof on_event !== 'function') throw new TypeError('on_event must be a function');
+}
+
+function randomName() {
+  return `${hostname().slice(0, 64)}-${process.pid}-${randomBytes(3).toString('hex')}`;
+}

@@ -1,0 +1,114 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Http\Exchange;
+
+/**
+ * Calls: sends commands, and retries, after a pause, those that are safe to repeat.
+ *
+ * @internal
+ */
+final class Calls
+{
+    /** @param float $retry_for_s seconds for which to retry after the first failure */
+    public function __construct(private readonly Exchange $exchange, private readonly float $retry_for_s)
+    {
+    }
+
+    /**
+     * @param array<string, mixed> $command
+     * @return array<string, mixed> the answer
+     * @throws JobQueueException
+     */
+    public function one(array $command): array
+    {
+        $retries = new Retries($this->retry_for_s);
+        return $this->repeated(fn (): array => $this->exchange->one($command), Retries::isSafe($command), $retries);
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @return list<array<string, mixed>|JobQueueException> each one's answer, or its error
+     * @throws JobQueueException if the request failed as a whole
+     */
+    public function all(array $commands): array
+    {
+        $retries = new Retries($this->retry_for_s);
+        $results = $this->answered($commands, $retries);
+        while ($again = self::open($commands, $results)) {
+            if (!$retries->pause(self::longest($again))) {
+                break;
+            }
+            $members = array_values(array_intersect_key($commands, $again));
+            $results = array_combine(array_keys($again), $this->resent($members, $retries)) + $results;
+        }
+        ksort($results);
+        return $results;
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @return list<array<string, mixed>|RefusedException>
+     */
+    private function answered(array $commands, Retries $retries): array
+    {
+        $safe = array_filter($commands, Retries::isSafe(...)) === $commands;
+        return $this->repeated(fn (): array => $this->exchange->all($commands) ?? [], $safe, $retries);
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands that are to be sent again
+     * @return list<array<string, mixed>|JobQueueException>
+     */
+    private function resent(array $commands, Retries $retries): array
+    {
+        try {
+            return $this->answered($commands, $retries);
+        } catch (JobQueueException $error) {
+            // If thrown, the answers of all other members would be lost.
+            return array_fill(0, count($commands), $error);
+        }
+    }
+
+    /**
+     * @template Answer
+     * @param \Closure(): Answer $send
+     * @param bool $safe executing it twice does no harm
+     * @return Answer
+     */
+    private function repeated(\Closure $send, bool $safe, Retries $retries): mixed
+    {
+        while (true) {
+            try {
+                return $send();
+            } catch (JobQueueException $error) {
+                if (!Retries::mayHelp($error, $safe) || !$retries->pause($error->retry_after)) {
+                    throw $error;
+                }
+            }
+        }
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @param list<array<string, mixed>|JobQueueException> $results
+     * @return array<int, RefusedException> the members to send again, by position
+     */
+    private static function open(array $commands, array $results): array
+    {
+        return array_filter($results, static fn (mixed $result, int $place): bool
+            => $result instanceof RefusedException
+            && Retries::mayHelp($result, Retries::isSafe($commands[$place])), ARRAY_FILTER_USE_BOTH);
+    }
+
+    /** @param array<int, RefusedException> $refusals */
+    private static function longest(array $refusals): float
+    {
+        return max(array_map(static fn (RefusedException $refusal) => $refusal->retry_after ?? 0.0, $refusals));
+    }
+}

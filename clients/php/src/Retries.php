@@ -1,0 +1,81 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnreachableException;
+
+/**
+ * Retries: which failures are temporary, which commands are safe to repeat, and the pauses between attempts.
+ *
+ * @internal
+ */
+final class Retries
+{
+    /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
+    private const NOT_EXECUTED = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
+    private const PROXY_ERRORS = [502, 503, 504];
+    private const SAFE = ['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'pause', 'resume', 'leave'];
+    private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
+
+    private int $pauses = 0;
+    private ?float $end = null;
+
+    /** @param float $seconds for which to retry after the first failure */
+    public function __construct(private readonly float $seconds)
+    {
+    }
+
+    /** Whether a failure is temporary and a retry does no harm. @param bool $safe the command may be executed twice */
+    public static function mayHelp(JobQueueException $error, bool $safe): bool
+    {
+        if ($error instanceof UnreachableException) {
+            $broken = $error->status === null || in_array($error->status, self::PROXY_ERRORS, true);
+            return $broken && ($safe || !$error->maybe_done);
+        }
+        assert($error instanceof RefusedException);
+        return in_array($error->code, self::NOT_EXECUTED, true) || ($safe && $error->code === 'UNAVAILABLE');
+    }
+
+    /**
+     * Whether executing a command twice does no harm.
+     *
+     * @param array<string, mixed> $command
+     */
+    public static function isSafe(array $command): bool
+    {
+        $name = $command['command'] ?? null;
+        if ($name === 'add') {
+            // If the service does not remember the ended job, a repeated add would create it a second time.
+            return isset($command['id']) && ($command['if_exists'] ?? 'keep') === 'keep'
+                && ($command['retention'] ?? 1) > 0;
+        }
+        return in_array($name, self::SAFE, true)
+            || (in_array($name, self::SAFE_WITH_LEASE, true) && isset($command['lease']));
+    }
+
+    /** Sleeps before the next retry; false, at once, if it would come too late. */
+    public function pause(?float $retryAfter): bool
+    {
+        $now = Clock::now();
+        $this->end ??= $now + $this->seconds;
+        $wake = $now + self::length(++$this->pauses, $retryAfter);
+        if ($wake >= $this->end) {
+            return false;
+        }
+        while (($left = $wake - Clock::now()) > 0) {
+            usleep((int) ceil($left * 1e6)); // a signal ends the sleep early
+        }
+        return true;
+    }
+
+    /** Seconds before the $n-th retry, $n from 1: random, so that many clients do not return at once. */
+    public static function length(int $n, ?float $retryAfter): float
+    {
+        $most = min(2.0, 0.05 * 2 ** min($n, 10));
+        return max($retryAfter ?? 0.0, $most * random_int(0, 1_000_000) / 1e6);
+    }
+}

@@ -1,0 +1,181 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Worker;
+
+use JobQueue\Client\Clock;
+use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Http\Exchange;
+
+/**
+ * The lease keeper: a child process of a worker that keeps the lease of its job alive even while the handler blocks.
+ *
+ * The worker sends lines of JSON over a socket pair: `["begin", id, lease, ttr, since]`, `["end"]`, and
+ * `["grace", end]` once it is to stop. The keeper sends `["lost", id, lease, reason]` and `["abandoned"]`. It ends
+ * with the worker: it must not keep the lease of a dead one.
+ *
+ * @internal
+ */
+final class LeaseKeeper
+{
+    /** Seconds between checks that the worker is alive; its children may hold the socket open. */
+    private const LOOK_S = 1.0;
+
+    /** The least time in seconds between two checks. */
+    private const SHORT_S = 0.01;
+
+    /** Seconds that a touch may take once the lease is over: its answer shows who owns the job. */
+    private const LATE_S = 0.2;
+
+    /** Seconds that a handler gets to end once its job is lost as `stopping`, and again after a signal. */
+    private const LAST_WORDS_S = 1.0;
+
+    private ?Lease $job = null;
+    private float $graceEnd = INF;
+    private int $signals = 0;
+
+    /** @param resource $socket */
+    public function __construct(
+        private readonly mixed $socket,
+        private readonly Exchange $exchange,
+        private readonly int $worker,
+        private readonly float $keep_alive_s,
+    ) {
+    }
+
+    /** Runs until the worker is gone. */
+    public function run(): void
+    {
+        $this->listen();
+        while (!$this->workerGone()) {
+            $this->tick();
+            $this->listen();
+        }
+    }
+
+    private function tick(): void
+    {
+        $job = $this->job;
+        $now = Clock::now();
+        if ($job !== null && $now >= $this->graceEnd) {
+            $this->abandon($job, $now);
+        } elseif ($job !== null && $now >= $job->nextAt) {
+            $this->keep($job, $now);
+        }
+    }
+
+    private function keep(Lease $job, float $now): void
+    {
+        if ($this->workerStopped()) {
+            $job->notRenewed($now); // once it continues, the next touch shows who owns the job
+            return;
+        }
+        $answer = $now < $job->keepUntil ? $this->touched($job, $now) : null;
+        $why = $answer instanceof RefusedException ? Loss::reason($answer) : null;
+        if (is_array($answer)) {
+            $job->renewed($now);
+        } elseif ($why !== null) {
+            $this->lose($job, $why);
+        } elseif (Clock::now() >= $job->until) {
+            $this->lose($job, 'expired');
+        } else {
+            $job->notRenewed($now);
+        }
+    }
+
+    /** @return array<string, mixed>|RefusedException|null null: no answer arrived */
+    private function touched(Lease $job, float $now): array|RefusedException|null
+    {
+        $touch = ['command' => 'touch', 'id' => $job->id, 'lease' => $job->lease];
+        // A quarter, so that an instance that hangs leaves time to ask another.
+        $end = $now < $job->until ? min($job->until, $now + $job->ttr / 4) : $now + self::LATE_S;
+        try {
+            $answers = $this->exchange->all([$touch], fn (): bool => $this->hasMessage() || Clock::now() >= $end);
+            return $answers[0] ?? null;
+        } catch (JobQueueException) {
+            return null;
+        }
+    }
+
+    /** The grace period is over: the job is released, and its handler is notified, then interrupted, then killed. */
+    private function abandon(Lease $job, float $now): void
+    {
+        if (!$job->lost) {
+            $job->ttr > 0.0 && $this->release($job);
+            $this->lose($job, 'stopping');
+            $this->graceEnd = Clock::now(); // the release may have taken long, and the handler is notified only now
+        }
+        if ($now < $this->graceEnd + self::LAST_WORDS_S * ($this->signals + 1)) {
+            return;
+        }
+        $this->send(['abandoned']);
+        posix_kill($this->worker, $this->signals === 0 ? SIGTERM : SIGKILL);
+        $this->signals++;
+    }
+
+    private function release(Lease $job): void
+    {
+        $release = ['command' => 'release', 'id' => $job->id, 'lease' => $job->lease, 'delay' => 0];
+        $end = Clock::now() + self::LAST_WORDS_S;
+        try {
+            $this->exchange->all([$release + ['reason' => 'stopping']], static fn (): bool => Clock::now() >= $end);
+        } catch (JobQueueException) {
+            // Then it is delivered again after its TTR.
+        }
+    }
+
+    private function lose(Lease $job, string $reason): void
+    {
+        $job->lose();
+        $this->send(['lost', $job->id, $job->lease, $reason]);
+    }
+
+    /** @param list<mixed> $message */
+    private function send(array $message): void
+    {
+        @fwrite($this->socket, json_encode($message) . "\n");
+    }
+
+    /** Waits until there is something to do, and reads the worker's messages. */
+    private function listen(): void
+    {
+        $next = $this->job === null ? INF : min($this->job->nextAt, $this->graceEnd);
+        $this->hasMessage(max(self::SHORT_S, min(self::LOOK_S, $next - Clock::now())));
+        while (is_string($line = fgets($this->socket))) {
+            $this->handle(json_decode($line, true));
+        }
+    }
+
+    private function hasMessage(float $wait_s = 0.0): bool
+    {
+        [$read, $write, $except] = [[$this->socket], null, null];
+        return (bool) @stream_select($read, $write, $except, (int) $wait_s, (int) (fmod($wait_s, 1.0) * 1e6));
+    }
+
+    /** @param list<mixed> $message */
+    private function handle(array $message): void
+    {
+        if ($message[0] === 'begin') {
+            [, $id, $lease, $ttr, $since] = $message;
+            $this->job = new Lease($id, $lease, $ttr, $since, $since + $this->keep_alive_s);
+        } elseif ($message[0] === 'end') {
+            $this->job = null;
+        } elseif ($message[0] === 'grace') {
+            $this->graceEnd = $message[1];
+        }
+    }
+
+    private function workerGone(): bool
+    {
+        return feof($this->socket) || posix_getppid() !== $this->worker;
+    }
+
+    /** Whether the worker is stopped (SIGSTOP, a debugger) and does no work. Known on Linux only. */
+    private function workerStopped(): bool
+    {
+        $stat = (string) @file_get_contents("/proc/{$this->worker}/stat");
+        return preg_match('/\) [Tt] /', $stat) === 1;
+    }
+}

@@ -1,0 +1,156 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Worker;
+
+use Closure;
+use JobQueue\Client\Clock;
+use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnreachableException;
+use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Job;
+use JobQueue\Client\Retries;
+
+/**
+ * The outbox: sends a worker's commands until they are answered, however long the service is down.
+ *
+ * @internal
+ */
+final class Outbox
+{
+    private const LOOK_S = 0.2;
+
+    /** Whether an attempt before the last answer may have been executed. */
+    public bool $uncertain = false;
+
+    /** @var array<string, mixed>|null a job with ttr 0 that arrived with a temporary refusal: it cannot go back */
+    private ?array $held = null;
+
+    public function __construct(private readonly Exchange $exchange, private readonly Report $report)
+    {
+    }
+
+    /**
+     * Sends commands until the first is answered other than by a temporary refusal. The second is a pop; if an earlier
+     * attempt brings a job with ttr 0, that is its answer.
+     *
+     * @param list<array<string, mixed>> $commands
+     * @param Closure(): bool $over whether to stop retrying
+     * @param Closure(): bool $giveUp as in Transport::post
+     * @return list<array<string, mixed>|RefusedException|null> null: stopped or given up
+     * @throws RefusedException that no retry can help, for the request as a whole
+     */
+    public function answered(array $commands, Closure $over, Closure $giveUp): array
+    {
+        $this->held = null;
+        try {
+            $answers = $this->repeated($commands, $over, $giveUp);
+        } catch (RefusedException $error) {
+            $answers = $this->held === null ? throw $error : [$error];
+        }
+        return $this->held === null ? $answers ?? [] : [$answers[0] ?? null, $this->held];
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @param Closure(): bool $over
+     * @param Closure(): bool $giveUp
+     * @return list<array<string, mixed>|RefusedException>|null
+     */
+    private function repeated(array $commands, Closure $over, Closure $giveUp): ?array
+    {
+        $this->uncertain = false;
+        for ($n = 1; true; $n++) {
+            $answers = $this->attempt($this->held === null ? $commands : [$commands[0]], $giveUp);
+            if ($answers === null) {
+                return null;
+            }
+            if (is_array($answers)) {
+                $this->report->serviceBack();
+                return $answers;
+            }
+            $this->report->serviceLost($answers instanceof RefusedException ? $answers->code : $answers->getMessage());
+            if (!$this->paused(Retries::length($n, $answers->retry_after), $over)) {
+                return null;
+            }
+        }
+    }
+
+    /**
+     * Releases a job that was not started; the delivery does not count as a try.
+     *
+     * @param Closure(): bool $over whether to stop retrying; the job is then delivered again after its TTR
+     * @throws RefusedException that no retry can help
+     */
+    public function giveBack(Job $job, Closure $over): void
+    {
+        $fields = ['id' => $job->id, 'lease' => $job->lease, 'delay' => 0, 'attempt' => false];
+        $answers = $this->repeated([['command' => 'release'] + $fields], $over, $over);
+        if (is_array($answers[0] ?? null)) {
+            $this->report->event('job.returned', ['topic' => $job->topic, 'id' => $job->id]);
+        }
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @param Closure(): bool $giveUp
+     * @return list<array<string, mixed>|RefusedException>|JobQueueException|null an exception: retry; null: given up
+     */
+    private function attempt(array $commands, Closure $giveUp): array|JobQueueException|null
+    {
+        try {
+            $answers = $this->exchange->all($commands, $giveUp);
+        } catch (UnreachableException $error) {
+            $this->uncertain = $this->uncertain || $error->maybe_done;
+            return $error;
+        } catch (RefusedException $error) {
+            return self::isTemporary($error, $commands[0]['command']) ? $error : throw $error;
+        }
+        $first = $answers[0] ?? null;
+        if (!$first instanceof RefusedException || !self::isTemporary($first, $commands[0]['command'])) {
+            return $answers;
+        }
+        $uncertain = $this->uncertain || $first->code === 'UNAVAILABLE';
+        if (is_array($answers[1] ?? null) && $answers[1]['id'] !== null) {
+            // The end of the last job comes first, and may take long: this job must not wait for it.
+            $this->putAside($answers[1], $giveUp);
+        }
+        $this->uncertain = $uncertain; // about the end, not about the release of the other job
+        return $first;
+    }
+
+    /**
+     * @param array<string, mixed> $answer
+     * @param Closure(): bool $giveUp
+     */
+    private function putAside(array $answer, Closure $giveUp): void
+    {
+        $job = Job::fromAnswer($answer);
+        if ($job->ttr > 0.0) {
+            $this->giveBack($job, $giveUp);
+        } else {
+            $this->held = $answer;
+        }
+    }
+
+    private static function isTemporary(RefusedException $refusal, string $command): bool
+    {
+        // A defect of the service must not block a worker on the end of one job; a poll has nothing better to do.
+        return Retries::mayHelp($refusal, safe: true) || ($refusal->code === 'INTERNAL' && $command === 'pop');
+    }
+
+    /** @param Closure(): bool $over */
+    private function paused(float $seconds, Closure $over): bool
+    {
+        $end = Clock::now() + $seconds;
+        while (($left = $end - Clock::now()) > 0.0) {
+            if ($over()) {
+                return false;
+            }
+            usleep((int) ceil(min($left, self::LOOK_S) * 1e6));
+        }
+        return !$over();
+    }
+}

@@ -1,0 +1,89 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Worker;
+
+use JobQueue\Client\Bury;
+use JobQueue\Client\Clock;
+use JobQueue\Client\Job;
+use JobQueue\Client\Lost;
+use JobQueue\Client\Retry;
+
+/**
+ * How a handler ended, and the command to send for it.
+ *
+ * @internal
+ */
+final class Outcome
+{
+    /** Losses after which the outcome cannot count any more; after the others it may. */
+    private const OVER = ['deleted', 'stopping'];
+
+    /**
+     * @param string $event finished, failed, retried, buried or lost
+     * @param array<string, mixed>|null $command null: nothing is sent
+     * @param float $seconds the duration of the handler
+     */
+    private function __construct(
+        public readonly Job $job,
+        public readonly string $event,
+        public readonly ?array $command,
+        public readonly ?string $reason,
+        public readonly float $seconds,
+    ) {
+    }
+
+    /** @param callable(Job): mixed $handler */
+    public static function of(callable $handler, Job $job): self
+    {
+        $begun = Clock::now();
+        [$event, $fields, $reason] = self::outcome($handler, $job);
+        $lost = $job->lost();
+        if ($event !== 'lost' && in_array($lost, self::OVER, true)) {
+            [$event, $fields, $reason] = ['lost', null, $lost];
+        }
+        $command = null;
+        // A job with ttr 0 was finished by its pop.
+        if ($fields !== null && $job->ttr > 0.0) {
+            $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
+            $command = $given + ['id' => $job->id, 'lease' => $job->lease];
+        }
+        return new self($job, $event, $command, $reason, Clock::now() - $begun);
+    }
+
+    /**
+     * @param callable(Job): mixed $handler
+     * @return array{string, array<string, mixed>|null, string|null}
+     */
+    private static function outcome(callable $handler, Job $job): array
+    {
+        try {
+            $handler($job);
+            return ['finished', ['command' => 'finish'], null];
+        } catch (Lost $lost) {
+            return ['lost', null, $lost->reason];
+        } catch (Retry $retry) {
+            $reason = self::fitting($retry->reason);
+            $fields = ['delay' => $retry->after, 'attempt' => $retry->attempt, 'reason' => $reason];
+            return ['retried', ['command' => 'release'] + $fields, $reason];
+        } catch (Bury $bury) {
+            $reason = self::fitting($bury->reason);
+            return ['buried', ['command' => 'bury', 'reason' => $reason], $reason];
+        } catch (\Throwable $error) {
+            $reason = self::fitting($error::class . ': ' . $error->getMessage());
+            return ['failed', ['command' => 'release', 'reason' => $reason], $reason];
+        }
+    }
+
+    /** The service keeps 1,000 characters and accepts only UTF-8; error messages may contain anything. */
+    private static function fitting(?string $reason): ?string
+    {
+        if ($reason === null) {
+            return null;
+        }
+        $valid = json_decode((string) json_encode($reason, JSON_INVALID_UTF8_SUBSTITUTE));
+        preg_match('/^.{0,1000}/su', $valid, $found);
+        return $found[0];
+    }
+}

@@ -1,0 +1,92 @@
+"""Calls: what is sent for a command or a batch, when it is repeated, and its result. Without any I/O.
+
+A call is a generator. It yields what its client is to do next, a Request to send or a pause in seconds, and is sent the
+Reply, or the Unreachable that came instead. It returns the result of the client's method, and raises its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from jobqueue_client.answers import Answer
+from jobqueue_client.commands import Command
+from jobqueue_client.errors import JobQueueError, Unreachable
+from jobqueue_client.http import Reply, Request
+from jobqueue_client.http.codec import encode, read, read_many
+from jobqueue_client.retry import Retries, is_safe, longest_s, may_repeat
+from jobqueue_client.times import plain
+
+T = TypeVar("T")
+
+Call = Generator[Request | float, Reply | Unreachable | None, T]
+
+
+def one(command: Command[T], retry_for_s: float) -> Call[T]:
+    """One command. Raises the error that it was refused with."""
+    request = Request(encode(command.fields), _wait_s(command.fields))
+    retries = Retries(retry_for_s)
+    while True:
+        try:
+            return result_of(command, read(_reply((yield request))))
+        except JobQueueError as error:
+            pause = retries.pause_after(error, safe=is_safe(command.fields))
+            if pause is None:
+                raise
+        yield pause
+
+
+def many(commands: Sequence[Mapping[str, Any]], retry_for_s: float) -> Call[list[Answer | JobQueueError]]:
+    """A batch: each command's answer or error. Raises only when no command was answered."""
+    batch = [plain(command) for command in commands]
+    results: dict[int, Answer | JobQueueError] = {}
+    open_numbers = list(range(len(batch)))
+    retries = Retries(retry_for_s)
+    while open_numbers:
+        members = [batch[number] for number in open_numbers]
+        try:
+            answers = read_many(_reply((yield _request(members))), len(members))
+        except JobQueueError as error:
+            pause = retries.pause_after(error, safe=all(map(is_safe, members)))
+            if pause is None and not results:
+                raise
+            if results:  # an earlier request answered the others, and those answers must not be lost
+                results.update(dict.fromkeys(open_numbers, error))
+        else:
+            results.update(zip(open_numbers, answers, strict=True))
+            open_numbers = [number for number in open_numbers if _is_open(batch[number], results[number])]
+            pause = retries.pause(longest_s([results[number] for number in open_numbers])) if open_numbers else None
+        if pause is None:
+            break
+        yield pause
+    return [results[number] for number in range(len(batch))]
+
+
+def _reply(sent: Reply | Unreachable | None) -> Reply:
+    if isinstance(sent, Unreachable):
+        raise sent
+    assert sent is not None  # only a pause is followed by None
+    return sent
+
+
+def _request(commands: Sequence[Mapping[str, Any]]) -> Request:
+    return Request(encode(commands), _wait_s(commands[-1]))
+
+
+def _wait_s(command: Mapping[str, Any]) -> float:
+    wait = command.get("wait")
+    return wait if isinstance(wait, int | float) and 0 < wait <= 60 else 0  # any other is refused at once
+
+
+def result_of(command: Command[T], answer: Answer) -> T:
+    """The result of a command from its answer. Raises Unreachable for an answer that no job queue sends."""
+    try:
+        return command.read(answer)
+    except (KeyError, TypeError):
+        message = "the reply is not from a job queue: its answer has no job"
+        raise Unreachable(message, maybe_done=True, for_now=False) from None
+
+
+def _is_open(command: Mapping[str, Any], result: Answer | JobQueueError) -> bool:
+    """Whether a member of a batch is to be sent again."""
+    return isinstance(result, JobQueueError) and may_repeat(result, safe=is_safe(command))

@@ -1,0 +1,24 @@
+"""HTTP as the calls (`calls.py`) see it: a Request goes out, a Reply comes back.
+
+`codec` turns commands into bytes and replies into answers; `connections` carries them for threads and
+`async_connections` for asyncio. Nothing in here knows a command or repeats a request.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """A request's body, and for how many seconds the service may wait for a job before it answers."""
+
+    data: bytes
+    wait_s: float
+
+
+class Reply(NamedTuple):
+    """An HTTP reply; `retry_after` is the header as received."""
+
+    status: int
+    retry_after: str | None
+    data: bytes

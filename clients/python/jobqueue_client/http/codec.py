@@ -1,0 +1,71 @@
+"""The codec: commands to compact JSON, HTTP replies to answers or errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jobqueue_client.answers import Answer
+from jobqueue_client.errors import Refused, Unreachable, refusal
+from jobqueue_client.http import Reply
+
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON. Raises TypeError, ValueError or RecursionError for a value that JSON cannot represent."""
+    return _to_json(value).encode()
+
+
+def read(reply: Reply) -> Answer:
+    """The answer to one command. Raises Refused, or Unreachable for a reply that no job queue sends."""
+    answer = _parsed(reply)
+    if not _is_answer(answer):
+        raise _foreign(reply)
+    if not answer["success"]:
+        raise refusal(answer, reply.status, _header_s(reply))
+    return answer  # type: ignore[no-any-return]  # _is_answer checked it
+
+
+def read_many(reply: Reply, count: int) -> list[Answer | Refused]:
+    """The answers to `count` commands. Raises as `read` does when the request was refused as a whole."""
+    answers = _parsed(reply)
+    if not isinstance(answers, list):
+        read(reply)
+    if not isinstance(answers, list) or len(answers) != count or not all(map(_is_answer, answers)):
+        raise _foreign(reply)
+    return [answer if answer["success"] else refusal(answer, reply.status) for answer in answers]
+
+
+def _parsed(reply: Reply) -> Any:
+    try:
+        return json.loads(reply.data, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _integer(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:  # Python reads at most 4,300 digits; one such body must not hide the jobs beside it
+        return float(text)
+
+
+def _is_answer(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("success"), bool)
+
+
+def _header_s(reply: Reply) -> float | None:
+    """Retry-After in seconds; a date is ignored."""
+    text = reply.retry_after
+    return float(text) if text and text.isascii() and text.isdigit() else None
+
+
+def _foreign(reply: Reply) -> Unreachable:
+    """The error for a reply of something else: a proxy whose service is down, or a wrong URL."""
+    return Unreachable(
+        f"the reply is not from a job queue: HTTP status {reply.status}",
+        maybe_done=not 300 <= reply.status < 500,
+        for_now=reply.status in (502, 503, 504),
+        retry_after=_header_s(reply),
+    )

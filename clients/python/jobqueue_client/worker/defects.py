@@ -1,0 +1,22 @@
+"""Defects: an unexpected exception in a loop of the worker is logged, and the loop continues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from jobqueue_client.errors import Refused
+from jobqueue_client.worker.report import log
+
+_PAUSE_S = 1.0
+
+
+async def survive(tick: Callable[[], Awaitable[None]]) -> None:
+    """Run one turn of a loop; an unexpected exception is logged and followed by a pause. Raises Refused."""
+    try:
+        await tick()
+    except Refused:
+        raise
+    except Exception:
+        log.exception("a defect of jobqueue_client; the worker continues")
+        await asyncio.sleep(_PAUSE_S)

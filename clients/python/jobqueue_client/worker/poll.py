@@ -1,0 +1,117 @@
+"""The pops of a worker: long polls, and pops that travel with the ends of jobs and do not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from jobqueue_client import commands
+from jobqueue_client.answers import Answer
+from jobqueue_client.async_client import AsyncClient
+from jobqueue_client.calls import result_of
+from jobqueue_client.commands import Command
+from jobqueue_client.errors import JobQueueError, Unreachable
+from jobqueue_client.job import Job
+from jobqueue_client.retry import is_final, pause_s
+from jobqueue_client.worker.defects import survive
+from jobqueue_client.worker.handlers import Handlers
+from jobqueue_client.worker.report import Report
+
+_MOST_JOBS = 1000  # the protocol's limit of a pop
+_LEAVE_S = 1.0
+
+
+class Poll:
+    """Sends one pop at a time, of either kind, for as many jobs as can start."""
+
+    def __init__(
+        self, client: AsyncClient, handlers: Handlers, report: Report, topics: Iterable[str], name: str, poll_s: float
+    ) -> None:
+        self._client = client
+        self._handlers = handlers
+        self._report = report
+        self._topics = deque(topics)
+        self._name = name
+        self._poll_s = poll_s
+        self._in_flight: asyncio.Task[None] | None = None
+        self._none_beside = asyncio.Event()
+        self._none_beside.set()
+        self._stopping = False
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Poll until stopped. Raises Refused if no retry can help."""
+        while not self._stopping:
+            await survive(self.tick)
+
+    async def tick(self) -> None:
+        """One poll, once there is room that no other pop is filling; after a failure, a pause."""
+        await self._handlers.has_room()
+        await self._none_beside.wait()
+        free = self._handlers.room
+        if self._stopping or free <= 0:  # this may have changed while waiting
+            return
+        self._in_flight = asyncio.create_task(self._pop(free))
+        try:
+            await self._in_flight
+            self._failures = 0
+            self._report.service_answered()
+        except JobQueueError as error:
+            if is_final(error):
+                raise
+            self._report.service_failed(error)
+            self._failures += 1
+            await asyncio.sleep(pause_s(self._failures, error.retry_after))
+        finally:
+            self._in_flight = None
+
+    @contextlib.contextmanager
+    def beside(self, ends: int) -> Iterator[Command[list[Job]] | None]:
+        """The pop to send with this many ends, for the slots that they free and those free already. None: no pop."""
+        if self._stopping or self._in_flight:
+            yield None
+            return
+        self._none_beside.clear()
+        try:
+            yield commands.pop_many(self._rotated(), min(ends + self._handlers.room, _MOST_JOBS), worker=self._name)
+        finally:
+            self._none_beside.set()
+
+    def take(self, pop: Command[list[Job]], result: Answer | JobQueueError) -> None:
+        """Start the jobs of such a pop. An error is ignored: there is room then, and the next poll will report it."""
+        if not isinstance(result, JobQueueError):
+            with contextlib.suppress(Unreachable):
+                self._begin(result_of(pop, result))
+
+    async def stop(self) -> None:
+        """Start no new job. The waiting poll ends at once; jobs that it still brings are given back."""
+        self._stopping = True
+        if self._in_flight is None:
+            return
+        leave = asyncio.create_task(self._leave())
+        await asyncio.wait({self._in_flight}, timeout=_LEAVE_S)  # an older service does not know `leave`
+        leave.cancel()
+
+    async def _leave(self) -> None:
+        with contextlib.suppress(JobQueueError):
+            await self._client.leave(self._name)
+
+    async def _pop(self, free: int) -> None:
+        # Do not wait after a failure, or only the next job would show that the service is back.
+        wait_s = 0 if self._failures else self._poll_s
+        jobs = await self._client.pop_many(self._rotated(), min(free, _MOST_JOBS), wait=wait_s, worker=self._name)
+        self._begin(jobs)
+
+    def _rotated(self) -> list[str]:
+        """The topics, rotated so that each is first in turn."""
+        self._topics.rotate(-1)
+        return list(self._topics)
+
+    def _begin(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if self._stopping:
+                self._handlers.give_back(job)
+            else:
+                self._handlers.begin(job)

@@ -1,0 +1,79 @@
+"""Loops: what runs beside the requests for as long as a service does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(eq=False)
+class Loop:
+    """One loop: its name, what it runs, and whether it is healthy."""
+
+    name: str
+    run: Run
+    check: str = ""
+    """The readiness check that fails when this loop is unhealthy; empty: none does."""
+    works: Callable[[], bool] = _always
+    """Whether it does its work; a loop may run and still wait for Redis."""
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it runs and does its work."""
+        return self._task is not None and not self._task.done() and self.works()
+
+    def start(self) -> None:
+        """Run it in a task. Should it end by itself, that is logged."""
+        self._task = asyncio.create_task(self.run(), name=self.name)
+        self._task.add_done_callback(_log_end)
+
+    def cancel(self) -> None:
+        """Ask it to end; `ended` waits until it has."""
+        if self._task:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Wait for its end, however it ends."""
+        if self._task:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def running(*loops: Loop) -> AsyncIterator[None]:
+    """Run loops until the block is left. All are cancelled before the end of any is waited for."""
+    for loop in loops:
+        loop.start()
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*(loop.ended() for loop in loops))
+
+
+def checks(loops: Iterable[Loop]) -> dict[str, bool]:
+    """The readiness checks that loops count for: each passes when all its loops are healthy."""
+    passed: dict[str, bool] = {}
+    for loop in loops:
+        if loop.check:
+            passed[loop.check] = passed.get(loop.check, True) and loop.is_healthy
+    return passed
+
+
+def _log_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        log.error("task.ended", task=task.get_name(), exc_info=task.exception())

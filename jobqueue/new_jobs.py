@@ -1,0 +1,48 @@
+"""New jobs: the id that one gets, and the `NewJob` that an add becomes under the policy of its topic."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import fields
+
+import orjson
+
+from buckets import NewJob
+from jobqueue.policies import Policies
+from jobqueue.schema import params
+from jobqueue.schema.params import ms
+
+
+def new_id() -> str:
+    """A unique id of 32 hexadecimal digits. Ids sort by the millisecond in which they were made."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+
+
+def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) -> NewJob:
+    """The job that an add asks for, in this topic, with the topic's defaults where the command gives no value."""
+    policy = policies.of(topic)
+    return NewJob(  # by position: keywords for fifteen arguments cost a third of the time that an add spends here
+        job_id,
+        topic,
+        bytes(command.body),
+        ms(command.delay) if command.delay else 0,
+        0 if command.at is None else max(params.at_ms(command.at), 1),
+        policy.ttr_ms if command.ttr is None else ms(command.ttr),
+        policy.priority if command.priority is None else command.priority,
+        policy.tries if command.tries is None else command.tries,
+        policy.backoff_ms if command.backoff is None else tuple(map(ms, command.backoff)),
+        policy.ttl_ms if command.ttl is None else ms(command.ttl),
+        policy.retention_ms if command.retention is None else ms(command.retention),
+        orjson.dumps(command.headers) if command.headers else b"",
+        orjson.dumps(command.tags) if command.tags else b"",
+        command.if_exists or "keep",
+        policy.max_pending,
+    )
+
+
+# The arguments of `NewJob` above, in their order.
+assert [field.name for field in fields(NewJob)] == [
+    *("id", "topic", "body", "delay_ms", "due_ms", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms"),
+    *("retention_ms", "headers", "tags", "if_exists", "most_pending"),
+]

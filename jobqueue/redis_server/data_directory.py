@@ -1,0 +1,174 @@
+"""The data directory of an embedded Redis: its locks, the place of its socket, and what is noted about its server.
+
+Two locks say who is alive. The service holds `service.lock`. The server inherits `server.lock` and so holds it to its
+very end. Thus two servers never write the same files, whatever happened to the socket, the pid or the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+from buckets.errors import Unfit
+from jobqueue.redis_server.program import Build, numbers
+
+_LONGEST_SOCKET = 100  # bytes; the kernels take 103 (macOS) and 107 (Linux)
+_LOOK_S = 0.02  # between two attempts to take a lock
+_HANDOVER_S = 0.5  # for the lock of a service that was killed
+
+
+class DataDirectory:
+    """One data directory. `claim` it for a service, and `leave` it at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self.socket = self.path / "redis.sock"
+        self.log = self.path / "redis.log"
+        self.pid_file = self.path / "redis.pid"  # for people; the locks say who is alive
+        self._far_note = self.path / "redis.sock.path"
+        self._last_build = self.path / "server.json"
+        self._service_lock: int | None = None
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether `claim` has taken it for this service."""
+        return self._service_lock is not None
+
+    async def claim(self) -> None:
+        """Take it for this service, and find the place of the socket. Raises Unfit when another service has it."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._service_lock = await self._lock_for_service()
+        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET:
+            self.socket = self._far_socket()
+
+    def leave(self) -> None:
+        """Give it free, and remove a socket elsewhere that no server needs any more."""
+        if self._service_lock is None:
+            return
+        if self.socket.parent != self.path and not self.has_server:
+            with contextlib.suppress(OSError):
+                self.socket.unlink(missing_ok=True)
+                self.socket.parent.rmdir()
+                self._far_note.unlink()
+        os.close(self._service_lock)
+        self._service_lock = None
+
+    def find_socket(self) -> None:
+        """Find the place of the socket without changing anything."""
+        with contextlib.suppress(OSError):
+            far = Path(self._far_note.read_text())
+            self.socket = far if _is_private(far.parent) else self.socket
+
+    def lock_for_server(self) -> int | None:
+        """The lock that a server holds to its end, as a file descriptor; None while a server has it."""
+        return _lock(self.path / "server.lock")
+
+    @property
+    def has_server(self) -> bool:
+        """Whether a server has the data open."""
+        lock = self.lock_for_server()
+        if lock is not None:
+            os.close(lock)
+        return lock is None
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether the append-only file begins with a snapshot."""
+        return any((self.path / "appendonlydir").glob("*.base.rdb"))
+
+    def note_build(self, build: Build) -> None:
+        """Remember which server writes the data."""
+        _write(self._last_build, json.dumps({"vendor": build.vendor, "version": ".".join(map(str, build.version))}))
+
+    def last_build(self) -> Build | None:
+        """The server that wrote the data last, if it is known."""
+        try:
+            noted = json.loads(self._last_build.read_text())
+            return Build(noted["vendor"], numbers(noted["version"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def log_size(self) -> int:
+        """How long the server's log is now, in bytes."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_from(self, offset: int) -> str:
+        """The server's log from an offset on."""
+        with self.log.open("rb") as file:
+            file.seek(offset)
+            return file.read().decode("utf-8", "replace")
+
+    def is_at(self, folder: str) -> bool:
+        """Whether a path leads here."""
+        return Path(folder).resolve() == self.path
+
+    async def _lock_for_service(self) -> int:
+        """The service's lock. A service that was killed while it started a server leaves it to the server's process for
+        a moment: until that runs the server's program and is no longer a copy of the service."""
+        path = self.path / "service.lock"
+        end = asyncio.get_running_loop().time() + _HANDOVER_S
+        while (lock := _lock(path)) is None:
+            if asyncio.get_running_loop().time() > end:
+                raise Unfit(f"a service (pid {path.read_text()}) already runs on the data directory {self.path}")
+            await asyncio.sleep(_LOOK_S)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return lock
+
+    def _far_socket(self) -> Path:
+        """A socket in a short temporary directory, the same as last time if it still exists."""
+        with contextlib.suppress(FileNotFoundError):
+            noted = Path(self._far_note.read_text())
+            if _is_private(noted.parent):
+                return noted
+        path = Path(tempfile.mkdtemp(prefix="jobqueue-")) / "redis.sock"
+        _write(self._far_note, str(path))
+        return path
+
+
+def running_at(data: Path) -> str:
+    """The URL of the server that runs on a data directory, for a program beside the service. Raises Unfit."""
+    directory = DataDirectory(data)
+    directory.find_socket()
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(directory.socket))
+    except OSError:
+        raise Unfit(f"no embedded Redis runs on the data directory {directory.path}: start the service first") from None
+    return f"unix://{directory.socket}"
+
+
+def _lock(path: Path) -> int | None:
+    """Take a lock; its file descriptor, or None while another process has it. A child inherits it only when passed."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return handle
+
+
+def _write(path: Path, text: str) -> None:
+    """Write all of it or nothing."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether only we can have put a socket there; in /tmp, others may make a folder of any name."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077

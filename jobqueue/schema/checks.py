@@ -1,0 +1,123 @@
+"""Checks what no type says about commands: names, bodies, and fields that depend on each other.
+
+Many commands of one kind are checked together where that is faster: by the same rules, and any doubt about one of
+them is settled by checking each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from msgspec import Struct
+
+from jobqueue.errors import BadField
+from jobqueue.schema import bodies
+from jobqueue.schema.fields import TEN_YEARS_S, are_names, is_name, is_ttr
+from jobqueue.schema.params import BY_NAME, Add, Command, Kick, Pop, Touch, Update, at_ms, bad_value
+
+NAMED: dict[type[Struct], list[str]] = {
+    kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()
+}
+"""The fields of each command that are names."""
+_WITH_BODY = (Add, Update)
+_FEW = 4  # commands are checked faster one by one
+
+
+def check(command: Command, max_body_bytes: int) -> None:
+    """Raises BadField or TooLarge for a command that is not allowed. A `TTR` becomes its `ttr`."""
+    kind = type(command)
+    for field in NAMED[kind]:
+        name = getattr(command, field)
+        if name is not None and not is_name(name):
+            raise bad_value(field)
+    rule = _RULES.get(kind)
+    if rule:
+        rule((command,))
+        if kind in _WITH_BODY:
+            bodies.check(bytes(command.body), max_body_bytes)  # type: ignore[union-attr]  # which these have
+
+
+def check_all(commands: Sequence[Command], max_body_bytes: int) -> None:
+    """As `check` for each of them."""
+    if len(commands) <= _FEW:
+        for command in commands:
+            check(command, max_body_bytes)
+        return
+    for kind, run in groupby(commands, type):
+        alike: list[Any] = list(run)
+        if not _are_clear(kind, alike, max_body_bytes):
+            for command in alike:
+                check(command, max_body_bytes)
+        elif kind in _RULES:
+            _RULES[kind](alike)
+
+
+def _are_clear(kind: type[Any], alike: Sequence[Any], max_body_bytes: int) -> bool:
+    """Whether one look at the names of many commands and one at their bodies find nothing. False is only a doubt."""
+    names: list[str] = []
+    if "topic" in NAMED[kind]:
+        names += {command.topic for command in alike} - {None}
+    if "id" in NAMED[kind]:
+        names += [command.id for command in alike if command.id is not None]
+    if names and not are_names(names):
+        return False
+    return kind not in _WITH_BODY or bodies.are_clear([command.body for command in alike], max_body_bytes)
+
+
+def _check_adds(commands: Sequence[Add]) -> None:
+    for command in commands:
+        if command.ttr is not None or command.TTR is not None or command.at is not None:
+            _check_ttr(command)
+            _check_due(command)
+
+
+def _check_updates(commands: Sequence[Update]) -> None:
+    for command in commands:
+        _check_due(command)
+
+
+def _check_pops(commands: Sequence[Pop]) -> None:
+    for command in commands:
+        _check_ttr(command)
+        if (command.topic is None) == (command.topics is None):
+            raise BadField("pop takes either topic or topics", field="topic")
+
+
+def _check_touches(commands: Sequence[Touch]) -> None:
+    for command in commands:
+        _check_ttr(command)
+
+
+def _check_kicks(commands: Sequence[Kick]) -> None:
+    for command in commands:
+        if (command.topic is None) == (command.id is None):
+            raise BadField("kick takes either id or topic", field="id")
+
+
+# The fields that depend on each other.
+_RULES: dict[type[Any], Callable[[Sequence[Any]], None]] = {
+    Add: _check_adds,
+    Update: _check_updates,
+    Pop: _check_pops,
+    Touch: _check_touches,
+    Kick: _check_kicks,
+}
+
+
+def _check_ttr(command: Add | Pop | Touch) -> None:
+    if command.TTR is not None:
+        if command.ttr is not None:
+            raise BadField("ttr and TTR are the same field; give only one", field="ttr")
+        command.ttr, command.TTR = command.TTR, None
+    if command.ttr is not None and not is_ttr(command.ttr):
+        raise bad_value("ttr")
+
+
+def _check_due(command: Add | Update) -> None:
+    if command.delay is not None and command.at is not None:
+        raise BadField("delay and at exclude each other", field="at")
+    if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * 1000:
+        raise bad_value("at")

@@ -1,0 +1,45 @@
+"""What the Python worker sends when a handler ends, and what it does when the hook fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jobqueue_client import Bury, Job, Lost, Retry
+from jobqueue_client.job import LostReason
+from jobqueue_client.worker.outcome import outcome
+from jobqueue_client.worker.report import Report
+
+
+def job(lost: LostReason | None = None) -> Job:
+    made = Job("1", "t", None, lease=7, attempt=1, tries=1, due=0, ttr=60)
+    if lost is not None:
+        made.lose(lost)
+    return made
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("x"), Retry(1), Bury("x"), Lost("stale")])
+@pytest.mark.parametrize("lost", ["deleted", "stopping"])
+def test_nothing_is_sent_for_a_job_that_is_gone(lost: LostReason, error: Exception | None) -> None:
+    assert outcome(job(lost), error).command is None
+
+
+@pytest.mark.parametrize("lost", ["stale", "expired"])
+def test_a_late_finish_is_sent_because_it_may_count(lost: LostReason) -> None:
+    assert outcome(job(lost), None).command == {"command": "finish", "id": "1", "lease": 7}
+    assert outcome(job(lost), Lost(lost)).command is None
+
+
+def test_a_lone_surrogate_in_a_reason_can_be_sent() -> None:
+    reasons = [
+        outcome(job(), error).reason for error in (RuntimeError("\ud800"), Bury("\ud800"), Retry(reason="\ud800"))
+    ]
+    assert reasons == ["RuntimeError: ?", "?", "?"]
+
+
+def test_an_error_of_the_hook_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(name: str, fields: dict[str, Any]) -> None:
+        raise RuntimeError(name)
+
+    Report(hook).event("worker.started", worker="w")
+    assert "the on_event hook failed for worker.started" in caplog.text

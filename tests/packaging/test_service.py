@@ -1,0 +1,163 @@
+"""The wheel and the sdist of the service, each installed into an empty environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from jobqueue import __version__
+from tests.acceptance.service import ROOT
+from tests.ports import free_port
+
+# It installs packages from the registry, on a machine that runs other tests at the same time.
+pytestmark = pytest.mark.timeout(900)
+
+PACKAGES = {
+    "buckets": ROOT / "buckets",
+    "jobqueue": ROOT / "jobqueue",
+    "jobqueue_client": ROOT / "clients" / "python" / "jobqueue_client",
+    "pyspark_jobqueue": ROOT / "clients" / "spark" / "pyspark_jobqueue",
+}
+# What tools and runs leave in a checkout.
+_LEFT = (".*", "node_modules", "__pycache__", "build", "dist", "*.egg-info", "jobqueue-data")
+
+
+class Release(NamedTuple):
+    """The two files of a release."""
+
+    sdist: Path
+    wheel: Path
+
+
+def run(*command: str | Path, cwd: Path, timeout: float = 600) -> str:
+    """The output of a program that has to succeed; it gets no settings from this one's environment."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JOBQUEUE_", "PYTHONPATH"))
+    }
+    ran = subprocess.run(
+        command, check=False, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=environment
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """The sdist, and the wheel that is built from it, of a copy of the checkout."""
+    folder = tmp_path_factory.mktemp("release")
+    source = shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(*_LEFT))
+    run(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
+    (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
+    return Release(sdist, wheel)
+
+
+def sources() -> set[str]:
+    """Every file of the packages, as a path inside the wheel."""
+    return {
+        f"{name}/{path.relative_to(folder)}"
+        for name, folder in PACKAGES.items()
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".lua", ".typed")
+    }
+
+
+def test_the_wheel_holds_the_packages_whole_and_nothing_else(release: Release) -> None:
+    files = set(zipfile.ZipFile(release.wheel).namelist())
+    about = f"jobqueue-{__version__}.dist-info"
+    assert {file for file in files if not file.startswith(f"{about}/")} == sources()
+    assert f"{about}/licenses/LICENSE" in files
+
+
+def test_the_wheel_has_the_version_and_license_of_the_project(release: Release) -> None:
+    with zipfile.ZipFile(release.wheel) as wheel:
+        metadata = wheel.read(f"jobqueue-{__version__}.dist-info/METADATA").decode()
+    assert f"\nVersion: {__version__}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
+def test_the_wheel_requires_none_of_our_own_names(release: Release) -> None:
+    """None of them is registered by us; whoever registers one would be installed by our users."""
+    with zipfile.ZipFile(release.wheel) as wheel:
+        metadata = wheel.read(f"jobqueue-{__version__}.dist-info/METADATA").decode()
+    required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
+    assert len(required) > 10
+    assert not [line for line in required if "jobqueue" in line]
+
+
+def test_the_sdist_holds_what_a_reader_of_it_needs_and_no_tests(release: Release) -> None:
+    with tarfile.open(release.sdist) as sdist:
+        files = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} <= files
+    assert {"docs/protocol.md", "conf/jobqueue.toml", "clients/python/jobqueue_client/py.typed"} <= files
+    assert not [file for file in files if file.startswith("tests/")]
+
+
+@contextmanager
+def serving(environment: Path, folder: Path) -> Iterator[str]:
+    """The service as an environment's `jobqueue` starts it, with the Redis of the extra `embedded`."""
+    port = free_port()
+    program = str(environment / "bin" / "jobqueue")
+    command = [program, "serve", "--port", str(port), "--workers", "1", "--data", "data"]
+    with (folder / "log").open("w") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as service:
+        try:
+            yield _ready(f"http://127.0.0.1:{port}", service, folder / "log")
+        finally:
+            service.terminate()
+            service.wait(30)
+
+
+def _ready(url: str, service: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and service.poll() is None:
+        with suppress(OSError):
+            fetch(f"{url}/readyz")
+            return url
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def fetch(url: str, body: object = None) -> str:
+    """The answer to a GET, or to a POST of a body as JSON."""
+    data = json.dumps(body).encode() if body else None
+    with urllib.request.urlopen(url, data, timeout=10) as response:  # noqa: S310  # the test's own http URL
+        text: str = response.read().decode()
+    return text
+
+
+def ask(url: str, **command: object) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(fetch(f"{url}/command", command))
+    return answer
+
+
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_a_service_installed_from_it_does_a_job(kind: str, release: Release, tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=True)
+    python, jobqueue = environment / "bin" / "python", environment / "bin" / "jobqueue"
+    file = getattr(release, kind)
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{file}[embedded]", cwd=tmp_path)
+    assert run(jobqueue, "--version", cwd=tmp_path).split()[-1] == __version__
+    with serving(environment, tmp_path) as url:
+        assert ask(url, command="add", topic="t", id="1", body={"order": 1})["result"] == "created"
+        assert ask(url, command="pop", topic="t", wait=5)["value"] == {"order": 1}
+        assert ask(url, command="finish", id="1")["state"] == "finished"
+        run(jobqueue, "check", "--port", url.rpartition(":")[2], "--data", "data", cwd=tmp_path)
+        assert f'jobqueue_build_info{{version="{__version__}"}}' in fetch(f"{url}/metrics")
+        assert json.loads(fetch(f"{url}/openapi.json"))["paths"]
+    run(python, "-c", "import jobqueue_client; jobqueue_client.Client; jobqueue_client.Worker", cwd=tmp_path)
+    # The connector itself can be imported only where PySpark is installed.
+    run(python, "-c", "import importlib.util as i; assert i.find_spec('pyspark_jobqueue')", cwd=tmp_path)
