@@ -14,7 +14,7 @@ from redis.crc import key_slot
 
 from tests.ports import free_ports
 from tests.redis_network import Network
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until_servers
 
 SLOTS = 1 << 14
 MASTERS = 3
@@ -109,7 +109,7 @@ class ClusterSet:
         async def taken() -> bool:  # refused until it knows the master
             return bool(await node.ask("CLUSTER", "REPLICATE", self._ids[master]) == "OK")
 
-        await until(taken)
+        await until_servers(taken)
 
     async def view(self) -> list[list[str]]:
         """CLUSTER NODES as a live node reports it: the words of each line."""
@@ -168,7 +168,7 @@ class ClusterSet:
 
     async def failed_over(self, old: RedisNode) -> None:
         """Wait until a replica has taken over the slots of a killed or frozen master, and all others know it."""
-        await until(lambda: self._is_replaced(old))
+        await until_servers(lambda: self._is_replaced(old))
 
     async def _is_replaced(self, old: RedisNode) -> bool:
         return all([await self._sees_replaced(node, old) for node in self.nodes if node.alive and node is not old])
@@ -197,7 +197,7 @@ class ClusterSet:
 
     async def settled(self) -> None:
         """Wait until each live node reports the cluster healthy and knows all others, and each replica has all data."""
-        await until(self._is_settled)
+        await until_servers(self._is_settled)
 
     async def _is_settled(self) -> bool:
         alive = [node for node in self.nodes if node.alive]
@@ -237,7 +237,7 @@ class ClusterSet:
         others = [node for node in await self.masters() if node not in (old, to)]
         for node in (to, old, *others):
             await node.ask("CLUSTER", "SETSLOT", slot, "NODE", self._ids[to])
-        await until(lambda: self._is_agreed(slot, to))
+        await until_servers(lambda: self._is_agreed(slot, to))
         return moved
 
     async def _is_agreed(self, slot: int, owner: RedisNode) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import hiredis
 
 from tests.redis_server import binary
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 _PATIENCE_S = 30.0
@@ -27,16 +28,16 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-async def until(reached: Callable[[], Awaitable[Any]], within_s: float = _PATIENCE_S) -> None:
-    """Wait for a condition; a server that does not answer meanwhile is asked again. Raises TimeoutError."""
-    async with asyncio.timeout(within_s):
-        while True:
-            try:
-                if await reached():
-                    return
-            except (OSError, hiredis.ReplyError):
-                pass
-            await asyncio.sleep(0.02)
+async def until_servers(reached: Callable[[], Awaitable[Any]], within_s: float = _PATIENCE_S) -> None:
+    """Wait for a condition that asks servers; one that does not answer is asked again. Raises TimeoutError."""
+
+    async def answered() -> bool:
+        try:
+            return bool(await reached())
+        except (OSError, hiredis.ReplyError):
+            return False
+
+    await until(answered, within_s, every_s=0.02)
 
 
 class Access(NamedTuple):

@@ -11,7 +11,7 @@ import hiredis
 
 from tests.ports import free_ports
 from tests.redis_network import Network
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until_servers
 
 NAME = "jq-main"
 _REPLICAS = 2
@@ -71,7 +71,7 @@ class SentinelSet:
             host = await self._host(port)
             self.servers.append(RedisNode(folder / str(port), port, lines, self._access, host=host))
         await asyncio.gather(*(server.start() for server in self.servers))
-        await until(lambda: self._follows(self.servers[0]))
+        await until_servers(lambda: self._follows(self.servers[0]))
         for port in watching:
             lines, host = self._sentinel(port, main, watching), await self._host(port)
             self.sentinels.append(RedisNode(folder / str(port), port, lines, sentinel=True, host=host))
@@ -133,7 +133,7 @@ class SentinelSet:
             new = await self.master()
             return new is not old and await self._follows(new, but=old)
 
-        await until(another)
+        await until_servers(another)
         return await self.master()
 
     @property
@@ -152,7 +152,7 @@ class SentinelSet:
     async def failover(self, old: RedisNode | None = None) -> RedisNode:
         """SENTINEL FAILOVER; returns the new master. What the old one had not replicated yet is lost."""
         old = old or await self.master()
-        await until(lambda: self._ordered(old))
+        await until_servers(lambda: self._ordered(old))
         return await self.failed_over(old)
 
     async def _ordered(self, old: RedisNode) -> bool:
@@ -166,7 +166,7 @@ class SentinelSet:
 
     async def settled(self) -> None:
         """Wait until all live servers follow one master, have all of its data, and the Sentinels see that they do."""
-        await until(self._is_settled)
+        await until_servers(self._is_settled)
 
     async def _is_settled(self) -> bool:
         master = await self.master()

@@ -22,11 +22,13 @@ async def tick_all(pool: Pool) -> int:
     return moved
 
 
-async def until(reached: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait for a condition, never for a fixed time. Raises TimeoutError after PATIENCE_S seconds."""
-    async with asyncio.timeout(PATIENCE_S):
+async def until(
+    reached: Callable[[], bool | Awaitable[bool]], within_s: float = PATIENCE_S, every_s: float = 0.002
+) -> None:
+    """Wait for a condition, never for a fixed time. Raises TimeoutError after `within_s` seconds."""
+    async with asyncio.timeout(within_s):
         while True:
             now = reached()
             if now if isinstance(now, bool) else await now:
                 return
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(every_s)

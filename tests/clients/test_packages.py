@@ -1,58 +1,165 @@
-"""The packages of the clients, by the tools of their languages."""
+"""The packages of the clients: built by the tools of their languages, installed on their own, and used."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shutil
 import subprocess
-import sys
+import tarfile
+import tomllib
+import venv
 import zipfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.service import ROOT
+from jobqueue import __version__
+from tests.acceptance.service import ROOT, ServiceProcess
+from tests.redis_server import RedisServer
 
-NODE, PHP = ROOT / "clients" / "node", ROOT / "clients" / "php"
+# Some install packages, on a machine that runs other tests at the same time.
+pytestmark = pytest.mark.timeout(600)
+
+PYTHON, SPARK, NODE, PHP = (ROOT / "clients" / name for name in ("python", "spark", "node", "php"))
+
+_LEFT = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules", "vendor", "composer.lock")
 
 
-def run(folder: Path, *command: str) -> str:
-    """What a tool says; fails when it does."""
+def run(folder: Path, *command: str | Path) -> str:
+    """The output of a tool that has to succeed. It gets no PYTHONPATH, which could lead back to the checkout."""
     program = shutil.which(command[0])
     if program is None:
         pytest.skip(f"{command[0]} is not installed; .ci/run installs it")
-    ran = subprocess.run([program, *command[1:]], check=False, cwd=folder, capture_output=True, text=True, timeout=200)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["COMPOSER_ALLOW_SUPERUSER"] = "1"
+    ran = subprocess.run(
+        [program, *command[1:]], check=False, cwd=folder, capture_output=True, text=True, timeout=400, env=environment
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 
 
+def copy(package: Path, folder: Path) -> Path:
+    """A copy of a package, so that nothing is built or installed in the checkout."""
+    return Path(shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns(*_LEFT)))
+
+
 @pytest.fixture
-def node_package(tmp_path: Path) -> Path:
-    """A copy, so that nothing is installed into the checkout."""
-    return Path(shutil.copytree(NODE, tmp_path / "node", ignore=shutil.ignore_patterns("node_modules")))
+async def service(redis_server: RedisServer, redis: object) -> AsyncIterator[ServiceProcess]:
+    async with ServiceProcess("--redis", redis_server.url) as service:
+        yield service
 
 
-def test_the_types_of_the_node_client_hold_for_a_strict_user(node_package: Path) -> None:
-    run(node_package, "npm", "ci", "--silent", "--no-audit", "--no-fund")
-    run(node_package, "npm", "run", "check")
+def test_the_packages_have_the_version_and_the_license_of_the_project() -> None:
+    python, spark = (tomllib.loads((each / "pyproject.toml").read_text())["project"] for each in (PYTHON, SPARK))
+    node, lock, php = (
+        json.loads(file.read_text())
+        for file in (NODE / "package.json", NODE / "package-lock.json", PHP / "composer.json")
+    )
+    assert {python["version"], spark["version"], node["version"], lock["version"]} == {__version__}
+    assert "version" not in php  # Composer takes it from the tag, and `validate --strict` refuses both
+    assert {python["license"], spark["license"], node["license"], php["license"]} == {"Apache-2.0"}
+    for package in (PYTHON, SPARK, NODE, PHP):
+        assert (package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
-def test_the_node_package_has_what_it_needs_and_no_more(node_package: Path) -> None:
-    (packed,) = json.loads(run(node_package, "npm", "pack", "--dry-run", "--json"))
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that has pip and nothing else."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, with_pip=True)
+    return environment / "bin" / "python"
+
+
+def wheel(python: Path, package: Path, folder: Path) -> Path:
+    """The wheel of a package."""
+    run(folder, python, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", "wheel", copy(package, folder))
+    (made,) = (folder / "wheel").glob("*.whl")
+    return made
+
+
+@pytest.mark.parametrize("client", ["python/jobqueue_client", "spark/pyspark_jobqueue"])
+def test_the_wheel_holds_the_package_whole_and_nothing_else(client: str, python: Path, tmp_path: Path) -> None:
+    package = ROOT / "clients" / client
+    files = zipfile.ZipFile(wheel(python, package.parent, tmp_path)).namelist()
+    own = {str(each.relative_to(package.parent)) for each in package.rglob("*.py")}
+    assert {file for file in files if ".dist-info/" not in file} == {*own, f"{package.name}/py.typed"}
+
+
+PYTHON_PROGRAM = """
+import sys
+import jobqueue_client
+
+with jobqueue_client.Client(sys.argv[1]) as client:
+    client.add("package", {"order": 1}, id="python:1")
+    job = client.pop("package", wait=5)
+    client.finish(job)
+    print(job.body["order"], jobqueue_client.__file__)
+"""
+
+
+async def test_the_python_package_works_in_an_empty_environment(
+    service: ServiceProcess, python: Path, tmp_path: Path
+) -> None:
+    def install_and_use() -> str:
+        run(tmp_path, python, "-m", "pip", "install", "--quiet", wheel(python, PYTHON, tmp_path))
+        return run(tmp_path, python, "-c", PYTHON_PROGRAM, service.url)
+
+    order, file = (await asyncio.to_thread(install_and_use)).split()
+    assert order == "1" and Path(file).is_relative_to(python.parents[1])
+
+
+def test_the_types_of_the_node_client_hold_for_a_strict_user(tmp_path: Path) -> None:
+    package = copy(NODE, tmp_path)
+    run(package, "npm", "ci", "--silent", "--no-audit", "--no-fund")
+    run(package, "npm", "run", "check")
+
+
+NODE_PROGRAM = """
+import { Client } from 'jobqueue-client';
+
+const client = new Client({ url: process.argv[2] });
+await client.add('package', { order: 1 }, { id: 'node:1' });
+const job = await client.pop('package', { wait: 5 });
+await client.finish(job);
+console.log(job.body.order);
+client.close();
+"""
+
+
+def test_the_node_package_has_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    (packed,) = json.loads(run(copy(NODE, tmp_path), "npm", "pack", "--dry-run", "--json"))
     files = {each["path"] for each in packed["files"]}
-    assert {"README.md", "package.json", "src/index.js", "types/index.d.ts"} <= files
-    assert all(file.startswith(("src/", "types/")) or file in ("README.md", "package.json") for file in files)
+    own = {str(file.relative_to(NODE)) for part in ("src", "types") for file in (NODE / part).rglob("*.*s")}
+    assert files == {*own, "LICENSE", "README.md", "package.json"}
     assert not json.loads((NODE / "package.json").read_text()).get("dependencies")
+
+
+async def test_the_node_package_works_in_an_empty_folder(service: ServiceProcess, tmp_path: Path) -> None:
+    def install_and_use() -> str:
+        run(copy(NODE, tmp_path), "npm", "pack", "--silent", "--pack-destination", str(tmp_path))
+        (packed,) = tmp_path.glob("*.tgz")
+        shop = tmp_path / "shop"
+        shop.mkdir()
+        (shop / "package.json").write_text("{}")
+        (shop / "program.mjs").write_text(NODE_PROGRAM)
+        run(shop, "npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", packed)
+        return run(shop, "node", "program.mjs", service.url)
+
+    assert await asyncio.to_thread(install_and_use) == "1\n"
 
 
 def test_the_php_package_is_valid_and_its_files_are_php() -> None:
     run(PHP, "composer", "validate", "--strict", "--no-check-lock", "--no-interaction")
     for file in sorted(PHP.rglob("*.php")):
-        run(PHP, "php", "-l", str(file))
+        run(PHP, "php", "-l", file)
 
 
 def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
-    package = Path(shutil.copytree(PHP, tmp_path / "php", ignore=shutil.ignore_patterns("vendor")))
+    package = copy(PHP, tmp_path)
     run(package, "composer", "dump-autoload", "--quiet", "--no-interaction")
     files = sorted((package / "src").rglob("*.php"))
     names = [str(file.relative_to(package / "src").with_suffix("")).replace("/", "\\") for file in files]
@@ -64,29 +171,32 @@ def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
     assert names and run(package, "php", "-r", f"require 'vendor/autoload.php';{asked};") == ""
 
 
-def wheel(folder: Path, tmp_path: Path) -> set[str]:
-    """The files of the wheel that a folder makes."""
-    source = shutil.copytree(folder, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info"))
-    run(tmp_path, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", str(source))
-    (made,) = tmp_path.glob("*.whl")
-    return set(zipfile.ZipFile(made).namelist())
+PHP_PROGRAM = """<?php
+require 'vendor/autoload.php';
+$client = new JobQueue\\Client\\Client($argv[1]);
+$client->add('package', ['order' => 1], id: 'php:1');
+$job = $client->pop('package', wait: 5);
+$client->finish($job);
+echo $job->body['order'];
+"""
 
 
-def test_the_project_brings_its_python_clients_along(tmp_path: Path) -> None:
-    files = wheel(ROOT, tmp_path)
-    assert {
-        "jobqueue/app.py",
-        "buckets/lua/moves/add.lua",
-        "jobqueue_client/py.typed",
-        "pyspark_jobqueue/py.typed",
-    } <= files
-    for client in (ROOT / "clients" / "python" / "jobqueue_client", ROOT / "clients" / "spark" / "pyspark_jobqueue"):
-        assert {str(each.relative_to(client.parent)) for each in client.rglob("*.py")} <= files
+async def test_the_php_package_works_in_an_empty_folder(service: ServiceProcess, tmp_path: Path) -> None:
+    """Composer makes the archive; here a folder takes the place of the registry, under the project's version."""
 
+    def install_and_use() -> str:
+        archive = ("composer", "archive", "--quiet", "--format=tar", "--file=package", f"--dir={tmp_path}")
+        run(copy(PHP, tmp_path), *archive)
+        with tarfile.open(tmp_path / "package.tar") as packed:
+            packed.extractall(tmp_path / "package", filter="data")
+        shop = tmp_path / "shop"
+        shop.mkdir()
+        options = {"symlink": False, "versions": {"jobqueue/client": __version__}}
+        repository = {"type": "path", "url": str(tmp_path / "package"), "options": options}
+        wanted = {"repositories": [repository, {"packagist.org": False}], "require": {"jobqueue/client": __version__}}
+        (shop / "composer.json").write_text(json.dumps(wanted))
+        (shop / "program.php").write_text(PHP_PROGRAM)
+        run(shop, "composer", "install", "--quiet", "--no-interaction")
+        return run(shop, "php", "program.php", service.url)
 
-@pytest.mark.parametrize("client", ["python/jobqueue_client", "spark/pyspark_jobqueue"])
-def test_a_python_client_is_a_package_of_its_own_too(client: str, tmp_path: Path) -> None:
-    package = ROOT / "clients" / client
-    files = {file for file in wheel(package.parent, tmp_path) if ".dist-info/" not in file}
-    own = {str(each.relative_to(package.parent)) for each in package.rglob("*.py")}
-    assert files == {*own, f"{package.name}/py.typed"}
+    assert await asyncio.to_thread(install_and_use) == "1"

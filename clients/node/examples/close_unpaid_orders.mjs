@@ -1,8 +1,8 @@
 /**
- * Orders that are not paid in time are closed.
+ * Close orders that are not paid in time.
  *
- * When an order is placed, a job is handed in that is due half an hour later. When it is paid, the job is deleted.
- * Whatever is still there when it is due was not paid, and a worker closes it.
+ * When an order is placed, a job is added that is due half an hour later. When it is paid, the job is deleted. A job
+ * that becomes due belongs to an unpaid order, and a worker closes it.
  *
  *     node close_unpaid_orders.mjs [SECONDS]     the time to pay; 2 by default
  */
@@ -13,8 +13,8 @@ import { Client, Worker } from '../src/index.js'; // in your project: 'jobqueue-
 const url = process.env.JOBQUEUE_URL ?? 'http://localhost:8000';
 const time_to_pay = Number(process.argv[2] ?? 2); // 1800 in real life
 
-// In real life an order's number is unique, and the id is just `order-close:1001`. This example may be run again, so
-// its ids have a word of this run in them.
+// In real life an order's number is unique, and the id is just `order-close:1001`. This example can be run again, so
+// its ids contain a word of the run.
 const run = randomUUID().slice(0, 8);
 const idOf = (order) => `order-close:${run}:${order}`;
 
@@ -23,8 +23,8 @@ const idOf = (order) => `order-close:${run}:${order}`;
 const client = new Client({ url });
 
 async function place(order) {
-  // With an id of one's own the add may be repeated: by this client after a lost connection, or by a customer who
-  // clicks twice. The job is there once.
+  // The id makes it safe to repeat the add, by this client after a broken connection or by a customer who clicks twice:
+  // there is only one job.
   await client.add('order-close', { order }, { id: idOf(order), delay: time_to_pay });
 }
 
@@ -36,10 +36,10 @@ async function pay(order) {
 // -- the worker, in real life a process of its own
 
 const worker = new Worker({ url });
-const unpaid = new Set([1001, 1003]); // for the example to know its end
+const unpaid = new Set([1001, 1003]); // so that the example can end
 
 worker.job('order-close', async (job) => {
-  // Here a database would be asked to close the order, if it is not paid: a job can come twice.
+  // Here a database would close the order if it is not paid: a job can be delivered twice.
   console.log(`order ${job.body.order} closed: not paid in time`);
   unpaid.delete(job.body.order);
   if (unpaid.size === 0) worker.stop();

@@ -1,7 +1,7 @@
 /**
- * A payment provider is asked again and again whether a payment has arrived: soon at first, then ever more rarely.
+ * Ask a payment provider at growing intervals whether a payment has arrived.
  *
- * The job's `backoff` is the ladder of pauses; each `Retry` goes one step down. `tries` says how often it is asked.
+ * The job's `backoff` is the list of pauses; each `Retry` takes the next one. `tries` limits how often to ask.
  *
  *     node poll_payment.mjs
  */
@@ -11,15 +11,15 @@ import { Bury, Client, Retry, Worker } from '../src/index.js'; // in your projec
 
 const url = process.env.JOBQUEUE_URL ?? 'http://localhost:8000';
 
-// In real life [15, 15, 30, 180, 600, 1200, 1800, 3600] seconds, and a try more than there are steps.
+// In real life [15, 15, 30, 180, 600, 1200, 1800, 3600] seconds, and one try more than there are pauses.
 const backoff = [0.5, 0.5, 1, 1];
 const tries = 5;
 
-// In real life the id is just `payment-poll:7`. This example may be run again, so it adds a word of this run.
+// In real life the id is just `payment-poll:7`. This example can be run again, so it adds a word of the run.
 const run = randomUUID().slice(0, 8);
 const idOf = (payment) => `payment-poll:${run}:${payment}`;
 
-// -- the provider, pretended: payment 7 is paid at the third ask, payment 8 never
+// -- a mock provider: payment 7 is paid when asked for the third time, payment 8 never
 
 const asks = new Map([[7, 0], [8, 0]]);
 
@@ -31,7 +31,7 @@ async function providerSaysPaid(payment) {
 // -- the worker
 
 const worker = new Worker({ url });
-const open = new Set(asks.keys()); // for the example to know its end
+const open = new Set(asks.keys()); // so that the example can end
 
 function ended(payment, how) {
   console.log(`payment ${payment} ${how} after ${asks.get(payment)} asks`);
@@ -42,9 +42,9 @@ function ended(payment, how) {
 worker.job('payment-poll', async (job) => {
   const { payment } = job.body;
   if (await providerSaysPaid(payment)) return ended(payment, 'paid'); // the job is finished
-  if (!job.last_try) throw new Retry(); // it comes again after the next step of its back-off
+  if (!job.last_try) throw new Retry(); // delivered again after the next pause
   ended(payment, 'given up');
-  throw new Bury(`not paid after ${tries} asks`); // a dead letter, for people to look at
+  throw new Bury(`not paid after ${tries} asks`); // a dead letter, for people to inspect
 });
 
 // -- all together
@@ -54,5 +54,5 @@ for (const payment of asks.keys()) {
   await client.add('payment-poll', { payment }, { id: idOf(payment), backoff, tries });
 }
 const clean = await worker.run(); // until it is stopped: by SIGTERM, or by the handler above
-await client.delete(idOf(8)); // the dead letter has been looked at
+await client.delete(idOf(8)); // the dead letter has been inspected
 process.exit(clean ? 0 : 1);

@@ -1,10 +1,10 @@
 <?php
 
-// Asks a payment provider again and again whether a payment has arrived, with growing pauses.
+// Asks a payment provider at growing intervals whether a payment has arrived.
 //
 //     php examples/poll_payment.php
 //
-// Needs a service: `make run`, or the environment's JOBQUEUE_URL.
+// Needs a service: `make run`, or the one at the environment variable JOBQUEUE_URL.
 
 declare(strict_types=1);
 
@@ -21,13 +21,13 @@ $client = new Client(getenv('JOBQUEUE_URL') ?: 'http://localhost:8000');
 $run = bin2hex(random_bytes(4)); // lets this example run again at once; in real life the id is `payment-poll:7`
 $id = static fn (int $payment): string => "payment-poll:$payment:$run";
 
-// Two payments are begun. The ladder says how long to wait after each ask, and the tries how often to ask.
+// Two payments are started. `backoff` lists the pauses between asks, and `tries` limits how often to ask.
 // In real life: backoff: [15, 15, 30, 180, 600, 1200, 1800, 3600], tries: 9.
 foreach ([7, 8] as $payment) {
     $client->add('payment-poll', ['payment' => $payment], id: $id($payment), backoff: [0.5, 0.5, 1, 1], tries: 5);
 }
 
-// Stands for the provider: payment 7 has arrived when it is asked for the third time, payment 8 never arrives.
+// A mock provider: payment 7 has arrived when it is asked for the third time, payment 8 never arrives.
 $isPaid = static fn (int $payment, int $asks): bool => $payment === 7 && $asks >= 3;
 
 $worker = new Worker($client, log: static fn (string $line) => null);
@@ -37,16 +37,16 @@ $worker->on('payment-poll', static function (Job $job) use ($worker, $isPaid, &$
     $payment = $job->body['payment'];
     $paid = $isPaid($payment, $job->attempt);
     if (!$paid && !$job->last_try) {
-        throw new Retry(); // asks again, after the next step of the ladder
+        throw new Retry(); // asks again, after the next pause
     }
     if (--$open === 0) {
-        $worker->stop(); // what runs is still finished: the end of this job, too
+        $worker->stop(); // running jobs still end, including this one
     }
     if ($paid) {
         echo "payment $payment paid after {$job->attempt} asks\n";
         return;
     }
-    // No delivery would follow. The job is kept as a dead letter, with the reason, for people to look at.
+    // This is the last delivery. The job is kept as a dead letter, with the reason, for people to inspect.
     echo "payment $payment given up after {$job->attempt} asks\n";
     throw new Bury("not paid after {$job->attempt} asks");
 });

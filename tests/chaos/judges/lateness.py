@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tests.chaos.codes import TEMPORARY
 from tests.chaos.history import Event
 from tests.chaos.judges.findings import Figures
 from tests.chaos.judges.leaks import held
@@ -15,7 +16,6 @@ SETTLE_S = 1.0
 _PILED_S = 5.0
 """How long after a fault jobs that piled up during it may still be around."""
 _PILE = 2  # factor on the duration of a fault: the fault itself, and as much again for what piled up
-_LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "NOT_SENT", "NOT_ANSWERED")
 
 
 def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults) -> Figures:
@@ -36,7 +36,7 @@ def figures(events: Sequence[Event], known: Mapping[str, Life], trouble: Faults)
     return Figures(
         adds=sum(life.added is not None for life in known.values()),
         deliveries=sum(len(life.deliveries) for life in known.values()),
-        errors=sum(event.code in _LATER for event in events),
+        errors=sum(event.code in TEMPORARY for event in events),
         late_inside=quantiles(inside),
         late_outside=quantiles(outside),
         late_elsewhere=quantiles(elsewhere),

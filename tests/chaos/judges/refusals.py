@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tests.chaos.codes import FAULT
 from tests.chaos.history import Event
 from tests.chaos.judges.findings import Finding
 from tests.chaos.judges.lives import Act, Delivery, Faults, Life
 
-_LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NOT_SENT", "NOT_ANSWERED")
 _OF_STATE = ("STALE_LEASE", "NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
 _NEEDS_ROOM = ("add", "update")
 _MOVES = ("finish", "delete", "bury", "release")
@@ -21,7 +21,7 @@ _MOVES = ("finish", "delete", "bury", "release")
 def check_answers(events: Iterable[Event]) -> Iterator[Finding]:
     """All errors are explained by a fault or a state; and full memory refuses only what needs room."""
     for event in events:
-        if event.code is None or event.code in (*_LATER, *_OF_STATE):
+        if event.code is None or event.code in (*FAULT, *_OF_STATE):
             continue
         if event.code != "NO_ROOM" or event.command not in _NEEDS_ROOM:
             yield Finding("refusal", f"{event.command} was answered {event.code}", event.id, (event.line,))

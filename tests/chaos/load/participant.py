@@ -9,13 +9,10 @@ import asyncio
 import random
 from typing import Any
 
+from tests.chaos.codes import TEMPORARY, UNKNOWN
 from tests.chaos.history import History
 from tests.chaos.load.wire import NotAnswered, NotSent, Wire
 
-LATER = ("UNAVAILABLE", "SHUTTING_DOWN", "NO_ROOM", "TOPIC_FULL", "NOT_SENT", "NOT_ANSWERED")
-"""Answers after which the same request may be sent again."""
-UNKNOWN = ("UNAVAILABLE", "INTERNAL", "NOT_ANSWERED")
-"""Answers that leave open whether the command was done."""
 _TOLD = ("state", "result", "durability", "code", "due", "until", "lease", "attempt", "tries", "counts", "totals")
 _ASKED = ("id", "topic", "lease", "delay", "ttr", "ttl", "priority", "tries", "body", "durability")
 
@@ -32,7 +29,7 @@ class Participant:
         self._wire = wire
 
     async def ask(self, *commands: Fields) -> list[Fields]:
-        """Ask once. Answers that did not arrive have a code out of LATER."""
+        """Ask once. An answer that did not arrive has the code NOT_SENT or NOT_ANSWERED."""
         ops = [self._invoke(command) for command in commands]
         wait_s = float(commands[-1].get("wait", 0))
         try:
@@ -56,7 +53,7 @@ class Participant:
             answers = await self.ask(*(commands[place] for place in todo))
             for place, answer in zip(todo, answers, strict=True):
                 last[place] = answer
-            todo = [place for place in todo if last[place].get("code") in LATER]
+            todo = [place for place in todo if last[place].get("code") in TEMPORARY]
             if not todo or asyncio.get_running_loop().time() > end:
                 break
             await asyncio.sleep(self.chance.uniform(0, min(0.5, 0.05 * 2**repetition)))

@@ -9,10 +9,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
+from tests.chaos.codes import TEMPORARY
 from tests.chaos.history import Event, History
 from tests.chaos.judges.final_counts import LIVE
 from tests.chaos.load.load import TOPICS
-from tests.chaos.load.participant import LATER, Fields, Participant
+from tests.chaos.load.participant import Fields, Participant
 from tests.chaos.load.wire import NotAnswered, NotSent, Wire
 
 TTR_S = 0.4
@@ -75,7 +76,7 @@ class ScriptedLife(Participant):
             answers = await (self.ask(*asked) if kept else self._ask_unrecorded(asked))
             for place, answer in zip(todo, answers, strict=True):
                 last[place] = answer
-            todo = [place for place in todo if last[place].get("code") in LATER]
+            todo = [place for place in todo if last[place].get("code") in TEMPORARY]
             if todo:
                 await asyncio.sleep(_PAUSE_S)
         return last
@@ -153,7 +154,7 @@ class ScriptedLife(Participant):
     async def _repeat_unrecorded(self, command: Fields) -> list[Fields]:
         while True:
             answers = await self._ask_unrecorded([command])
-            if answers[0].get("code") not in LATER:
+            if answers[0].get("code") not in TEMPORARY:
                 return answers
             await asyncio.sleep(_PAUSE_S)
 

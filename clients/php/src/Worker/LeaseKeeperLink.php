@@ -153,8 +153,8 @@ final class LeaseKeeperLink
             pcntl_signal($signal, SIG_IGN);
         }
         set_error_handler(null);
-        // Readers of the worker's output must see its end when the worker ends, not when the keeper does. Others are opened
-        // instead, so that no connection takes their numbers, and stay open while this function runs.
+        // Readers of the worker's output must see its end when the worker ends, not when the keeper does. /dev/null takes
+        // the places, so that no connection gets these numbers, and stays open while this function runs.
         foreach (['STDIN', 'STDOUT'] as $stream) {
             // A daemon may have closed it; a program that PHP reads from standard input has neither constant.
             defined($stream) && is_resource(constant($stream)) && fclose(constant($stream));
