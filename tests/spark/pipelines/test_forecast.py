@@ -150,7 +150,7 @@ def test_without_matplotlib_a_plot_is_refused_in_a_line(monkeypatch: pytest.Monk
     monkeypatch.delitem(sys.modules, "pyspark_jobqueue.pipelines.parts.chart", raising=False)
     monkeypatch.delattr("pyspark_jobqueue.pipelines.parts.chart", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
-    with pytest.raises(BadOption, match=r"--plot needs matplotlib .*: pip install matplotlib"):
+    with pytest.raises(BadOption, match=r"--plot needs matplotlib .*: pip install 'matplotlib>=3.10,<4'"):
         run(serving, "--plot", "x.png")
 
 

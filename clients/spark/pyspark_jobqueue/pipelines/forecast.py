@@ -64,7 +64,7 @@ def _chart(file: str) -> Any:
     try:
         from pyspark_jobqueue.pipelines.parts import chart  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise BadOption(f"--plot needs matplotlib ({error}): pip install matplotlib") from None
+        raise BadOption(f"--plot needs matplotlib ({error}): pip install 'matplotlib>=3.10,<4'") from None
     return chart
 
 
