@@ -28,7 +28,7 @@ class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist has no typ
         file: str = super()._split_scope(nodeid)
         if not file.startswith("tests/spark/"):
             return file
-        return "spark, a to i" if file < "tests/spark/test_j" else "spark, j to z"
+        return "spark, a to i" if Path(file).name < "test_j" else "spark, j to z"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:

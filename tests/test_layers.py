@@ -49,11 +49,8 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "worker": ("worker",),
     },
     "pyspark_jobqueue": {
-        "words": ("errors", "options", "service", "java", "session", "jobs_schema"),
-        "connector": (
-            *("columns", "write_options", "row_batches", "commands", "pace", "lanes", "folders", "refusals", "sums"),
-            *("progress", "write_task", "writer", "read_options", "batches", "reader", "source"),
-        ),
+        "ground": ("errors", "java", "session"),
+        "connector": ("connector",),
         "pipelines": ("pipelines",),
     },
 }

@@ -1,8 +1,8 @@
-"""`make bench-burst`: 100,000 jobs due in the same millisecond, and what an idle service costs.
+"""`make bench-burst`: 100,000 jobs due in the same millisecond, and the cost of an idle service.
 
-The time from the due time until the last one is ready, scripts in Redis's slow log over 5 ms, and the round trips of
-another topic meanwhile; then Redis commands a second of an idle service that knows 1,000 topics.
-`python -m tests.bench.burst 5000` takes another number of jobs.
+It measures the time from the due time until the last job is ready, the scripts in Redis's slow log (over 5 ms), and the
+round trips of another topic meanwhile; then the Redis commands per second of an idle service with 1,000 topics.
+`python -m tests.bench.burst 5000` sets another number of jobs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def add_all(client: Client, jobs: int, at: float) -> None:
 
 
 async def others(client: Client, end: asyncio.Event) -> list[float]:
-    """Round trips (ms) of add, pop and finish of one job in another topic, from the due time on."""
+    """Round trips (ms) of add, pop and finish of a job in another topic, from the due time on."""
     trips = []
     while not end.is_set():
         begun = time.perf_counter()
@@ -65,7 +65,7 @@ async def burst(client: Client, redis: Redis, jobs: int) -> None:
 
 
 async def calls(redis: Redis) -> int:
-    """Commands that Redis has run, those inside scripts too."""
+    """The commands that Redis has run, including those inside scripts."""
     lines = (await redis.read("INFO", "commandstats")).decode().splitlines()
     return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in lines if "calls=" in line)
 

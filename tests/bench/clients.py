@@ -1,10 +1,10 @@
-"""`make bench-clients`: what each client does in one process, against the service beside it.
+"""`make bench-clients`: the throughput of each client in one process, with the service on the same machine.
 
-Single adds one after the other, adds in batches of 100, and a worker with handlers that do nothing; in rounds, each
-client in turn, and beside them ready-made bytes over one socket (`programs/bare.py`), to which the ratios are. Then how
-punctual their workers die: a worker that is killed -9 in mid-job, from the end of its lease to the next delivery; and
-one that is stopped while a job waits for it, from the signal until nothing is reserved any more.
-`python -m tests.bench.clients 1 500 2` takes other numbers of rounds, jobs and deaths.
+It measures single adds one after another, adds in batches of 100, and a worker whose handlers do nothing. The clients
+take turns in rounds, next to prepared bytes over one socket (`programs/bare.py`), which the ratios refer to. Then it
+measures how their workers end: one that is killed in the middle of a job, from the end of its lease to the next
+delivery; and one that is stopped while a job waits for it, from the signal until nothing is reserved.
+`python -m tests.bench.clients 1 500 2` sets other numbers of rounds, jobs and deaths.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORKS = {"add": "adds/s, one a request", "batch": f"adds/s, {BATCH} a request", 
 
 
 async def measure(url: str, name: str, work: str, count: int, topic: str) -> float:
-    """Jobs a second of a program of its own."""
+    """Jobs per second of a program of its own."""
     if work == "work":
         await fill(url, topic, count)
     process = await asyncio.create_subprocess_exec(
@@ -54,7 +54,7 @@ async def measure(url: str, name: str, work: str, count: int, topic: str) -> flo
 
 
 async def fill(url: str, topic: str, count: int) -> None:
-    """Jobs that are ready."""
+    """Add ready jobs."""
     async with Client(url) as client:
         for begin in range(0, count, BATCH):
             ids = range(begin, min(begin + BATCH, count))
@@ -63,7 +63,7 @@ async def fill(url: str, topic: str, count: int) -> None:
 
 
 async def throughput(url: str, names: list[str], rounds: int, count: int) -> None:
-    """A table: medians, and in brackets their ratio to the bare socket."""
+    """Print a table: medians, with their ratio to the bare socket in brackets."""
     print(f"{'':16}" + "".join(f"{title:>28}" for title in WORKS.values()), flush=True)
     rates: dict[tuple[str, str], list[float]] = {}
     for turn in range(rounds):
@@ -79,18 +79,18 @@ async def throughput(url: str, names: list[str], rounds: int, count: int) -> Non
 
 
 class Quiet(Worker):
-    """A worker whose log nobody reads."""
+    """A worker without a readable log."""
 
     log = asyncio.subprocess.DEVNULL
 
 
 async def killed(service: ServiceProcess, client: Client, participant: Participant, topic: str) -> float:
-    """Milliseconds from the end of a killed worker's lease to the next delivery, in Redis's clock."""
+    """Milliseconds from the end of a killed worker's lease to the next delivery, on Redis's clock."""
     options = {"topics": [topic]}
     async with Quiet(participant, service.url, options) as worker:
         job = (await client.ask("add", topic=topic, body={"do": "sleep", "seconds": 60}, ttr=TTR_S))["id"]
         await worker.handler("started", job)
-        await asyncio.sleep(TTR_S / 2)  # it has kept its lease alive by then
+        await asyncio.sleep(TTR_S / 2)  # it has extended its lease by then
         worker.process.kill()
         await worker.process.wait()
         end = (await client.ask("get", id=job))["reserved_until"]
@@ -100,7 +100,7 @@ async def killed(service: ServiceProcess, client: Client, participant: Participa
 
 
 async def stopped(service: ServiceProcess, client: Client, participant: Participant, topic: str) -> float:
-    """Milliseconds from a SIGTERM in the middle of a stream of jobs until none is reserved."""
+    """Milliseconds from a SIGTERM amid a stream of jobs until none is reserved."""
     async with Quiet(participant, service.url, {"topics": [topic]}) as worker:
         await worker.event("worker.started")
         adds = [{"command": "add", "topic": topic, "body": {"do": "return"}} for _ in range(200)]

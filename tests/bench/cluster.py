@@ -1,8 +1,8 @@
 """`make bench-cluster`: the same work on one Redis, with 1 and with 16 shards, and on a Cluster of three, in turns.
 
-All on one machine, so a Cluster is no faster here; what is shown is how evenly its servers share the work, and what a
-shard costs. From Redis's CPU a job follows how many jobs N servers could take, each on a machine of its own, if there
-are enough services before them. `python -m tests.bench.cluster 2000 1` takes other numbers of jobs and rounds.
+Everything runs on one machine, so a Cluster is not faster here. The bench shows how evenly its servers share the work,
+and what a shard costs. Redis's CPU per job shows how many jobs N servers could take, each on its own machine, given
+enough services in front of them. `python -m tests.bench.cluster 2000 1` sets other numbers of jobs and rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.bench.memory import BODY
 from tests.redis_cluster import MASTERS, ClusterSet
 from tests.redis_server import RedisServer
 
-JOBS = 20_000  # a round
+JOBS = 20_000  # per round
 ROUNDS = 5
 BATCH = 100
 AT_ONCE = 8  # batches
@@ -33,14 +33,14 @@ IDLE_S = 5.0
 
 @dataclass
 class Subject:
-    """One set-up, and what was measured of it: jobs a second, and Redis's CPU in us a job, by work."""
+    """A set-up with its measurements by work: jobs per second, and Redis CPU in us per job."""
 
     name: str
     pool: Pool
     rates: dict[str, list[float]] = field(default_factory=dict)
     cpu_us: dict[str, list[float]] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
-    """Of all CPU, that of each server."""
+    """The share of each server in the CPU."""
 
     async def round(self, number: int, jobs: int) -> None:
         """Add jobs, then pop and finish them."""
@@ -48,7 +48,7 @@ class Subject:
         await self._measured("add", jobs, [self.pool.add(fresh[at : at + BATCH]) for at in range(0, jobs, BATCH)])
         await self._measured("pop and finish", jobs, [self._take() for _ in range(0, jobs, BATCH)])
         left = (await self.pool.pop(["work"], BATCH)).jobs
-        while left:  # a pop that is served by some shards only takes less
+        while left:  # a pop served by only some shards takes fewer
             await self.pool.finish([(job.id, job.lease) for job in left])
             left = (await self.pool.pop(["work"], BATCH)).jobs
 
@@ -85,15 +85,15 @@ async def _figure(server: object, *names: str) -> float:
 
 
 async def commands_of(redis: Redis) -> float:
-    """Commands of all servers so far, those inside scripts too."""
+    """The commands of all servers so far, including those inside scripts."""
     return sum([await _figure(server, "total_commands_processed") for server in await redis.servers()])
 
 
 async def idle(url: str) -> float:
-    """Redis commands a second of a service that has nothing to do."""
+    """Redis commands per second of an idle service."""
     redis = Redis(url)
     async with ServiceProcess("--redis", url, "--namespace", "idle"):
-        await asyncio.sleep(1)  # it has just begun
+        await asyncio.sleep(1)  # it has only just started
         before, begun = await commands_of(redis), time.perf_counter()
         await asyncio.sleep(IDLE_S)
         rate = (await commands_of(redis) - before) / (time.perf_counter() - begun)
@@ -102,7 +102,7 @@ async def idle(url: str) -> float:
 
 
 def show(subjects: list[Subject]) -> None:
-    """Print what was measured, and what follows for N machines."""
+    """Print the measurements, and what follows for N machines."""
     for name in subjects[0].rates:
         for subject in subjects:
             rate, cpu = statistics.median(subject.rates[name]), statistics.median(subject.cpu_us[name])
@@ -112,7 +112,7 @@ def show(subjects: list[Subject]) -> None:
     total = sum(cluster.shares.values())
     print("CPU of the Cluster's servers:", *(f"{100 * each / total:.0f} %" for each in cluster.shares.values()))
     print("Redis's limit in jobs/s, the CPU of a job divided over N servers as evenly as here:")
-    busiest = max(cluster.shares.values()) / total * MASTERS  # times the mean
+    busiest = max(cluster.shares.values()) / total * MASTERS  # relative to the mean
     for name in cluster.cpu_us:
         cpu = statistics.median(cluster.cpu_us[name])
         limits = (f"N={n}: {n * 1e6 / cpu / (busiest if n > 1 else 1):,.0f}" for n in MACHINES)

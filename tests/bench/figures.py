@@ -1,4 +1,4 @@
-"""What the benchmarks share: percentiles, a line of a table."""
+"""Percentiles and table rows for the benchmarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def show(name: str, values: Sequence[float], wanted: str = "") -> None:
-    """Print p50, p99 and the largest of some milliseconds."""
+    """Print p50, p99 and the maximum of some milliseconds."""
     p50, p99, most = percentile(values, 50), percentile(values, 99), max(values)
     line = f"{name:58} n={len(values):<5} p50 {p50:7.1f}  p99 {p99:7.1f}  max {most:7.1f} ms"
     print(line + (f"   (wanted: {wanted})" if wanted else ""), flush=True)

@@ -1,8 +1,8 @@
 """`make bench-growth`: whether add, pop and the timer are as fast with 1,000,000 pending jobs as with 1,000.
 
-Two Redis servers, one with few and one with many pending jobs, take the same work in turn, A B A B; medians and
-their ratio. The machine is asked directly, so that HTTP does not hide a difference.
-`python -m tests.bench.growth 1000 20000` takes other numbers of jobs.
+Two Redis servers, one with few and one with many pending jobs, do the same work in turns (A B A B). It prints medians
+and their ratio. It calls the engine directly, so that HTTP does not hide a difference. `python -m tests.bench.growth
+1000 20000` sets other numbers of jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from buckets import NewJob, Pool, Redis
 from tests.bench.memory import BODY, fill
 from tests.redis_server import RedisServer
 
-WORK = 5000  # jobs a round
+WORK = 5000  # jobs per round
 ROUNDS = 9
 BATCH = 100
 

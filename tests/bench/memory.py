@@ -1,7 +1,7 @@
-"""`make bench-memory`: bytes that a pending job takes in Redis, on each server at hand.
+"""`make bench-memory`: bytes of Redis memory per pending job, on each available server.
 
-A 20-character id, a 9-character topic, a 100-byte body; the difference of `used_memory` divided by the jobs.
-`python -m tests.bench.memory 10000` takes another number of jobs.
+Jobs have a 20-character id, a 9-character topic and a 100-byte body. The result is the growth of `used_memory` divided
+by the jobs. `python -m tests.bench.memory 10000` sets another number of jobs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BOUNDS = {"redis": 400, "valkey": 320}  # bytes, from design.md
 
 
 def job(number: int) -> NewJob:
-    """A job due in an hour or so."""
+    """A job due in about an hour."""
     return NewJob(f"order-close:{number:08d}", "order-new", BODY, delay_ms=3_600_000 + number % 3_600_000)
 
 
 async def fill(pool: Pool, first: int, last: int) -> None:
-    """Add the jobs of these numbers."""
+    """Add the jobs with these numbers."""
     for start in range(first, last, BATCH):
         await pool.add([job(number) for number in range(start, min(start + BATCH, last))])
 
@@ -44,7 +44,7 @@ async def vendor(redis: Redis) -> tuple[str, str]:
 
 
 async def measure(server: str, steps: list[int]) -> bool:
-    """Print a line for each number of jobs; whether all are within the bound."""
+    """Print a line for each number of jobs. Returns whether all are within the bound."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder), server=server) as running:
         redis = Redis(running.url)
         pool = await Pool.open(redis)

@@ -1,9 +1,9 @@
-"""`make bench-million`: a million orders through `emit`, and then through `reconcile`.
+"""`make bench-million`: a million orders through `emit`, then through `reconcile`.
 
-Each pipeline runs as a user runs it, in a driver and one executor of two cores, processes of their own; their memory is
-read from /proc four times a second. The driver may take in results of 8 MB in all (spark.driver.maxResultSize): a
-pipeline that collects its data fails. `python -m tests.bench.million 3000 local[2]` takes so many
-orders and another master.
+Each pipeline runs as a user would run it, with a driver and one executor of two cores as separate processes, whose
+memory is read from /proc four times a second. The driver may receive results of 8 MB in total
+(spark.driver.maxResultSize), so a pipeline that collects its data fails.
+`python -m tests.bench.million 3000 local[2]` sets another number of orders and another master.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PARTS = {"SparkSubmit": "driver", "CoarseGrainedExecutorBackend": "executor", "
 
 
 class Process(NamedTuple):
-    """A process as /proc shows it."""
+    """A process, from /proc."""
 
     pid: int
     parent: int
@@ -55,7 +55,7 @@ def processes() -> list[Process]:
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):  # it ended meanwhile
+            with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
                 stat = (folder / "stat").read_text().rpartition(")")[2].split()
                 pages = int((folder / "statm").read_text().split()[1])
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -64,9 +64,9 @@ def processes() -> list[Process]:
 
 
 def memory_of(root: int) -> dict[str, int]:
-    """The resident bytes of a driver's processes by what they are."""
+    """The resident bytes of a driver's processes, by their role."""
     family, memory = {root}, dict.fromkeys(["driver", "executor", "Python workers", "Python of the driver"], 0)
-    for process in sorted(processes()):  # children have larger numbers than their parents, mostly
+    for process in sorted(processes()):  # children mostly have larger numbers than their parents
         if process.parent in family or process.pid == root:
             family.add(process.pid)
             part = next((name for word, name in _PARTS.items() if word in process.command), "Python of the driver")
@@ -75,7 +75,7 @@ def memory_of(root: int) -> dict[str, int]:
 
 
 async def watched(master: str, *command: str) -> tuple[dict[str, Any], float, dict[str, int]]:
-    """The report of a pipeline, the seconds that it took in all, and the most memory of each part."""
+    """Run a pipeline. Returns its report, its total seconds, and the peak memory of each part."""
     began, most = time.monotonic(), dict[str, int]()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", *command, "--json", "--master", master),
@@ -96,7 +96,7 @@ async def watched(master: str, *command: str) -> tuple[dict[str, Any], float, di
 
 
 def write_orders(file: Path, count: int) -> None:
-    """Orders that are to be paid within two hours, a day from now, in eight parts."""
+    """Write orders that are to be paid within a period of two hours, a day from now, in eight parts."""
     base = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     file.mkdir()
     for part in range(8):
@@ -120,7 +120,7 @@ def show(name: str, report: dict[str, Any], seconds: float, memory: dict[str, in
 
 
 async def main(count: int = ORDERS, master: str = CLUSTER) -> int:
-    """0 when all orders were emitted, and found again."""
+    """Return 0 if all orders were emitted and found again."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         orders = Path(folder) / "orders.parquet"
         write_orders(orders, count)
@@ -132,7 +132,7 @@ async def main(count: int = ORDERS, master: str = CLUSTER) -> int:
             compared = await watched(master, "pyspark_jobqueue.pipelines.reconcile", *common)
             show(f"reconcile of {count:,} orders", *compared)
             counts = (await client.ask("stats", topic=TOPIC))["counts"]
-    shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # what Spark's cluster leaves behind
+    shutil.rmtree(Path(pyspark.__file__).parent / "work", ignore_errors=True)  # left behind by Spark's cluster
     return 0 if counts["delayed"] == count and emitted[0]["accepted"] == count else 1
 
 

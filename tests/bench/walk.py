@@ -1,7 +1,8 @@
-"""`make bench-walk`: what a walk over 500,000 jobs costs the others: scripts over 5 ms, and pops without and with it.
+"""`make bench-walk`: what a walk over 500,000 jobs costs everyone else: scripts over 5 ms, and pops without and with
+it.
 
-A service takes load on one topic, while a walker goes over the jobs of the others: another one is one more function in
-WALKERS. `python -m tests.bench.walk 20000` takes another number of jobs.
+A service handles load on one topic while a walker goes over the jobs of the others. To add a walker, add a function to
+WALKERS. `python -m tests.bench.walk 20000` sets another number of jobs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TOPICS = 20
 
 
 def job(number: int) -> NewJob:
-    """Most jobs are due later, some are ready, some of these with a ttl."""
+    """A job: most are due later, some are ready, and some of these have a ttl."""
     topic, job_id = f"topic-{number % TOPICS}", f"walk:{number:015d}"
     if number % 10:
         return NewJob(job_id, topic, BODY, delay_ms=3_600_000 + number % 3_600_000)
@@ -41,7 +42,7 @@ async def fill(pool: Pool, jobs: int) -> None:
 
 
 async def load(client: Client, name: str, end: asyncio.Event) -> list[float]:
-    """Add, pop and finish jobs one after the other; milliseconds of each pop."""
+    """Add, pop and finish jobs one after another. Returns the milliseconds of each pop."""
     took, number = [], 0
     while not end.is_set():
         number += 1
@@ -63,7 +64,7 @@ async def pops_during(client: Client, walk: Awaitable[object]) -> list[float]:
 
 
 async def jobqueue(*words: str) -> None:
-    """A command, as an operator runs it."""
+    """Run a command of the command line, like an operator."""
     process = await asyncio.create_subprocess_exec(*JOBQUEUE, *words, stdout=asyncio.subprocess.DEVNULL)
     assert await process.wait() == 0
 
@@ -73,7 +74,7 @@ async def fsck(service: str, redis: str) -> None:
 
 
 async def peek(service: str, redis: str) -> None:
-    """All jobs of one topic, which stand among those of all others."""
+    """Peek at all jobs of one topic, which are in the same buckets as those of all others."""
     await jobqueue("peek", "topic-0", "--all", "--url", service)
 
 
@@ -87,7 +88,7 @@ async def purge(service: str, redis: str) -> None:
         await jobqueue("purge", f"topic-{number}", "--yes", "--url", service)
 
 
-# The last one leaves nothing to walk over.
+# The last walker leaves nothing to walk over.
 WALKERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
     "peek": peek,
     "topics": topics,
@@ -97,14 +98,14 @@ WALKERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
 
 
 def names_of(slow: list[list[Any]]) -> Counter[str]:
-    """What was slow; a name that others have too, such as pop and due, tells of a machine that does other work."""
+    """The slow scripts by name. Names that other work uses too, such as pop and due, may just mean a busy machine."""
     scripts = {script.sha: script.name for script in SCRIPTS.values()}
     commands = [entry[3] for entry in slow]
     return Counter(scripts.get(b"".join(command[1:2]).decode(), command[0].decode()) for command in commands)
 
 
 async def measure(client: Client, redis: Redis, name: str, url: str) -> None:
-    """Load without a walk, with it, and without once more."""
+    """Measure load without a walk, with it, and without it once more."""
     quiet = await pops_during(client, asyncio.sleep(QUIET_S / 2))
     await redis.read("SLOWLOG", "RESET")
     begun = time.perf_counter()

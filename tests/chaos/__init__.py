@@ -1,6 +1,6 @@
-"""The suite that tries to break the queue.
+"""The suite that tries to break the queue. `python -m tests.chaos` runs its scenarios.
 
-A load of producers and consumers writes a history (load.py, history.py); meanwhile nemeses break things (nemeses/), all
-with real processes; a checker judges the history (checker.py). What is broken, on which servers, and what must hold all
-the same is a scenario (scenarios.py). `python -m tests.chaos` runs them.
+A load of producers and consumers (`load/`) writes a history (`history`). Meanwhile nemeses (`nemeses/`) break things on
+a stage of real processes (`stage`, `servers/`). Afterwards judges (`judges/`) check the history. A scenario
+(`scenarios/`) says what is broken, on which servers, and what must hold all the same; `run` plays one.
 """

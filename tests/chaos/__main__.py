@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: runs the scenarios, prints a table, and ends with 1 when anything was found."""
+"""`python -m tests.chaos`: runs the scenarios and prints a table; exits with 1 if anything was found."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import uvloop
 
-from tests.chaos.programs import PROGRAMS
 from tests.chaos.run import Outcome, run
-from tests.chaos.scenario import Scenario
-from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.scenarios.catalog import SCENARIOS
+from tests.chaos.scenarios.programs import PROGRAMS
+from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.table import HEAD, row
 
 FOLDER = Path(".chaos")
@@ -26,14 +26,15 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     names = [*(scenario.name for scenario in SCENARIOS), *PROGRAMS]
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names, help=", ".join(names))
-    parser.add_argument("--short", action="store_true", help="each briefly, without marks of lateness")
-    parser.add_argument("--seconds", type=float, help="the time under attack, instead of each scenario's own")
-    parser.add_argument("--seed", type=int, help="what repeats the choices of a run; a random one by default")
+    parser.add_argument("--short", action="store_true", help="run each briefly, without pass marks for lateness")
+    parser.add_argument("--seconds", type=float, help="time under attack, instead of that of each scenario")
+    parser.add_argument("--seed", type=int, help="repeats the choices of a run; random by default")
     return parser.parse_args(given)
 
 
 async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: int) -> list[Outcome]:
-    """Run them two at a time; then those that measure lateness, alone (in the short form they do not measure)."""
+    """Run two scenarios at a time, then those that measure lateness, one by one (in the short form they do not
+    measure)."""
     turns = asyncio.Semaphore(2)
     width = max((len(scenario.name) for scenario in scenarios), default=0)
     print(f"seed {seed}\n{'scenario':{width}}  {HEAD}", flush=True)
@@ -52,7 +53,7 @@ async def run_all(scenarios: list[Scenario], wanted: argparse.Namespace, seed: i
 
 
 async def run_programs(names: Sequence[str]) -> list[str]:
-    """Run programs, one after the other; what those said that found something."""
+    """Run the programs one after another; return the output of those that found something."""
     found = []
     for name in names:
         good, said = await PROGRAMS[name].run()
@@ -62,7 +63,7 @@ async def run_programs(names: Sequence[str]) -> list[str]:
 
 
 def explain(outcome: Outcome) -> None:
-    """What was found, and what repeats it."""
+    """Print what was found, and the command that repeats it."""
     findings = outcome.report.findings
     print(f"\n{outcome.scenario.name}, seed {outcome.seed}: {len(findings)} findings; history in {outcome.folder}")
     print(f"  promised: {outcome.scenario.says}")
@@ -80,7 +81,7 @@ def main() -> int:
     for outcome in failures:
         explain(outcome)
     print(*said, sep="\n\n", end="")
-    with suppress(OSError):  # not empty: there is a history, of this run or of an earlier one
+    with suppress(OSError):  # if not empty, it holds a history, of this run or an earlier one
         FOLDER.rmdir()
     return 1 if failures or said else 0
 

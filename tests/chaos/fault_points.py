@@ -1,9 +1,9 @@
-"""The fault-point run: the service is killed (-9), or its connection cut, exactly before and exactly after each command
-that it sends to Redis, and all invariants are asserted each time.
+"""The fault-point run: kills the service (SIGKILL) or cuts its connection immediately before and after each command
+that it sends to Redis, and checks all invariants each time.
 
-`python -m tests.chaos.fault_points`: a scripted life of some jobs (scripted_life.py) is played once behind a gate that
-counts (gate.py), which gives the points; then once for each point. After a kill the service is started anew, the client
-repeats what was not answered, the queue is drained, and the checker of the suite judges the history.
+`python -m tests.chaos.fault_points`: a scripted life of some jobs (load/scripted_life.py) runs once behind a gate that
+counts commands (servers/gate.py), which yields the points. Then it runs once for each point. After a kill the service
+is restarted, the client repeats what was not answered, the queue is drained, and the checker judges the history.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Self
 
 from buckets import Fsck, Redis
-from tests.chaos.checker import check
-from tests.chaos.findings import Finding
 from tests.chaos.forked_service import ForkedService
-from tests.chaos.gate import AFTER, BEFORE, Gate, Point
 from tests.chaos.history import Event, History, read
-from tests.chaos.scripted_life import VIRTUAL_TOPICS, ScriptedLife, without_calls
+from tests.chaos.judges.checker import check
+from tests.chaos.judges.findings import Finding
+from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife, without_calls
+from tests.chaos.load.wire import Wire
+from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point
 from tests.chaos.survey import drained, survey
-from tests.chaos.wire import Wire
 from tests.redis_server import RedisServer
 
 KILL = "kill"
@@ -37,13 +37,13 @@ HOWS = (KILL, CUT)
 _BUCKETS = 2
 _LIFE_S = 30.0
 _DRAIN_S = 20.0
-_SHOWN = 2000  # characters of a log
-_TURNS = 3  # for a point that the timing of a life did not reach
+_SHOWN = 2000  # characters of the log to print
+_TURNS = 3  # for a point that a life did not reach, because its timing varies
 
 
 @dataclass
 class Outcome:
-    """What came of one life."""
+    """The outcome of one life."""
 
     point: Point | None
     how: str
@@ -54,7 +54,8 @@ class Outcome:
 
 
 class Lane:
-    """`async with`: a Redis, a gate before it and a service behind that; for one life after the other."""
+    """A Redis, a gate in front of it, and a service behind the gate; plays one life after another. Use with `async
+    with`."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="jq-points-")
@@ -70,7 +71,7 @@ class Lane:
             redis=self._gate.url,
             buckets=_BUCKETS,
             grace_s=1.0,
-            durability_timeout_s=0.05,  # there is no replica, and no answer says that there is
+            durability_timeout_s=0.05,  # no replica exists, and no answer claims one
             virtual_topics=VIRTUAL_TOPICS,
         )
         return self
@@ -82,7 +83,7 @@ class Lane:
         self._folder.cleanup()
 
     async def play(self, point: Point | None, how: str) -> Outcome:
-        """One life on an empty Redis, with a strike at a point."""
+        """Play one life on an empty Redis, with a strike at a point."""
         await self._begin()
         self._gate.arm(point, self._service.kill if how == KILL else None)
         self._starts = 0
@@ -118,7 +119,7 @@ class Lane:
         self._service.log.unlink(missing_ok=True)
 
     async def _keep_alive(self) -> None:
-        """Start the service, and again whenever it was killed."""
+        """Start the service, and restart it whenever it has been killed."""
         while True:
             self._service.start()
             self._starts += 1
@@ -141,13 +142,13 @@ class Lane:
             await survey([self._service.url], self._redis.url, life.ids, history)
 
     async def _stop(self) -> None:
-        """SIGTERM: it gives up its locks."""
+        """Send SIGTERM, so that it releases its locks."""
         self._gate.open = False
         self._service.stop()
         await self._service.ended()
 
     def _unheard(self, events: Iterable[Event]) -> Iterator[Finding]:
-        """A service that loses a connection to Redis goes on, and answers within its deadline."""
+        """Check that a service that loses a connection to Redis goes on, and answers within its deadline."""
         if self._starts > 1:
             yield Finding("refusal", "the service ended")
         for event in events:
@@ -155,7 +156,7 @@ class Lane:
                 yield Finding("refusal", f"no answer to {event.command}", event.id, (event.line,))
 
     async def _faults(self) -> list[Finding]:
-        """What fsck says when all is over."""
+        """What fsck reports at the end."""
         redis = Redis(self._redis.url)
         try:
             report = await (await Fsck.open(redis, rest=0)).run()
@@ -165,7 +166,7 @@ class Lane:
 
 
 def points_of(passed: Counter[str]) -> list[Point]:
-    """All points of a life in which these commands passed."""
+    """All points of a life that consisted of these commands."""
     return [
         Point(command, number, when)
         for command in sorted(passed)
@@ -175,7 +176,7 @@ def points_of(passed: Counter[str]) -> list[Point]:
 
 
 async def play_all(points: Iterable[tuple[Point, str]], lanes: int) -> list[Outcome]:
-    """Play a life for each point, some at a time."""
+    """Play a life for each point, several at a time."""
     todo = list(points)[::-1]
     outcomes: list[Outcome] = []
 
@@ -198,19 +199,19 @@ async def play_all(points: Iterable[tuple[Point, str]], lanes: int) -> list[Outc
 
 
 async def learn() -> Outcome:
-    """One life without a strike; its commands are the points."""
+    """Play one life without a strike; its commands are the points."""
     async with Lane() as lane:
         return await lane.play(None, CUT)
 
 
 def chosen(points: list[Point], every: int, seed: int) -> list[tuple[Point, str]]:
-    """Every so manyth of all points, each by a kill and by a cut, beginning where chance says."""
+    """Every `every`th point, with a kill and with a cut, starting at a random one."""
     both = [(point, how) for how in HOWS for point in points]
     return both[random.Random(seed).randrange(every) :: every]
 
 
 def tell(outcome: Outcome) -> None:
-    """Say what was found, and the end of the service's log."""
+    """Print what was found, and the end of the service's log."""
     print(f"\n{outcome.how} {outcome.point}:", *outcome.findings, sep="\n  ")
     print(outcome.log[-_SHOWN:], flush=True)
 
@@ -238,10 +239,10 @@ async def _main(wanted: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.fault_points", description=__doc__)
-    parser.add_argument("--every", type=int, default=1, help="only every so manyth point")
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="which of them")
-    parser.add_argument("--lanes", type=int, default=6, help="how many lives at a time")
-    parser.add_argument("--only", help="only points that begin so, as `kill before add`")
+    parser.add_argument("--every", type=int, default=1, help="only every Nth point")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="chooses which points")
+    parser.add_argument("--lanes", type=int, default=6, help="how many lives run at a time")
+    parser.add_argument("--only", help="only points that begin with this, such as `kill before add`")
     return asyncio.run(_main(parser.parse_args()))
 
 

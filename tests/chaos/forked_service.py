@@ -1,6 +1,6 @@
-"""The service in a process that is there in a tenth of a second: forked from one that has loaded all of it.
+"""The service in a process that starts in a tenth of a second: forked from one that has loaded all modules.
 
-Hundreds of kills would else wait for as many starts of Python.
+Otherwise hundreds of kills would mean hundreds of Python starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _forks.set_forkserver_preload([__name__])
 
 
 def _serve(flags: Mapping[str, Any], log: str) -> None:
-    """What the process does."""
+    """Run the service in the forked process."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -34,7 +34,7 @@ def _serve(flags: Mapping[str, Any], log: str) -> None:
 
 
 class ForkedService:
-    """One that is started again and again on one port. `flags`: the settings, by their names."""
+    """A service that is restarted again and again on one port. `flags`: its settings by name."""
 
     def __init__(self, log: Path, **flags: Any) -> None:
         port = free_port()
@@ -45,17 +45,17 @@ class ForkedService:
         self._process: BaseProcess | None = None
 
     def start(self) -> None:
-        """Start it, without waiting for it."""
+        """Start it without waiting for it to be ready."""
         self._process = _forks.Process(target=_serve, args=(self._flags, str(self.log)), daemon=True)
         self._process.start()
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         if self._process:
             self._process.kill()
 
     async def ended(self) -> None:
-        """Wait until it has ended, of itself or killed."""
+        """Wait until it has ended, by itself or killed."""
         assert self._process
         loop, process = asyncio.get_running_loop(), self._process
         ended = asyncio.Event()
@@ -67,7 +67,7 @@ class ForkedService:
         process.join()
 
     def stop(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         assert self._process and self._process.pid
         if self._process.is_alive():
             os.kill(self._process.pid, signal.SIGTERM)

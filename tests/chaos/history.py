@@ -1,13 +1,13 @@
-"""A history: what every process of a load asked and heard, and what was broken meanwhile; a JSON line an event.
+"""A history: what every process of a load asked and heard, and what was broken meanwhile. One JSON line per event.
 
-An event is written as it happens, so that what a killed process did is known until its last moment. A command is an
+Events are written as they happen, so that the history of a killed process is complete up to its end. A command is an
 `invoke`, and later one of
 
-- `ok`: it was done; of a pop one event for each job, or one without an id;
+- `ok`: it was done; a pop has one event per job, or one without an id;
 - `fail`: it was refused, nothing was done;
-- `info`: nobody knows, and it may still be done later.
+- `info`: nobody knows; it may still be done later.
 
-Both bear the same `op`. A fault is `begin` and `end`, and the last looks at the queue are commands as any other.
+Both have the same `op`. A fault has a `begin` and an `end`. The final reads of the queue are commands like any other.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ KINDS = ("invoke", "ok", "fail", "info", "begin", "end")
 
 
 class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One line. What does not belong to the command is None."""
+    """One line. Fields that do not apply to the command are None."""
 
-    at: float  # s, of the machine's monotonic clock: the same for all processes
+    at: float  # s, on the monotonic clock of the machine, which all processes share
     process: str
     kind: str
-    command: str  # of a fault: the nemesis
-    op: int = 0  # counts the commands of a process
+    command: str  # the nemesis, for a fault
+    op: int = 0  # number of the command within its process
     id: str | None = None
     topic: str | None = None
     body: int | None = None
-    lease: int | None = None  # µs of Redis's clock, of a pop: when it was delivered
-    redis: float | None = None  # unix seconds of Redis's clock when the command was done, where the answer tells
+    lease: int | None = None  # µs on Redis's clock: when a pop was delivered
+    redis: float | None = None  # unix seconds on Redis's clock when the command was done, if the answer reports it
     due: float | None = None  # unix seconds
-    until: float | None = None  # unix seconds: the end of a lease that was touched
+    until: float | None = None  # unix seconds: the end of a lease after a touch
     delay: float | None = None  # s
     ttr: float | None = None  # s
     ttl: float | None = None  # s
     priority: int | None = None
-    attempt: int | None = None  # of a pop: the how manyth; of a release: 0 when the delivery is not to count
+    attempt: int | None = None  # for a pop, the number of the attempt; for a release, 0 if the delivery is not to count
     tries: int | None = None
     result: str | None = None
     state: str | None = None
-    durability: str | None = None  # of an invoke what was asked for, of an ok what was reached
+    durability: str | None = None  # requested in an invoke, reached in an ok
     code: str | None = None
     url: str | None = None
     counts: dict[str, int] | None = None  # of stats
     totals: dict[str, int] | None = None  # of stats
-    faults: int | None = None  # of fsck: how many it found
-    forgets: tuple[str, ...] = ()  # of a fault: the classes of durability that it may forget
-    forgets_s: float = 0.0  # and how many seconds before its begin what was acknowledged may be among them
-    slots: tuple[int, int] | None = None  # of a fault: it touches only shards whose slots lie between these
-    line: int = 0  # where it stands in the merged history; not written
+    faults: int | None = None  # from fsck: the number of faults it found
+    forgets: tuple[str, ...] = ()  # for a fault: the durability classes that it may forget
+    forgets_s: float = 0.0  # and how many seconds before it began acknowledged changes may be among them
+    slots: tuple[int, int] | None = None  # for a fault: it affects only shards whose slots are in this range
+    line: int = 0  # line in the merged history; not written
 
 
 _encoder = msgspec.json.Encoder()
 
 
 class History:
-    """The file of one process of the suite; the names of those that write to it come before each line."""
+    """The history file of one process of the suite. Each line names the participant that wrote it."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
@@ -73,7 +73,7 @@ class History:
         self._file.write(_encoder.encode(event) + b"\n")
 
     def invoke(self, process: str, command: str, **fields: Any) -> int:
-        """A command is about to be sent; the number that its completion bears too."""
+        """Record that a command is about to be sent. Returns the number that its completion will carry."""
         self._ops += 1
         self._note(process, "invoke", command, self._ops, fields)
         return self._ops
@@ -92,7 +92,7 @@ class History:
         forgets_s: float = 0.0,
         slots: tuple[int, int] | None = None,
     ) -> Iterator[None]:
-        """Something is broken while the block runs. See Event for what it may forget, and where it is."""
+        """Record a fault for as long as the block runs. Event says what it may forget, and where it is."""
         self._ops += 1
         op = self._ops
         self._note("nemesis", "begin", nemesis, op, {"forgets": forgets, "forgets_s": forgets_s, "slots": slots})
@@ -114,9 +114,9 @@ class History:
 
 
 def read(folder: Path) -> list[Event]:
-    """All events of the files of a folder (`*.jsonl`) in the order of their times, with their lines numbered from 1.
+    """All events in the files of a folder (`*.jsonl`), ordered by time, with lines numbered from 1.
 
-    A last line that a killed process did not end is left out.
+    A last line that a killed process left incomplete is skipped.
     """
     events: list[Event] = []
     for path in sorted(folder.glob("*.jsonl")):
@@ -126,7 +126,7 @@ def read(folder: Path) -> list[Event]:
 
 
 def numbered(events: Iterable[Event]) -> list[Event]:
-    """In the order of their times, each with its line."""
+    """Order events by time, and number their lines."""
     ordered = sorted(events, key=lambda event: event.at)
     for line, event in enumerate(ordered, 1):
         event.line = line

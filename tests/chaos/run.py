@@ -1,4 +1,4 @@
-"""One run of a scenario: builds the stage, lets load and nemeses go, and has the history judged."""
+"""One run of a scenario: sets the stage, runs load and nemeses, and has the history judged."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pathlib import Path
 
 import msgspec
 
-from tests.chaos.checker import check
-from tests.chaos.findings import Finding, Report
 from tests.chaos.history import Event, History, read
-from tests.chaos.load import Load
+from tests.chaos.judges.checker import check
+from tests.chaos.judges.findings import Finding, Report
+from tests.chaos.load.load import Load
 from tests.chaos.nemeses import Nemesis, make
 from tests.chaos.resources import measure, note, note_at_rest
-from tests.chaos.scenario import Scenario, judge
+from tests.chaos.scenarios.scenario import Scenario, judge
 from tests.chaos.stage import Instance, Stage, WorkerProcess
 from tests.chaos.survey import drained, survey
 
 WARM_UP_S = 1.0
 DRAIN_S = 60.0
 MOST_S = 180.0
-"""A run that takes so much longer than its attack hangs."""
+"""A run that takes this much longer than its attack counts as hung."""
 
 
 @dataclass
 class Outcome:
-    """What came of a run; `folder` is gone when nothing was found."""
+    """The outcome of a run. `folder` is deleted if nothing was found."""
 
     scenario: Scenario
     seed: int
@@ -46,7 +46,7 @@ class Outcome:
 
 
 async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short: bool = False) -> Outcome:
-    """Run a scenario with `seconds` under attack; its history and logs are kept in `folder` if anything is found."""
+    """Run a scenario with `seconds` under attack. Its history and logs stay in `folder` if anything is found."""
     parts = folder / "parts"
     shutil.rmtree(folder, ignore_errors=True)
     parts.mkdir(parents=True)
@@ -61,12 +61,12 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
             ):
                 if not await _play(stage, scenario, nemeses, seconds, seed):
                     late.append(Finding("stuck", f"the queue was not drained within {DRAIN_S:g} s"))
-        except Exception as error:  # of this run; others go on
+        except Exception as error:  # this run's only; others may be going on
             (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
             broke.append(Finding("run", f"{error!r}: see {folder}/error.txt"))
     events = read(parts)
     report = await asyncio.to_thread(check, events)
-    if broke:  # before the last look: nobody knows what is lost, and the queue was not drained
+    if broke:  # before the final reads: losses are unknown, and the queue was not drained
         report.found = [finding for finding in report.found if finding.invariant not in ("lost", "stuck")] + broke
     strikes = sum(event.kind == "begin" for event in events)
     report.found += late
@@ -77,7 +77,7 @@ async def run(scenario: Scenario, seconds: float, seed: int, folder: Path, short
 
 
 async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], seconds: float, seed: int) -> bool:
-    """Load, attack, the queue's end, and the last look. Returns whether the queue was drained in time."""
+    """Run load and attack, drain the queue, and do the final reads. Returns whether the queue was drained in time."""
     load = Load(stage.history, stage.urls, seed, scenario.work)
     async with load.running() as end_adds:
         await asyncio.sleep(WARM_UP_S)
@@ -91,13 +91,13 @@ async def _play(stage: Stage, scenario: Scenario, nemeses: list[Nemesis], second
             assert worker.process and worker.process.returncode == 0, "a worker process ended badly: see its stderr"
         is_drained = await drained(stage.urls, stage.history, DRAIN_S)
     await survey(stage.urls, stage.servers.url, load.ids, stage.history)
-    if is_drained:  # else there is no rest
+    if is_drained:  # otherwise the service would never be at rest
         await note_at_rest(stage, before)
     return is_drained
 
 
 def _check_alive(stage: Stage) -> None:
-    """Nobody ended but those whom a nemesis ended, and those have been started again."""
+    """Check that only what a nemesis ended has ended, and that it has been restarted."""
     processes = [each.process for each in stage.instances] + [each.process for each in stage.workers]
     assert all(process and process.returncode is None for process in processes), "a process ended by itself"
 
@@ -106,11 +106,11 @@ def _check_alive(stage: Stage) -> None:
 async def _stage(
     scenario: Scenario, nemeses: list[Nemesis], seed: int, folder: Path, history: History
 ) -> AsyncIterator[Stage]:
-    """Servers, instances and worker processes; ended and their places tidied whatever happens."""
+    """Start servers, instances and worker processes; stop them and clean up whatever happens."""
     environment: dict[str, str] = {}
     for nemesis in nemeses:
         environment |= nemesis.environment(folder)
-    # Not in `folder`: the path of a Unix socket has 107 characters at most.
+    # Not in `folder`: the path of a Unix socket is limited to 107 characters.
     with tempfile.TemporaryDirectory(prefix="jq-chaos-") as data:
         async with scenario.servers(Path(data)) as servers, contextlib.AsyncExitStack() as stack:
             flags = ("--redis", servers.url, *scenario.flags)
@@ -135,7 +135,7 @@ async def _end(instance: Instance) -> None:
 
 
 async def _attack(stage: Stage, nemeses: list[Nemesis], seconds: float) -> None:
-    """Let all nemeses strike for so long, then mend everything. A strike that has begun ends in its own time."""
+    """Run all nemeses for this long, then heal everything. A strike that has begun is allowed to finish."""
     end = asyncio.get_running_loop().time() + seconds
     try:
         async with asyncio.TaskGroup() as group:
@@ -156,13 +156,13 @@ async def _strikes(stage: Stage, nemesis: Nemesis, end: float) -> None:
 
 
 def _complaints(folder: Path) -> list[Finding]:
-    """Tracebacks in the logs of the instances."""
+    """Findings for tracebacks in the logs of the instances."""
     logs = sorted(folder.glob("instance-*.log"))
     return [Finding("log", f"a traceback in {log}") for log in logs if "Traceback" in log.read_text()]
 
 
 def _keep(folder: Path, events: list[Event], report: Report) -> None:
-    """Keep one whole history, whose lines are those of the findings; or nothing when there are none."""
+    """Keep the merged history, to whose lines the findings refer; or nothing if there are no findings."""
     if not report.findings:
         shutil.rmtree(folder)
         return

@@ -1,10 +1,10 @@
-"""Slow and half-open clients by the thousand: whether the others notice, and what they cost in memory.
+"""Thousands of slow and half-open clients: whether other clients notice them, and what they cost in memory.
 
 `python -m tests.chaos.slow_clients [--half-open 2000] [--dripping 2000] [--seconds 60] [--client-timeout 30]` starts a
-service and a Redis of its own, and prints what it measured as one line of JSON. A third of the half-open connections
-say nothing; the others leave a request in its middle. The dripping ones send a byte every 5 s. All come again when they
-are dropped. Beside them ten clients add, pop and finish, each on a connection of its own, and one asks for the health,
-anew each time. Exit code 1: their p99 was over 1 s, something failed, or the memory was not bounded.
+service and a Redis of its own, and prints its measurements as one line of JSON. A third of the half-open connections
+send nothing; the others stop in the middle of a request. The dripping ones send a byte every 5 s. All reconnect when
+they are dropped. Next to them, ten clients add, pop and finish over a connection each, and one checks the health over a
+new connection each time. Exit code 1: their p99 was over 1 s, something failed, or memory was not bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 
 MOST_P99_S = 1.0
-MOST_KB = 24.0  # of memory for each slow connection
+MOST_KB = 24.0  # memory per slow connection
 _DRIP_S = 5.0  # between two bytes
 _OTHERS = 10
 _HEAD = b"POST /command HTTP/1.1\r\nHost: slow\r\nContent-Length: 4000\r\n\r\n"
@@ -34,7 +34,7 @@ _HALF_OPEN = (b"", _HEAD[:40], _HEAD, b"", b"GET /healthz HTTP/1.1\r\nHos", _HEA
 
 @dataclass
 class Report:
-    """What was measured; times in s, memory in MB."""
+    """The measurements; times in s, memory in MB."""
 
     open_most: int = 0
     dropped: int = 0
@@ -50,14 +50,14 @@ class Report:
 
     @property
     def is_good(self) -> bool:
-        """Whether the others had not to suffer."""
+        """Whether the other clients were unaffected."""
         slowest = max(self.p99_s, self.health_p99_s)
         return self.asked > 0 and not self.failed and slowest <= MOST_P99_S and self.kb_each <= MOST_KB
 
 
 @dataclass
 class Times:
-    """How long the others had to wait, in s."""
+    """How long the other clients had to wait, in s."""
 
     commands: list[float] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Crowd:
         self.dropped = 0
 
     async def gather(self, half_open: int, dripping: int) -> None:
-        """Let them come, and return when they are there."""
+        """Connect them all, and return when they are connected."""
         for number in range(half_open):
             self._tasks.append(asyncio.create_task(self._half_open(_HALF_OPEN[number % len(_HALF_OPEN)])))
         for _ in range(dripping):
@@ -130,14 +130,14 @@ class Crowd:
             writer.transport.abort()
 
     async def leave(self) -> None:
-        """All hang up."""
+        """Disconnect them all."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def _others(url: str, seconds: float) -> Times:
-    """What clients meet who do all as they should."""
+    """Measure well-behaved clients."""
     times = Times()
     end = time.monotonic() + seconds
 
@@ -179,8 +179,8 @@ async def _others(url: str, seconds: float) -> Times:
 
 
 async def measure(half_open: int, dripping: int, seconds: float, client_timeout_s: float) -> Report:
-    """Run it all, with a service of one process."""
-    most_connections(half_open + dripping + 1000)  # this process needs as many files
+    """Run the whole measurement, with a service of one process."""
+    most_connections(half_open + dripping + 1000)  # this process needs that many files too
     report = Report()
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         config = Path(folder) / "jobqueue.toml"

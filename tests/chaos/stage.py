@@ -1,4 +1,4 @@
-"""The stage of a run: the real processes that nemeses may do anything to."""
+"""The stage of a run: the real processes, to which nemeses may do anything."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.chaos.history import History
-from tests.chaos.servers import Servers, Standalone
+from tests.chaos.servers.redis import Servers, Standalone
 from tests.waiting import until
 
 
 class Instance(ServiceProcess):
-    """A process of the service, on the same port each time it is started; with variables in its environment."""
+    """A service process that keeps its port across restarts, with extra environment variables."""
 
     def __init__(self, *flags: str, log: Path, environment: Mapping[str, str]) -> None:
         super().__init__(*flags, log=log)
@@ -36,13 +36,13 @@ class Instance(ServiceProcess):
             )
 
     async def locks(self) -> int:
-        """How many timers run in it."""
+        """The number of timers that run in it."""
         return await self.figure("jobqueue_locks_held")
 
 
 class WorkerProcess:
-    """Consumers in a process of their own: tests/chaos/worker.py. Each start has a name and a history of its own in the
-    folder of histories."""
+    """Consumers in a process of their own (load/worker.py). Each start gets a new name and a new history in the folder
+    of histories."""
 
     def __init__(self, name: str, urls: list[str], histories: Path, seed: int) -> None:
         self._name = name
@@ -58,22 +58,22 @@ class WorkerProcess:
         history = self._histories / f"{name}jsonl"
         arguments = (name, str(self._seed), str(history), *self._urls)
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.worker", *arguments, cwd=ROOT
+            sys.executable, "-m", "tests.chaos.load.worker", *arguments, cwd=ROOT
         )
-        await until(history.exists)  # before that SIGTERM is no order to end well
+        await until(history.exists)  # until then SIGTERM would not end it cleanly
 
     def signal(self, number: int) -> None:
         assert self.process
         self.process.send_signal(number)
 
     async def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         if self.process and self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
 
     async def stop(self) -> None:
-        """SIGTERM: it ends what it has in hand."""
+        """Send SIGTERM, so that it finishes the jobs in hand."""
         if self.process and self.process.returncode is None:
             self.signal(signal.SIGTERM)
             await self.process.wait()
@@ -81,7 +81,7 @@ class WorkerProcess:
 
 @dataclass
 class Stage:
-    """All that runs, and where to write down what is done to it. `chance` decides what a nemesis does at random."""
+    """Everything that runs, and the history of what is done to it. `chance` makes the random choices of nemeses."""
 
     servers: Servers
     instances: list[Instance]
@@ -96,6 +96,6 @@ class Stage:
 
     @property
     def standalone(self) -> Standalone:
-        """The one Redis, for nemeses that are for such scenarios."""
+        """The single Redis, for nemeses of standalone scenarios."""
         assert isinstance(self.servers, Standalone)
         return self.servers

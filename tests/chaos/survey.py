@@ -1,4 +1,4 @@
-"""The last look at a queue, after Jepsen's final read: what became of each job, the counts, and fsck; as events."""
+"""The final reads of a queue, after Jepsen's: the state of each job, the counts, and fsck, as events."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import random
 from collections.abc import Iterable
 
 from buckets import Fsck, Redis
-from tests.chaos.books import LIVE
 from tests.chaos.history import History
-from tests.chaos.in_order import IN_ORDER
-from tests.chaos.load import TOPICS
-from tests.chaos.participant import Participant
-from tests.chaos.wire import Wire
+from tests.chaos.judges.final_counts import LIVE
+from tests.chaos.load.in_order import IN_ORDER
+from tests.chaos.load.load import TOPICS
+from tests.chaos.load.participant import Participant
+from tests.chaos.load.wire import Wire
 
 _NAME = "survey"
 _PAGE = 200
 
 
 async def drained(urls: list[str], history: History, within_s: float) -> bool:
-    """Wait until no job is delayed, ready or reserved; whether that was so in time."""
+    """Wait until no job is delayed, ready or reserved. Returns whether that happened in time."""
     wire = Wire(urls)
     asker = Participant("drain", history, wire, random.Random(0))
     try:
@@ -36,7 +36,7 @@ async def drained(urls: list[str], history: History, within_s: float) -> bool:
 
 
 async def survey(urls: list[str], redis_url: str, ids: Iterable[str], history: History) -> None:
-    """Look at all jobs and topics. Nothing else may be going on."""
+    """Read all jobs and topics. Nothing else may be running."""
     wire = Wire(urls)
     asker = Participant(_NAME, history, wire, random.Random(0))
     todo = [{"command": "get", "id": each} for each in ids]
@@ -50,7 +50,7 @@ async def survey(urls: list[str], redis_url: str, ids: Iterable[str], history: H
 
 
 async def _faults(redis_url: str) -> dict[str, int]:
-    """How many faults there are of each kind."""
+    """The number of faults of each kind."""
     redis = Redis(redis_url, timeout_s=20)
     try:
         check = await Fsck.open(redis, rest=0)

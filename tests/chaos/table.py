@@ -1,4 +1,4 @@
-"""The table of outcomes, a row a scenario; times in ms but for those that say s."""
+"""The table of outcomes, one row per scenario; times in ms unless marked as s."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.chaos.run import Outcome
 
-# The name of a column, and its width.
+# Columns: name and width.
 _COLUMNS = {
     "strikes": 7,
     "adds": 6,
@@ -27,8 +27,9 @@ HEAD = " ".join(f"{name:>{width}}" for name, width in _COLUMNS.items())
 
 
 def row(outcome: Outcome) -> str:
-    """The figures of an outcome. `lost`, `early`, `doubled` and `revived` are failures; what a fault may forget and did
-    (lost, doubled or revived by it) is `forgotten`."""
+    """The row of an outcome. `lost`, `early`, `doubled` and `revived` are failures. `forgotten` counts what a fault was
+    allowed to forget and did (jobs lost, doubled or revived by it).
+    """
     report, figures = outcome.report, outcome.report.figures
     values = [
         outcome.strikes,

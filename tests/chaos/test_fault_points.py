@@ -1,4 +1,5 @@
-"""The fault-point run: its gate strikes where it says, and some of all points, another choice each day."""
+"""The fault-point run: its gate strikes where it should, and a sample of all points passes, a different one each
+day."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from buckets.pool import Pool
 from buckets.redis.client import Redis
 from tests.chaos.fault_points import HOWS, chosen, learn, play_all, points_of
-from tests.chaos.gate import AFTER, BEFORE, Gate, Point
+from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point
 from tests.redis_server import RedisServer
 
 EVERY = 53
@@ -26,7 +27,7 @@ async def test_the_gate_strikes_once_exactly_before_or_after_a_command(
         gate.arm(Point("INCR", 2, when), lambda: gone.append(b"struck"))
         assert await behind.read("INCR", "a") == 1
         assert not gate.struck
-        assert await behind.read("INCR", "a") == done + 1  # asked again on another connection
+        assert await behind.read("INCR", "a") == done + 1  # retried on another connection
         assert (gone, gate.struck, gate.passed["INCR"]) == ([b"struck"], True, 3)
         await behind.close()
 

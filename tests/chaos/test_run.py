@@ -1,4 +1,4 @@
-"""A whole run with real processes: a service that loses a job is caught, and an honest one is not blamed."""
+"""Whole runs with real processes: a service that loses a job is caught, and an honest one is not blamed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import ClassVar
 import pytest
 
 from tests.chaos.history import read
-from tests.chaos.load import Work
+from tests.chaos.load.load import Work
 from tests.chaos.nemeses import NEMESES, Nemesis, make
 from tests.chaos.run import run
-from tests.chaos.scenario import Scenario
-from tests.chaos.scenarios import SCENARIOS
-from tests.chaos.servers import volatile
+from tests.chaos.scenarios.catalog import SCENARIOS
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.servers.redis import volatile
 from tests.chaos.stage import Stage
 
 _LIGHT = Work(rate=60, producers=1, consumers=2)
 
 
 class Steal(Nemesis):
-    """Takes the record of one delayed job out of Redis, and says nothing of it in the history."""
+    """Removes the record of a delayed job from Redis, without a trace in the history."""
 
     async def strike(self, stage: Stage) -> None:
         with stage.history.fault("steal"):
@@ -32,7 +32,7 @@ class Steal(Nemesis):
 
 
 class Hold(Nemesis):
-    """Clients and connections that stay, and a key that nobody needs: leaks, as the checker sees it."""
+    """Leaks, in the eyes of the checker: clients and connections that stay, and a useless key."""
 
     held: ClassVar[list[asyncio.StreamWriter]] = []
 
@@ -53,7 +53,7 @@ def scenario(nemesis: str, every_s: float) -> Scenario:
 
 async def test_a_service_whose_redis_loses_a_job_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NEMESES, "steal", f"{__name__}:Steal")
-    monkeypatch.setattr("tests.chaos.run.DRAIN_S", 6.0)  # the counts speak of a job that is not there
+    monkeypatch.setattr("tests.chaos.run.DRAIN_S", 6.0)  # the counts include a job that no longer exists
     outcome = await run(scenario("steal", 1), 1.5, 7, tmp_path / "run")
     assert not outcome.passed
     (lost,) = (finding for finding in outcome.report.findings if finding.invariant == "lost")

@@ -1,6 +1,6 @@
-"""Scripts touch no key but those of their own shard: on a Cluster the others would be on other servers.
+"""Scripts touch only keys of their own shard: on a Cluster, others would be on other servers.
 
-Redis itself would not refuse one whose slot happens to be on the same server.
+Redis itself would not refuse a foreign key whose slot happens to be on the same server.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from buckets.pool import Pool
 from buckets.scripts import SCRIPTS
 from tests.chaos.forked_service import ForkedService
 from tests.chaos.history import History
-from tests.chaos.scripted_life import VIRTUAL_TOPICS, ScriptedLife
-from tests.chaos.wire import Wire
+from tests.chaos.load.scripted_life import VIRTUAL_TOPICS, ScriptedLife
+from tests.chaos.load.wire import Wire
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
 _SHARDS = 4
 _BUCKETS = 2
-# They want a check without repairs, a replica, idle topics, another Redis.
+# These need a check without repairs, a replica, idle topics, or another Redis.
 _ABSENT = {"barrier", "export", "find_orphans", "forget", "import"}
 
 
 @asynccontextmanager
 async def monitored(server: RedisServer) -> AsyncIterator[list[list[str]]]:
-    """What the server is asked meanwhile: the words of each command, behind `lua` those of scripts."""
+    """Collects the commands that the server receives, as lists of words; those of scripts come after `lua`."""
     reader, writer = await asyncio.open_unix_connection(server.socket)
     writer.write(b"MONITOR\r\n")
     assert await reader.readline() == b"+OK\r\n"
@@ -59,7 +59,7 @@ def tag_of(key: str) -> str:
 
 
 async def live(service: ForkedService, folder: Path) -> None:
-    """What a service does."""
+    """Exercise a service."""
     service.start()
     with History(folder / "life.jsonl") as history:
         wire = Wire([service.url])
@@ -70,7 +70,7 @@ async def live(service: ForkedService, folder: Path) -> None:
 
 
 async def mend(redis: Redis) -> None:
-    """What an operator does: jobs are lost from their lists and the lists are strewn with ids of none; repairs."""
+    """Do what an operator does: damage lists by removing jobs and adding unknown ids, and run repairs."""
     pool = await Pool.open(redis, shards=_SHARDS, buckets=_BUCKETS)
     jobs = [NewJob(f"job{number}", "t", b"1", delay_ms=60_000 * (number % 2)) for number in range(40)]
     await pool.add(jobs)

@@ -1,4 +1,4 @@
-"""Clients that keep a real service waiting: they are dropped, and the others do not notice."""
+"""Slow clients of a real service: they are dropped, and other clients do not notice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_the_jobs_of_a_client_that_does_not_take_its_answer_are_given_back
         for number in range(38):
             await client.ask("add", topic="t", id=f"{number}", body="x" * 200_000, ttr=3600)
         with socket.socket() as deaf:
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects, so that it is obeyed
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # set before connecting, so that it takes effect
             deaf.connect(("127.0.0.1", service.port))
             deaf.setblocking(False)
             body = json.dumps({"command": "pop", "topic": "t", "count": 100}).encode()

@@ -12,7 +12,6 @@ import tomllib
 import venv
 import zipfile
 from collections.abc import AsyncIterator
-from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from tests.redis_server import RedisServer
 # Some install packages, on a machine that runs other tests at the same time.
 pytestmark = pytest.mark.timeout(600)
 
-PYTHON, NODE, PHP = ROOT / "clients" / "python", ROOT / "clients" / "node", ROOT / "clients" / "php"
+PYTHON, SPARK, NODE, PHP = (ROOT / "clients" / name for name in ("python", "spark", "node", "php"))
 
 _LEFT = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules", "vendor", "composer.lock")
 
@@ -55,18 +54,15 @@ async def service(redis_server: RedisServer, redis: object) -> AsyncIterator[Ser
 
 
 def test_the_packages_have_the_version_and_the_license_of_the_project() -> None:
-    python = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
+    python, spark = (tomllib.loads((each / "pyproject.toml").read_text())["project"] for each in (PYTHON, SPARK))
     node, lock, php = (
         json.loads(file.read_text())
         for file in (NODE / "package.json", NODE / "package-lock.json", PHP / "composer.json")
     )
-    spark = ConfigParser()
-    spark.read(ROOT / "clients" / "spark" / "setup.cfg")
-    assert {python["version"], node["version"], lock["version"]} == {__version__}
-    assert not spark.sections() or spark["metadata"]["version"] == __version__
+    assert {python["version"], spark["version"], node["version"], lock["version"]} == {__version__}
     assert "version" not in php  # Composer takes it from the tag, and `validate --strict` refuses both
-    assert {python["license"], node["license"], php["license"]} == {"Apache-2.0"}
-    for package in (PYTHON, NODE, PHP):
+    assert {python["license"], spark["license"], node["license"], php["license"]} == {"Apache-2.0"}
+    for package in (PYTHON, SPARK, NODE, PHP):
         assert (package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 

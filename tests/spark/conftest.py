@@ -1,4 +1,4 @@
-"""What the tests of the connector and the pipelines share: a Spark session a process, and a service a file."""
+"""Fixtures for the tests of the connector and the pipelines: one Spark session per process, one service per file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.spark.serving import Serving
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Java's second compiler takes more time than the tests run long enough to get back; one collector thread is enough.
-# By the environment, so that it holds for the sessions of programs too.
+# Tests are too short for Java's second compiler to pay off, and one collector thread is enough. Set in the environment,
+# so that it applies to the sessions of programs too.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 CONF = {
@@ -36,8 +36,8 @@ CONF = {
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_home() -> Iterator[None]:
-    """Spark's home without its `python` folder: Spark hands that to its Python processes as a zip without compiled
-    modules, and each process compiles them anew, for a second. Without it they import what is installed."""
+    """Spark's home without its `python` folder. Spark passes that to its Python processes as a zip without compiled
+    modules, which costs each process a second of compiling. Without it they import the installed package."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, pytest.MonkeyPatch.context() as patch:
         for each in Path(pyspark.__file__).parent.iterdir():
             if each.name != "python":
@@ -48,7 +48,7 @@ def spark_home() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(spark_home: None) -> Iterator[SparkSession]:
-    """Two cores, and three attempts of each task."""
+    """A session with two cores and three attempts per task."""
     with tempfile.TemporaryDirectory(prefix="jq-spark-") as folder:
         os.environ["SPARK_LOCAL_DIRS"] = folder
         made = session.begin("tests", "local[2,3]", {**CONF, "spark.sql.warehouse.dir": f"{folder}/warehouse"})
@@ -58,7 +58,7 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def serving(request: pytest.FixtureRequest, redis_server: RedisServer) -> Iterator[Serving]:
-    """A service of the module's tests, in a namespace of its own; each test takes a topic of its own."""
+    """The service for the tests of a module, in its own namespace; each test uses a topic of its own."""
     namespace = f"{request.module.__name__.rpartition('.')[2]}.{os.getpid()}"
     with Serving("--redis", redis_server.url, "--namespace", namespace) as serving:
         yield serving
@@ -66,7 +66,7 @@ def serving(request: pytest.FixtureRequest, redis_server: RedisServer) -> Iterat
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own."""
+    """A topic named after the test."""
     return "".join(each if each.isalnum() else "." for each in request.node.name)[:200]
 
 

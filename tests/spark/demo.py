@@ -1,11 +1,11 @@
 """`make demo-spark`: from a file of orders to callbacks received.
 
-6,919 real orders (clients/spark/examples/orders.csv). `reconcile` finds that none has its callback in the queue; `emit`
-schedules one for each, spread over a minute by the order's date; `jobqueue callbacks` calls a receiver on this machine,
-which refuses every hundredth order once (503, Retry-After: 1); `reconcile` finds them all finished. Each step is the
-command that a user would type. Ends with a table, and fails when an order was not called exactly as often as it should
-be, or one too early. `python -m tests.spark.demo 300 5 15` takes so many orders and
-seconds, and so many until the first.
+It uses 6,919 real orders (clients/spark/examples/orders.csv). `reconcile` finds that none has a callback in the queue.
+`emit` schedules one for each, spread over a minute by the order's date. `jobqueue callbacks` calls a receiver on this
+machine, which refuses every hundredth order once (503, Retry-After: 1). Finally `reconcile` finds all of them finished.
+Each step is the command that a user would type. The demo ends with a table, and fails if an order was not called
+exactly as often as it should be, or too early. `python -m tests.spark.demo 300 5 15`: 300 orders, spread over 5 s, the
+first one after 15 s.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _AFTER_LAST_S = 60.0
 
 
 class Receiver:
-    """What the orders' own service would be: it is called with an order when its time has come."""
+    """Stands for the shop's own service: it is called with each order at its due time."""
 
     def __init__(self) -> None:
         self.url = ""
         self.calls: dict[str, list[float]] = {}
-        """When each order's calls came, in unix seconds."""
+        """The times of each order's calls, in unix seconds."""
         self.to_come = 0
         self.all_came = asyncio.Event()
 
@@ -63,7 +63,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiver() -> AsyncIterator[Receiver]:
-    """One that listens."""
+    """A receiver that is listening."""
     made = Receiver()
     application = web.Application()
     application.router.add_post("/orders", made.take)
@@ -79,7 +79,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def caller(url: str) -> AsyncIterator[None]:
-    """`jobqueue callbacks`; it may call this machine."""
+    """Run `jobqueue callbacks`, allowed to call this machine."""
     process = await asyncio.create_subprocess_exec(
         *(*JOBQUEUE, "callbacks", "--topic", TOPIC, "--url", url, "--allow-network", "127.0.0.0/8"),
         stderr=asyncio.subprocess.DEVNULL,
@@ -93,7 +93,7 @@ async def caller(url: str) -> AsyncIterator[None]:
 
 
 async def pipeline(name: str, url: str, *flags: str) -> dict[str, Any]:
-    """The report of a pipeline."""
+    """Run a pipeline and return its report."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", f"pyspark_jobqueue.pipelines.{name}", "--json", "--master", "local[2]"),
         *("--url", url, "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1", *flags),
@@ -102,22 +102,22 @@ async def pipeline(name: str, url: str, *flags: str) -> dict[str, Any]:
         cwd=ROOT,
         env={**os.environ, "TZ": "UTC"},
     )
-    said, errors = await process.communicate()
-    if not said:
+    output, errors = await process.communicate()
+    if not output:
         raise RuntimeError(f"{name} failed: {errors.decode()[-2000:]}")
-    report: dict[str, Any] = json.loads(said)
+    report: dict[str, Any] = json.loads(output)
     return report
 
 
 class Plan(NamedTuple):
-    """How many orders are to be called, and when."""
+    """How many orders to call, and when."""
 
     orders: int
     first_ms: int
     spread_ms: int
 
     def flags(self) -> list[str]:
-        """The input of emit and reconcile, the id and the due time of each."""
+        """The flags for emit and reconcile: their input, and the id and due time of a row."""
         due = f"CAST({self.first_ms} + datediff(date, '{FIRST_DAY}') * {self.spread_ms} / {_DAYS} AS BIGINT)"
         query = (
             f"SELECT order, customer, CAST(dollars AS DECIMAL(10, 2)) AS dollars, timestamp_millis({due}) AS call_at "  # noqa: S608
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
         return ["--from", str(ORDERS), "--sql", query, "--topic", TOPIC, *expected]
 
     def dues(self) -> dict[str, float]:
-        """When each order is due, in unix seconds; not by Spark."""
+        """When each order is due, in unix seconds, computed without Spark."""
         with ORDERS.open() as file:
             rows = list(csv.DictReader(file))[: self.orders]
         days = {row["order"]: (date.fromisoformat(row["date"]) - FIRST_DAY).days for row in rows}
@@ -135,7 +135,7 @@ class Plan(NamedTuple):
 
 
 def kinds(report: dict[str, Any]) -> dict[str, int]:
-    """How many orders are of which kind, as `reconcile` says."""
+    """The number of orders of each kind, according to `reconcile`."""
     known = ("ok", "finished", "deleted", "missing", "wrong_due", "wrong_topic", "dead", "unexpected")
     return {kind: report[kind] for kind in known if report[kind]}
 
@@ -146,7 +146,7 @@ def times(order: str) -> int:
 
 
 def faults(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]) -> list[str]:
-    """What is wrong, in words."""
+    """The errors, as sentences."""
     before, emitted, after = reports
     count = len(dues)
     wrong = [
@@ -156,7 +156,7 @@ def faults(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]
     ]
     wrong += [f"order {order} was called too early" for order, came in made.calls.items() if came[0] < dues[order]]
     if (kinds(before), emitted["accepted"], kinds(after)) != ({"missing": count}, count, {"finished": count}):
-        wrong.append(f"the reports do not tell of {count} orders, first missing and then finished: {reports}")
+        wrong.append(f"the reports do not show {count} orders, first missing and then finished: {reports}")
     return wrong
 
 
@@ -167,7 +167,7 @@ def show(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]) 
     p50, p99 = percentile(late_ms, 50), percentile(late_ms, 99)
     print(f"reconcile before    {kinds(before)}")
     print(f"emit                {emitted['accepted']:,} of {len(dues):,} orders in {emitted['seconds']} s")
-    print(f"received            {len(late_ms):,} orders; {again:,} again, which had been refused once")
+    print(f"received            {len(late_ms):,} orders; {again:,} of them again after one refusal")
     print(
         f"after the due time  {min(late_ms):.1f} ms at least, p50 {p50:.1f}, p99 {p99:.1f}, at most {max(late_ms):.1f}"
     )
@@ -175,8 +175,8 @@ def show(made: Receiver, dues: dict[str, float], reports: list[dict[str, Any]]) 
 
 
 async def main(count: int = 6919, spread_s: int = 60, first_s: int = 40) -> int:
-    """0 when every order was called as often as it should be, and none early. `first_s`: for Spark's start and the
-    write, from the beginning of `emit` to the first call."""
+    """Return 0 if every order was called as often as it should be, and none early. `first_s`: the time from the start
+    of `emit` to the first call, which must suffice for Spark's start and the write."""
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
         async with ServiceProcess("--data", folder) as service, receiver() as made, caller(service.url):
             before = await pipeline("reconcile", service.url, *Plan(count, _ms(_LATER_S), spread_s * 1000).flags())
@@ -186,7 +186,7 @@ async def main(count: int = 6919, spread_s: int = 60, first_s: int = 40) -> int:
             emitted = await pipeline("emit", service.url, *plan.flags(), *call)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(made.all_came.wait(), spread_s + _AFTER_LAST_S)
-            await asyncio.sleep(1)  # one call too many would come now
+            await asyncio.sleep(1)  # an extra call would arrive now
             after = await pipeline("reconcile", service.url, *plan.flags())
     reports = [before, emitted, after]
     show(made, plan.dues(), reports)
@@ -196,7 +196,7 @@ async def main(count: int = 6919, spread_s: int = 60, first_s: int = 40) -> int:
 
 
 def _ms(from_now_s: float) -> int:
-    """In ms since the epoch."""
+    """A time from now, in ms since the epoch."""
     return int((time.time() + from_now_s) * 1000)
 
 

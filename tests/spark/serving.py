@@ -1,4 +1,4 @@
-"""A real service for tests that block: those of Spark."""
+"""A real service for blocking tests: those of Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_S = 60.0
 
 
 class Serving:
-    """A `ServiceProcess` and a client of it, from code that blocks. `with`."""
+    """A `ServiceProcess` and a client of it, for blocking code. A context manager."""
 
     def __init__(self, *flags: str) -> None:
         self._runner = asyncio.Runner()
@@ -29,15 +29,15 @@ class Serving:
         self._runner.close()
 
     def start(self) -> None:
-        """Start it (again, on the same port) and wait until it is ready."""
+        """Start it, or restart it on the same port, and wait until it is ready."""
         self._runner.run(self.process.start())
 
     def stop(self) -> None:
-        """SIGTERM, and wait for its end."""
+        """Send SIGTERM and wait until it has ended."""
         self._runner.run(self.process.stop())
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill it with SIGKILL."""
         self._runner.run(self.process.kill())
 
     def ask(self, command: str, **fields: Any) -> Any:
@@ -59,7 +59,7 @@ class Serving:
         return self._runner.run(asked())
 
     def jobs(self, topic: str) -> dict[str, dict[str, Any]]:
-        """All jobs of a topic by id, as `peek` tells them."""
+        """All jobs of a topic by id, as `peek` reports them."""
         found: dict[str, dict[str, Any]] = {}
         cursor = None
         while True:
@@ -70,13 +70,13 @@ class Serving:
                 return found
 
     def totals(self, topic: str) -> dict[str, int]:
-        """How many jobs of a topic were ever created, delivered, finished, …"""
+        """How many jobs of a topic have ever been created, delivered, finished, …"""
         return dict(self.ask("stats", topic=topic)["totals"])
 
 
 def until(reached: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Wait for a thing to be so, not for a time to pass."""
+    """Wait until a condition holds, instead of sleeping for a fixed time."""
     end = time.monotonic() + patience_s
     while not reached():
-        assert time.monotonic() < end, "it did not come to be"
+        assert time.monotonic() < end, "the condition never held"
         time.sleep(0.05)

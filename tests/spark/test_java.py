@@ -1,4 +1,4 @@
-"""pyspark_jobqueue.java: which Java Spark gets."""
+"""pyspark_jobqueue.java: which Java Spark uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_jobqueue import java
 
 
 def program(folder: Path, says: str) -> Path:
-    """A `java` that says of itself which version it is."""
+    """A fake `java` that reports a version."""
     folder.mkdir(parents=True)
     file = folder / "java"
     file.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
@@ -21,7 +21,7 @@ def program(folder: Path, says: str) -> Path:
 
 
 def without_java(tmp_path: Path) -> dict[str, str]:
-    """The environment of a machine without Java, but with the tools that Spark's launcher takes."""
+    """The environment of a machine without Java, but with the tools that Spark's launcher needs."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in (
@@ -64,7 +64,7 @@ def test_java_home_goes_before_path(tmp_path: Path) -> None:
         ('java version "1.8.0_392"', "is Java 8"),
         ('openjdk version "11.0.2" 2019-01-15', "is Java 11"),
         ("Segmentation fault", "does not run"),
-        (None, "there is none here"),
+        (None, "none was found"),
     ],
 )
 def test_without_a_java_that_does_and_without_the_extra_one_line_says_what_to_install(

@@ -1,4 +1,4 @@
-"""A short form of the worked example and of the benchmarks of Spark, so that none of them rots."""
+"""Short runs of the worked example and of the Spark benchmarks, so that none of them rots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def said(program: str, *arguments: str) -> str:
-    """What a program prints; fails when it fails."""
+    """The output of a program; fails if the program does."""
     ran = subprocess.run(
         [sys.executable, "-m", program, *arguments], check=False, capture_output=True, text=True, timeout=230, cwd=ROOT
     )
@@ -22,9 +22,10 @@ def said(program: str, *arguments: str) -> str:
 
 
 def test_the_worked_example_calls_each_order_as_often_as_it_should_and_none_early() -> None:
-    told = said("tests.spark.demo", "300", "5", "10")
+    reported = said("tests.spark.demo", "300", "5", "10")
     assert (
-        "every order as often as it should be, none early" in told and "reconcile after     {'finished': 300}" in told
+        "every order as often as it should be, none early" in reported
+        and "reconcile after     {'finished': 300}" in reported
     )
 
 
@@ -33,5 +34,5 @@ def test_the_benchmark_of_the_writer_runs() -> None:
 
 
 def test_the_benchmark_of_many_orders_finds_them_all() -> None:
-    told = said("tests.bench.million", "3000", "local[2]")
-    assert '"accepted": 3000' in told and '"ok": 3000' in told
+    reported = said("tests.bench.million", "3000", "local[2]")
+    assert '"accepted": 3000' in reported and '"ok": 3000' in reported

@@ -1,9 +1,9 @@
-"""Spark and jobqueue, a delay-queue service: `format("jobqueue")` for reading and writing, and ready pipelines.
+"""jobqueue, a delay-queue service, from Spark: `format("jobqueue")` to read and write, and ready-made pipelines.
 
-Spark finds `DefaultSource` by itself in every installed package whose name begins with `pyspark_`, and imports those
-whenever it looks a format up: so nothing heavy is imported here.
+Spark looks for a `DefaultSource` in every installed package whose name begins with `pyspark_`, and imports them all
+whenever it looks up a format. So nothing heavy is imported here.
 """
 
-from pyspark_jobqueue.source import DefaultSource
+from pyspark_jobqueue.connector.source import DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -1,4 +1,4 @@
-"""The errors of this package. Their texts are for the person who wrote the query."""
+"""The errors of this package. Their messages address the person who wrote the query."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 class JobQueueError(Exception):
-    """What all of them are."""
+    """The base class of all errors of this package."""
 
 
 class BadOption(JobQueueError, ValueError):
-    """An option, a column or a flag that cannot be; raised when the query is planned, before any row is read."""
+    """An invalid option, column or flag. Raised while the query is planned, before any row is read."""
 
 
 class Refused(JobQueueError):
-    """The service said no, and a repetition does not help. `answer` is all that it said."""
+    """The service refused a request, and a retry would not help. `answer` is its whole answer."""
 
     def __init__(self, answer: Mapping[str, Any], doing: str) -> None:
         self.answer, self.doing = answer, doing
@@ -23,8 +23,8 @@ class Refused(JobQueueError):
         super().__init__(f"{doing}: {answer.get('error')} ({self.code})")
 
     def __reduce__(self) -> tuple[type[Refused], tuple[Mapping[str, Any], str]]:
-        return type(self), (self.answer, self.doing)  # it travels from the tasks
+        return type(self), (self.answer, self.doing)  # it is pickled from the tasks to the driver
 
 
 class Unreachable(JobQueueError):
-    """No answer came, or only "not now", as often as it was asked."""
+    """After all retries there was still no answer, or only "not now"."""

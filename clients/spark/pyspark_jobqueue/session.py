@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def begin(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The running session where there is one; else one on `master`, or where spark-submit or SPARK_REMOTE say, or on
-    all cores of this machine. `conf` has Spark's own settings. Raises NoJava."""
+    """The active session if there is one. Otherwise a new one: on `master`, or where spark-submit or SPARK_REMOTE
+    point, or on all cores of this machine. `conf` holds Spark's own settings. Raises NoJava."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
 
-    # Else the workers run the python3 of PATH, which may have none of what is installed here.
+    # Otherwise the workers run the python3 on PATH, which may lack the packages installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     for setting, text in (conf or {}).items():

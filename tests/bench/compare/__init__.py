@@ -1,9 +1,9 @@
-"""`make bench`: our service and what users would pick instead, each doing the same work in turn.
+"""`make bench`: our service and its alternatives, all doing the same work in turns.
 
-This is the contract of a system, one module a system beside it. A system runs in a folder of its own, with a store of
-its own; its driver starts it, gives it work, and says what the work took. All jobs have ids of 20 characters and bodies
-of 100 bytes, as far as a system can (`DESCRIPTION` says where not). The works that leave jobs behind do not clear up:
-whoever calls them does, by `clear`.
+This is the contract of a system; `systems/` has one module per system. A system runs in its own folder with its own
+store. Its driver starts it, gives it work, and reports what the work took. All jobs have ids of 20 characters and
+bodies of 100 bytes, as far as a system allows (`DESCRIPTION` states exceptions). Works that leave jobs behind do not
+clean up: the caller does, with `clear`.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-BODY = "x" * 98  # with its quotes, as JSON, 100 bytes
-FAR_S = 86_400  # when pending jobs fall due that nobody is to get
-BATCHERS = 8  # connections over which batches go
-CONSUMERS = 16  # that wait for what falls due
-LEAD_S = 2.0  # jobs of lateness and of a burst are due from so much later on, so that all are added by then
-PARKING_S = 0.2  # consumers of a burst wait from so much sooner on
+BODY = "x" * 98  # 100 bytes as JSON, including its quotes
+FAR_S = 86_400  # when pending jobs fall due that nobody should get
+BATCHERS = 8  # connections for batches
+CONSUMERS = 16  # consumers that wait for due jobs
+LEAD_S = 2.0  # jobs of lateness and burst are due from this long afterwards, so that all are added by then
+PARKING_S = 0.2  # consumers of a burst start to wait this long before
 
 
 class CannotError(Exception):
-    """What a system cannot do, in words for the table."""
+    """A system cannot do this; the message goes into the table."""
 
 
 class MissingError(Exception):
-    """A system cannot be had on this machine, and why, in words for the table."""
+    """A system is not available on this machine; the message goes into the table."""
 
 
 class WrongError(Exception):
-    """A job was lost, doubled or early: the figure would not be true."""
+    """A job was lost, doubled or early: the figure would be false."""
 
 
 class TooSlowError(WrongError):
-    """Some jobs were added after they were due, as the machine was busy with other things. All were got all the same,
-    so that the work can be done again."""
+    """Some jobs were added after they were due, because the machine was busy. All were received nevertheless, so the
+    work can be repeated.
+    """
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """CPU microseconds used since its start: by the store, and by what stands between the store and the user.
+    """CPU microseconds since the start, of the store and of what stands between the store and the user.
 
-    For a service that is the service; for a library it is the processes in which it runs, producers and workers.
+    That is the service, or, for a library, the processes in which it runs: producers and workers.
     """
 
     store_us: float
@@ -53,7 +54,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Run:
-    """What a work took, without its preparation. CPU microseconds of all its jobs together."""
+    """What a work took, without its preparation. CPU microseconds are for all its jobs together."""
 
     jobs: int
     seconds: float
@@ -61,7 +62,7 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Jobs a second."""
+        """Jobs per second."""
         return self.jobs / self.seconds
 
 
@@ -74,8 +75,9 @@ class Late:
 
 @dataclass(frozen=True)
 class Parked:
-    """Consumers that wait: bytes of the service (or of the server) and connections at the store that they cost
-    together, and the milliseconds until one of them had a job that was added for it."""
+    """Waiting consumers: the bytes of the service (or server) and the connections to the store that they cost together,
+    and the milliseconds until one of them had a job that was added for it.
+    """
 
     number: int
     memory: int
@@ -84,33 +86,33 @@ class Parked:
 
 
 class System(ABC):
-    """One system. Methods block; a work that it cannot do raises Cannot."""
+    """A system under comparison. Methods block; one that it cannot do raises CannotError."""
 
-    NAME: ClassVar[str]  # as in tables and on the command line
-    DESCRIPTION: ClassVar[str]  # how it is used here: settings, what is its own way of each work
-    PEER: ClassVar[bool] = True  # whether our ratios are taken to it
-    SCALE: ClassVar[float] = 1.0  # the numbers of jobs are multiplied by it, so that slow ones end in time too
-    MOST_PENDING: ClassVar[int] = 1_000_000  # as many as it can be filled with in the time that there is
+    NAME: ClassVar[str]  # name in tables and on the command line
+    DESCRIPTION: ClassVar[str]  # how it is used here: its settings, and its own way of doing each work
+    PEER: ClassVar[bool] = True  # whether our ratios refer to it
+    SCALE: ClassVar[float] = 1.0  # factor on the numbers of jobs, so that slow systems finish in time too
+    MOST_PENDING: ClassVar[int] = 1_000_000  # the most jobs that it can be filled with in the available time
 
     @abstractmethod
     def start(self, folder: Path) -> None:
-        """Start it in an empty folder and wait until it is ready. Missing: it is not to be had."""
+        """Start it in an empty folder and wait until it is ready. Raises MissingError if it is not available."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End all processes; also after a start that failed."""
+        """End all processes, also after a failed start."""
 
     @abstractmethod
     def version(self) -> str:
-        """Of the system, for the report. May be asked before `start`."""
+        """The version of the system, for the report. May be called before `start`."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Be as after the start, without any job."""
+        """Return to the state after the start, without any job."""
 
     @abstractmethod
     def cpu(self) -> Cpu:
-        """Used so far; figures are differences."""
+        """CPU used so far; figures are differences."""
 
     @abstractmethod
     def memory(self) -> int:
@@ -118,55 +120,57 @@ class System(ABC):
 
     @abstractmethod
     def add_one(self, seconds: float, connections: int) -> Run:
-        """Add delayed jobs, due in FAR_S, one a request, for about so long; each connection waits for its answer."""
+        """Add delayed jobs, due in FAR_S, one per request, for about this long; each connection waits for its
+        answers."""
 
     @abstractmethod
     def add_batch(self, seconds: float, size: int) -> Run:
         """The same in batches."""
 
     def add_spread(self, seconds: float, size: int) -> Run:
-        """As `add_batch`, each job of a batch due at another time."""
+        """Like `add_batch`, with a different due time for each job of a batch."""
         raise CannotError("not measured apart")
 
     @abstractmethod
     def fill(self, jobs: int) -> None:
-        """Add so many more jobs, due in FAR_S, in the fastest way."""
+        """Add this many more jobs, due in FAR_S, in the fastest way."""
 
     @abstractmethod
     def pop_finish_one(self, jobs: int, connections: int) -> Run:
-        """Take and finish so many ready jobs, each by itself; nothing is remembered of a finished one."""
+        """Pop and finish this many ready jobs one by one; finished jobs are not remembered."""
 
     @abstractmethod
     def pop_finish_batch(self, jobs: int, size: int) -> Run:
         """The same in batches."""
 
     def pop_finish_kept(self, jobs: int, size: int) -> Run:
-        """As `pop_finish_batch`, and a tombstone of each stays for a while."""
+        """Like `pop_finish_batch`, but each job leaves a tombstone for a while."""
         raise CannotError("keeps no tombstones")
 
     def finish_and_next(self, jobs: int, connections: int) -> Run:
-        """As `pop_finish_one`, but the end of a job and the request for the next one are one request."""
+        """Like `pop_finish_one`, but finishing a job and asking for the next one share a request."""
         raise CannotError("no such request")
 
     @abstractmethod
     def cycle(self, jobs: int, size: int) -> Run:
-        """Whole lives: added in batches with a delay of 1 ms, due, popped in batches and finished, all at once."""
+        """Whole lives, all at once: added in batches with a delay of 1 ms, due, popped in batches and finished."""
 
     @abstractmethod
     def lateness(self, rate: int, seconds: float) -> Late:
-        """Jobs added beforehand, due at even distances from LEAD_S on; 16 consumers that wait take one at a time.
-        Every job is got once, else Wrong."""
+        """Jobs added beforehand, due at even intervals from LEAD_S on; 16 waiting consumers take one at a time. Raises
+        WrongError unless each job arrives exactly once.
+        """
 
     @abstractmethod
     def burst(self, jobs: int) -> Run:
-        """Jobs due in one millisecond; the seconds from there until a consumer has the last one."""
+        """Jobs due in one millisecond; the seconds from then until a consumer has the last one."""
 
     def parked(self, number: int) -> Parked:
-        """So many consumers wait for a job."""
+        """Let this many consumers wait for a job."""
         raise CannotError("a consumer that waits is a process of its own")
 
     def timed(self, work: Callable[[], int]) -> Run:
-        """Run what returns a number of jobs."""
+        """Run a function that returns a number of jobs."""
         before, begun = self.cpu(), time.perf_counter()
         jobs = work()
         seconds, after = time.perf_counter() - begun, self.cpu()
@@ -174,46 +178,46 @@ class System(ABC):
 
 
 def in_ms(seconds: float) -> int:
-    """So much later, in milliseconds since the epoch; rounded up."""
+    """A time from now, in milliseconds since the epoch, rounded up."""
     return int((time.time() + seconds) * 1000) + 1
 
 
 def pages(ids: list[str], size: int) -> Iterator[list[str]]:
-    """An iterator, that several may take from."""
+    """Pages of ids, as an iterator that several can share."""
     return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
 def job_id(number: int) -> str:
-    """20 characters."""
+    """An id of 20 characters."""
     return f"job:{number:016d}"
 
 
 class Deadline:
-    """When the first of some jobs that are added now falls due: LEAD_S later, and so long as adding all may take."""
+    """When the first of the jobs added now falls due: after LEAD_S, plus the time that adding all of them may take."""
 
     def __init__(self, jobs: int, adds_a_second: int) -> None:
         self.ms = in_ms(LEAD_S + jobs / adds_a_second)
         self._met = True
 
     def added(self) -> None:
-        """All jobs are added."""
+        """Call this once all jobs are added."""
         self._met = time.time() * 1000 < self.ms
 
     def check(self) -> None:
-        """TooSlowError when it was not met; asked when all jobs were got."""
+        """Raises TooSlowError if it was missed. Call this once all jobs have been received."""
         if not self._met:
             raise TooSlowError("the first job was due before all were added")
 
 
 def check(got: list[str], wanted: list[str]) -> None:
-    """WrongError unless each wanted id was got, once."""
+    """Raises WrongError unless each wanted id was received exactly once."""
     if len(got) != len(set(got)) or set(got) != set(wanted):
         lost, strange = len(set(wanted) - set(got)), len(set(got) - set(wanted))
         raise WrongError(f"{lost} lost, {len(got) - len(set(got))} doubled, {strange} strange")
 
 
 def check_times(ms: list[float]) -> list[float]:
-    """WrongError when one was early."""
+    """Raises WrongError if one was early."""
     if ms and min(ms) < 0:
         raise WrongError(f"{sum(1 for each in ms if each < 0)} early, by up to {-min(ms):.3f} ms")
     return ms

@@ -1,7 +1,7 @@
 """`make bench`, or `python -m tests.bench.compare --quick --systems ours,redis --works add,batch`.
 
-Without --out it writes docs/bench.md, docs/bench.json, docs/lateness.svg and docs/growth.svg when all is measured in
-full, and else only prints. It fails when a figure of ours does, and for no peer.
+A full run without --out writes docs/bench.md, docs/bench.json, docs/lateness.svg and docs/growth.svg; any other run
+without it only prints. It fails if a figure of ours is missing, but not for a peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.compare import System, generator, machine, plots
+from tests.bench.compare import System, machine, plots
+from tests.bench.compare.load import generator
 from tests.bench.compare.report import OURS, Report
 from tests.bench.compare.rounds import Rounds
 from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
@@ -24,7 +25,7 @@ from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
 DOCS = Path(__file__).parents[3] / "docs"
 SYSTEMS = {
     "ours": "ours:Ours",
-    "redis": "bare:Bare",
+    "redis": "bare_redis:Bare",
     "beanstalkd": "beanstalkd:Beanstalkd",
     "bullmq": "bullmq:BullMQ",
     "arq": "arq:Arq",
@@ -36,12 +37,12 @@ SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 def load(name: str) -> System:
     module, _, member = SYSTEMS[name].partition(":")
-    system: System = getattr(importlib.import_module(f"tests.bench.compare.{module}"), member)()
+    system: System = getattr(importlib.import_module(f"tests.bench.compare.systems.{module}"), member)()
     return system
 
 
 def bench(names: Sequence[str], groups: Sequence[str], sizes: Sizes, out: Path | None) -> Report:
-    """Measure, print, and write where to write is said."""
+    """Measure, print, and write the report to `out` if given."""
     about, begun = machine.description(), time.monotonic()
     about["generator"] = generator.cost()
     systems = [load(name) for name in names]
@@ -72,9 +73,9 @@ def main() -> None:
     parser.add_argument("--systems", default="", help=",".join(SYSTEMS))
     parser.add_argument("--works", default="", help=",".join(GROUPS))
     parser.add_argument("--quick", action="store_const", const="quick", default="full", dest="sizes")
-    parser.add_argument("--out", type=Path, help="folder for bench.md, bench.json and the pictures")
+    parser.add_argument("--out", type=Path, help="folder for bench.md, bench.json and the charts")
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is stopped
     whole = chosen.sizes == "full" and not chosen.systems and not chosen.works
     report = bench(
         _chosen(chosen.systems, list(SYSTEMS), "system"),

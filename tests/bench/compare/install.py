@@ -1,6 +1,6 @@
-"""Puts what the bench needs into .bench/ of the checkout, without root: each thing once, in the version named here.
+"""Installs what the bench needs into .bench/ of the checkout, without root: each thing once, in the version given here.
 
-wrk and beanstalkd are taken from PATH where they are there, else out of their Debian packages.
+wrk and beanstalkd come from PATH if available, otherwise from their Debian packages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.bench.compare import MissingError
 
 HOME = Path(__file__).parents[3] / ".bench"
 NPM = {"bullmq": "6.7.0", "ioredis": "6.0.0"}
-# An environment each: arq needs redis below 6, Celery 6.4 or newer.
+# Separate environments: arq needs redis below 6, Celery 6.4 or newer.
 PIP = {
     "arq": {"arq": "0.28.0", "hiredis": "3.5.0", "uvloop": "0.23.0"},
     "celery": {"celery[redis]": "5.7.0", "hiredis": "3.5.0"},
@@ -26,7 +26,7 @@ _PATIENCE_S = 300
 
 
 def program(name: str) -> tuple[str, dict[str, str]]:
-    """The path of wrk or beanstalkd, and the environment to run it in. MissingError: not to be had."""
+    """The path of wrk or beanstalkd, and the environment to run it in. Raises MissingError if it is not available."""
     if found := shutil.which(name):
         return found, dict(os.environ)
     folder = HOME / "debian" / name
@@ -50,7 +50,8 @@ def _unpack(packages: list[str], folder: Path) -> None:
 
 
 def node() -> Path:
-    """A folder with node_modules, the packages of NPM in it. MissingError: no Node 18, or npm cannot get them."""
+    """A folder whose node_modules has the packages of NPM. Raises MissingError without Node 18, or if npm cannot
+    install them."""
     if not shutil.which("node") or not shutil.which("npm"):
         raise MissingError("node 18 or newer and npm are not on PATH")
     said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S607
@@ -65,7 +66,7 @@ def node() -> Path:
 
 
 def python(system: str) -> Path:
-    """The Python of an environment with a system's packages of PIP. MissingError: pip cannot get them."""
+    """The Python of an environment with a system's packages of PIP. Raises MissingError if pip cannot install them."""
     folder, wanted = HOME / f"venv-{system}", [f"{name}=={version}" for name, version in PIP[system].items()]
     if _stale(folder, wanted):
         _run(sys.executable, "-m", "venv", "--clear", str(folder), cwd=HOME.parent)

@@ -1,4 +1,4 @@
-"""The pictures: lateness by system, growth by pending jobs."""
+"""The charts: lateness by system, growth by pending jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench.compare.rounds import Found, growing
 from tests.bench.compare.works import Sizes
 
 _FLOOR_MS = 0.1
-_POINTS = 500  # of a line
+_POINTS = 500  # points per line
 _GROWTH = [
     ("add-64", "rate", "adds/s, one a request, 64 connections"),
     ("batch", "rate", "adds/s, batches of 100"),
@@ -22,7 +22,7 @@ _GROWTH = [
 
 
 def lateness(found: Found, path: Path) -> None:
-    """How large a part of the jobs was at most so late, a line a system; a panel a rate."""
+    """The share of jobs that were at most this late: one line per system, one panel per rate."""
     panels = [name for name in ("late-200", "late-2000") if name in found.late_ms]
     if not panels:
         return
@@ -63,7 +63,7 @@ def growth(found: Found, sizes: Sizes, path: Path) -> None:
 
 
 def _color(found: Found, system: str) -> str:
-    """The same in all pictures."""
+    """The same colour in all charts."""
     return f"C{list(found.versions).index(system)}"
 
 
@@ -74,4 +74,4 @@ def _points(found: Found, work: str, key: str, system: str, steps: Sequence[int]
 
 def _save(figure: Figure, path: Path) -> None:
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})  # the file tells of the figures only
+    figure.savefig(path, metadata={"Date": None})  # so that the file depends on the figures only

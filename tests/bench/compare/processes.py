@@ -1,4 +1,4 @@
-"""What /proc tells of a process and its children: CPU and memory."""
+"""CPU and memory of a process and its children, from /proc."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_us(*pids: int) -> float:
-    """Microseconds that these processes and their descendants used, user and system, those that ended included.
-    The clock has steps of 10 ms."""
+    """User and system CPU microseconds of these processes and their descendants, including those that have ended. The
+    clock has steps of 10 ms.
+    """
     return sum(_ticks(each) for pid in pids for each in tree(pid)) * _TICK_US
 
 
@@ -28,11 +29,11 @@ def _ticks(pid: int) -> int:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return sum(int(each) for each in fields[11:15])  # utime, stime, and those of children that ended
+    return sum(int(each) for each in fields[11:15])  # utime, stime, and those of ended children
 
 
 def memory(*pids: int) -> int:
-    """Bytes that these processes and their descendants hold in memory, shared pages counted once each."""
+    """Resident bytes of these processes and their descendants; shared pages count once for each."""
     total = 0
     for each in (each for pid in pids for each in tree(pid)):
         lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()

@@ -23,12 +23,12 @@ def median(rounds: list[Figures], key: str) -> float:
 
 
 def number(value: float) -> str:
-    """In as many digits as mean something."""
+    """A number with as many digits as are meaningful."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def spread(key: str) -> Show:
-    """The median, and the smallest and largest of the rounds."""
+    """Shows the median, with the minimum and maximum of the rounds."""
 
     def show(rounds: list[Figures]) -> str:
         values = _values(rounds, key)
@@ -44,7 +44,7 @@ def joined(*keys: str) -> Show:
 
 
 class Report:
-    """Of one run."""
+    """The report of one run."""
 
     def __init__(self, systems: Sequence[System], found: Found, sizes: Sizes, machine: dict[str, str]) -> None:
         self._systems, self._found, self._sizes, self._machine = systems, found, sizes, machine
@@ -52,7 +52,7 @@ class Report:
         self._notes: list[str] = []
 
     def data(self) -> dict[str, Any]:
-        """All that was measured, each round."""
+        """Everything that was measured, round by round."""
         return {
             "machine": self._machine,
             "versions": self._found.versions,
@@ -63,7 +63,7 @@ class Report:
         }
 
     def failed(self, system: str) -> bool:
-        """Whether it did not start, or did wrong in some work."""
+        """Whether it failed to start, or got some work wrong."""
         words = [each.get(system, "") for each in self._found.words.values()]
         return system in self._found.missing or any(each.startswith(FAILED) for each in words)
 
@@ -126,7 +126,7 @@ class Report:
         return "\n\n".join(table for table in [*tables, self._change()] if table)
 
     def _change(self) -> str:
-        """How many times the figure with the fewest pending jobs that with the most is, by work and system."""
+        """The ratio of the figure with the fewest pending jobs to that with the most, by work and system."""
         rows = []
         for work in GROWING:
             key = "p50" if "late" in work.name else "rate"
@@ -151,7 +151,7 @@ class Report:
         less: bool = False,
         wanted: bool = True,
     ) -> str:
-        """A table of works by systems; ratios are of `key`, over 1 where we are ahead."""
+        """A table of works by systems; ratios refer to `key`, and are over 1 where ours is ahead."""
         rows = [self._row(name, work, key, show, less, wanted) for name, work in works if name in self._found.figures]
         if not rows:
             return ""
@@ -193,37 +193,37 @@ def _ratio(ours: float | None, other: float | None, less: bool) -> str:
 
 _HEAD = """# Bench
 
-Written by `make bench`: our service beside what users would pick instead, the same work on all, in turns (A B A B).
-The generator of the load, the systems and their stores share the machine. A cell is the median of the rounds, in
-brackets the smallest and the largest. A ratio over 1 means that ours is ahead; bare Redis is no peer but the physical
-limit. Jobs are checked: those that a work takes are got once each, all of them, and none early, else the system has no
-figure there. Nothing is subtracted for the generator. All systems with a Redis have the same one, on a Unix socket,
-without RDB and AOF, with hz 100."""
-_RATES = ("Jobs a second", "Bodies of 100 bytes, ids of 20 characters; jobs that are added are due in a day.")
+Written by `make bench`: our service and its alternatives do the same work, in turns (A B A B). The load generator, the
+systems and their stores share the machine. A cell shows the median of the rounds, with the minimum and maximum in
+brackets. A ratio over 1 means that ours is ahead; bare Redis is not a peer but the physical limit. Jobs are checked: a
+system has no figure for a work unless each of its jobs arrives exactly once, and none early. Nothing is subtracted for
+the generator. All systems on Redis use the same one, on a Unix socket, without RDB and AOF, with hz 100."""
+_RATES = ("Jobs per second", "Bodies of 100 bytes, ids of 20 characters; added jobs are due in a day.")
 _LATE = (
     "Lateness",
-    "Milliseconds from the due time until a consumer has the job, p50 / p99 / max (of the rounds, the median); 16 "
-    "consumers that wait, one job at a time. The ratio is of p50.\n\n"
-    "![how large a part of the jobs was at most so late](lateness.svg)",
+    "Milliseconds from the due time until a consumer has the job, p50 / p99 / max (medians of the rounds), with 16 "
+    "waiting consumers that take one job at a time. The ratio refers to p50.\n\n"
+    "![share of jobs by their largest lateness](lateness.svg)",
 )
 _BURST = (
     "Many jobs due in one millisecond",
-    "Seconds until the last one is at a consumer / jobs. The ratio is of jobs a second.",
+    "Seconds until a consumer has the last one / jobs. The ratio refers to jobs per second.",
 )
-_BYTES = ("Bytes", "Of the store (`used_memory`; beanstalkd: its process) a pending job.")
+_BYTES = ("Bytes", "Memory of the store (`used_memory`; for beanstalkd, its process) per pending job.")
 _CPU = (
     "CPU",
-    "Microseconds a job: of the store / of what stands between it and the user (our service; a library's own "
-    "processes, producers and workers). The ratio is of the store's. Wanted of us: a whole "
-    "cycle within 2 times bare Redis, x0.50.",
+    "Microseconds per job: of the store / of what stands between it and the user (our service; for a library, its own "
+    "processes, producers and workers). The ratio refers to the store. Our target: a whole cycle within "
+    "2 times bare Redis, x0.50.",
 )
 _GROWTH = (
     "Growth",
-    "The same works with so many jobs pending that are due later. Wanted of us: within 20 % from the fewest to the "
+    "The same works with this many pending jobs that are due later. Our target: within 20 % from the fewest to the "
     "most.\n\n"
     "![rates and lateness by pending jobs](growth.svg)",
 )
 _PARKED = (
-    "Consumers that wait",
-    "Bytes each / connections at the store of all / milliseconds from an add until one of them has the job, p50 / max.",
+    "Waiting consumers",
+    "Bytes per consumer / connections of all to the store / milliseconds from an add until one of them has the job, "
+    "p50 / max.",
 )

@@ -1,4 +1,4 @@
-"""Runs the works on all systems in turns, A B A B, and keeps what came of it."""
+"""Runs the works on all systems in turns (A B A B), and keeps the results."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.compare import CannotError, Late, MissingError, System, TooSlowError
-from tests.bench.compare.parking import allow_files
+from tests.bench.compare.load.parked_consumers import allow_files
 from tests.bench.compare.works import GROWING, Figures, Outcome, Sizes, Work, figures
 
 _TRIES = 3
-FAILED = "failed"  # how the words of a work begin that went wrong
-_FILES = 1000  # open ones that a system needs beside the connections of its consumers
+FAILED = "failed"  # prefix for works that went wrong
+_FILES = 1000  # open files that a system needs besides the connections of its consumers
 
 
 def growing(work: str, pending: int) -> str:
-    """The name of a work with so many jobs pending."""
+    """The name of a work with this many jobs pending."""
     return f"{work}@{pending}"
 
 
 @dataclass
 class Found:
-    """By work and system: the figures of each round, or the words why there are none."""
+    """By work and system: the figures of each round, or the reason why there are none."""
 
     figures: dict[str, dict[str, list[Figures]]] = field(default_factory=dict)
     words: dict[str, dict[str, str]] = field(default_factory=dict)
-    late_ms: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # of all rounds together
+    late_ms: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # from all rounds together
     missing: dict[str, str] = field(default_factory=dict)  # systems that could not be started
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -39,14 +39,14 @@ class Found:
             self.late_ms.setdefault(work, {}).setdefault(system, []).extend(outcome.ms)
 
     def tell(self, work: str, system: str, why: str) -> None:
-        """Why there is no figure; what earlier rounds found does not count then."""
+        """Record why there is no figure; results of earlier rounds no longer count."""
         self.words.setdefault(work, {})[system] = why
         self.figures.get(work, {}).pop(system, None)
         self.late_ms.get(work, {}).pop(system, None)
 
 
 class Rounds:
-    """`with` starts the systems and stops them."""
+    """Starts and stops the systems, with `with`."""
 
     def __init__(self, systems: Sequence[System], sizes: Sizes, folder: Path) -> None:
         self.found = Found()
@@ -54,7 +54,7 @@ class Rounds:
         self._begun = time.monotonic()
 
     def __enter__(self) -> Rounds:
-        allow_files(2 * self._sizes.parked + _FILES)  # each system inherits it
+        allow_files(2 * self._sizes.parked + _FILES)  # every system inherits it
         for system in list(self._systems):
             folder = self._folder / system.NAME
             folder.mkdir()
@@ -80,7 +80,8 @@ class Rounds:
         system.stop()
 
     def run(self, works: Sequence[Work]) -> None:
-        """Each work on all systems, then the next one, as many rounds as there is time for; then what is done once."""
+        """Run each work on all systems, then the next work, for as many rounds as fit in the time; then what is done
+        only once."""
         for number in range(self._sizes.rounds):
             if number and self._elapsed() * (number + 1) / number > self._sizes.works_s:
                 break
@@ -92,14 +93,14 @@ class Rounds:
                 self._round(work, "once")
 
     def _round(self, work: Work, what: str) -> None:
-        """A work on all systems, which are empty before and after."""
+        """Run a work on all systems, which are empty before and after."""
         for system in list(self._systems):
             self._measure(work.name, work, system, what)
             if work.leaves or work.name in self.found.words:
                 self._clear(system)
 
     def grow(self) -> None:
-        """All systems with more and more pending jobs, due far ahead."""
+        """Measure all systems with more and more pending jobs, due far ahead."""
         have = 0
         for pending in self._sizes.pending:
             able = [] if self._late() else [each for each in self._systems if pending <= each.MOST_PENDING]
@@ -124,7 +125,7 @@ class Rounds:
         return time.monotonic() - self._begun
 
     def _late(self) -> bool:
-        """Whether growth must end."""
+        """Whether growth has to end."""
         return self._elapsed() > self._sizes.limit_s
 
     def _clear(self, system: System) -> None:
@@ -141,7 +142,7 @@ class Rounds:
                 self.found.tell(growing(work.name, pending), system.NAME, "it takes too long for this bench")
 
     def _patiently(self, work: Work, system: System) -> Outcome:
-        """Measured again where the machine was too busy to prepare it in time."""
+        """Measure again if the machine was too busy to prepare the work in time."""
         for _ in range(_TRIES - 1):
             with suppress(TooSlowError):
                 return work.measure(system, self._sizes)
@@ -152,7 +153,7 @@ class Rounds:
             return
         begun = time.monotonic()
         gc.collect()
-        gc.disable()  # a pause of the generator is not the system's
+        gc.disable()  # a pause of the generator is not the system's fault
         try:
             outcome = self._patiently(work, system)
         except (CannotError, MissingError) as error:

@@ -1,4 +1,4 @@
-"""The bench's own rules: what it must not show as a figure, and which way its ratios point."""
+"""The bench's own rules: what it must never show as a figure, and which way its ratios point."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.bench.compare import BODY, Cpu, Late, MissingError, Run, System, WrongError, check, check_times, job_id
-from tests.bench.compare.bare import Bare
+from tests.bench.compare.load.conversations import http, replies
 from tests.bench.compare.report import Report
 from tests.bench.compare.rounds import Found, Rounds
-from tests.bench.compare.talk import http, replies
+from tests.bench.compare.systems.bare_redis import Bare
 from tests.bench.compare.works import TINY, WORKS
 
 BY_NAME = {work.name: work for work in WORKS}
 
 
 class Peer(Bare):
-    """Another name for what is there anyway."""
+    """The bare Redis under another name."""
 
     NAME = "peer"
     PEER = True

@@ -1,4 +1,4 @@
-"""The works: what is asked of each system, and the figures that come of it."""
+"""The works: what each system has to do, and the figures that result."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Outcome = Run | Late | Parked | Figures
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of each work; numbers of jobs are multiplied by the SCALE of a system."""
+    """The size of each work; numbers of jobs are multiplied by the SCALE of a system."""
 
     rounds: int
-    seconds: float  # of an add
+    seconds: float  # seconds of adds
     one: int  # jobs popped one at a time
     many: int  # jobs popped in batches, and whole lives
     late_s: float  # seconds of lateness
     burst: int
-    kept: int  # pending jobs whose bytes are measured
+    kept: int  # pending jobs whose memory is measured
     parked: int
     pending: tuple[int, ...]  # steps of growth
     growth_rounds: int
-    works_s: float = 86_400  # no further round of the works that would end later
-    limit_s: float = 86_400  # no further step of growth after so long
+    works_s: float = 86_400  # no more rounds of works that would end later than this
+    limit_s: float = 86_400  # no more steps of growth after this
 
 
 FULL = Sizes(
@@ -41,26 +41,26 @@ TINY = Sizes(1, 0.1, 100, 300, 0.2, 300, 1_000, 20, (500,), 1)
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked of each system in turn."""
+    """A work for each system in turn."""
 
     name: str
-    group: str  # as chosen by --works
+    group: str  # as named in --works
     title: str
     measure: Callable[[System, Sizes], Outcome]
-    wanted: str = ""  # of us, by the issue that asked for this bench
+    wanted: str = ""  # the target for our service
     once: bool = False  # after the rounds
-    leaves: bool = False  # jobs, or what is left of them, that must be cleared away
-    most_only: bool = False  # of growth: with the most pending jobs only, for want of time
+    leaves: bool = False  # leaves jobs, or remains of jobs, that must be cleared
+    most_only: bool = False  # in growth, only with the most pending jobs, to save time
 
 
 def scaled(system: System, jobs: int) -> int:
-    """In whole batches, where it is more than one."""
+    """Scale a number of jobs; more than one batch is rounded to whole batches."""
     number = max(1, round(jobs * system.SCALE))
     return number if number < BATCH else number // BATCH * BATCH
 
 
 def figures(outcome: Outcome) -> Figures:
-    """The numbers of an outcome: jobs a second, microseconds a job, milliseconds, bytes."""
+    """The figures of an outcome: jobs per second, microseconds per job, milliseconds, bytes."""
     if isinstance(outcome, Run):
         store_us, service_us = outcome.cpu.store_us / outcome.jobs, outcome.cpu.service_us / outcome.jobs
         return {"rate": outcome.rate, "store_us": store_us, "service_us": service_us}
@@ -77,7 +77,7 @@ def figures(outcome: Outcome) -> Figures:
 
 
 def _bytes(system: System, sizes: Sizes) -> Figures:
-    system.clear()  # what a process has freed but kept would hide the new jobs
+    system.clear()  # memory that a process has freed but kept would hide that of the new jobs
     jobs, before = scaled(system, sizes.kept), system.memory()
     system.fill(jobs)
     return {"bytes": (system.memory() - before) / jobs}
@@ -130,26 +130,26 @@ def _park(system: System, sizes: Sizes) -> Parked:
 
 
 WORKS = [
-    Work("add-8", "add", "add, one a request, 8 connections", partial(_add, 8), "12,000", leaves=True),
-    Work("add-64", "add", "add, one a request, 64 connections", partial(_add, 64), "18,000", leaves=True),
+    Work("add-8", "add", "add, one per request, 8 connections", partial(_add, 8), "12,000", leaves=True),
+    Work("add-64", "add", "add, one per request, 64 connections", partial(_add, 64), "18,000", leaves=True),
     Work("batch", "batch", "add, batches of 100", _add_batch, "110,000", leaves=True),
-    Work("spread", "batch", "the same, each due at another time", _add_spread, leaves=True),
+    Work("spread", "batch", "the same, each with another due time", _add_spread, leaves=True),
     Work("pop-8", "pop", "pop + finish, one at a time, 8 connections", partial(_pop, 8)),
     Work("pop-64", "pop", "pop + finish, one at a time, 64 connections", partial(_pop, 64), "9,000"),
-    Work("next-64", "pop", "the same, a finish and the next pop in one request", _next),
+    Work("next-64", "pop", "the same, finish and next pop in one request", _next),
     Work("pop-batch", "popbatch", "pop + finish, batches of 100", _pop_batch, "80,000"),
-    Work("pop-kept", "popbatch", "the same, a tombstone of each stays", _pop_kept, leaves=True),
+    Work("pop-kept", "popbatch", "the same, each leaves a tombstone", _pop_kept, leaves=True),
     Work("cycle", "cycle", "whole cycle: add, due, pop, finish; batches of 100", _cycle),
-    Work("late-200", "late", "200 jobs due a second", partial(_late, 200), "1.5 / 5"),
-    Work("late-2000", "late", "2,000 jobs due a second", partial(_late, 2000), "1.5 / 8"),
+    Work("late-200", "late", "200 jobs due per second", partial(_late, 200), "1.5 / 5"),
+    Work("late-2000", "late", "2,000 jobs due per second", partial(_late, 2000), "1.5 / 8"),
     Work("burst", "burst", "jobs due in one millisecond", _burst, once=True),
     Work("bytes", "bytes", "a pending job", _bytes, "400", once=True, leaves=True),
-    Work("parked", "parked", "consumers that wait", _park, once=True, leaves=True),
+    Work("parked", "parked", "waiting consumers", _park, once=True, leaves=True),
 ]
 
 # Measured again with more and more pending jobs.
 GROWING = [
-    Work("add-64", "growth", "add, one a request, 64 connections", partial(_add, 64)),
+    Work("add-64", "growth", "add, one per request, 64 connections", partial(_add, 64)),
     Work("batch", "growth", "add, batches of 100", _add_batch),
     Work("late-200", "growth", "lateness at 200 a second", partial(_late, 200), "1.5 / 5", most_only=True),
     Work("late-2000", "growth", "lateness at 2,000 a second", partial(_late, 2000), "1.5 / 8"),

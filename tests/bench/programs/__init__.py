@@ -1,1 +1,1 @@
-"""What each client does in a process of its own; `bare.py` says how they are called."""
+"""One program per client, each run in a process of its own; `bare.py` describes their arguments."""

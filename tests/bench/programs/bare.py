@@ -1,7 +1,7 @@
-"""What a client could reach at most: ready-made bytes over one socket, and no look at the answers.
+"""The most that a client could reach: prepared bytes over one socket, with the answers ignored.
 
-Like all programs here: `URL WORK COUNT TOPIC`; prints {"seconds": …} as JSON. WORK is `add`: COUNT adds, one after the
-other; `batch`: the same in batches of 100; `work`: COUNT jobs that are ready, popped and finished.
+Arguments, like those of all programs here: `URL WORK COUNT TOPIC`. Prints {"seconds": …} as JSON. WORK is `add` (COUNT
+adds, one after another), `batch` (the same in batches of 100) or `work` (pop and finish COUNT ready jobs).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add(topic: str, number: int) -> str:
 
 
 def work(bare: Bare, topic: str, count: int) -> None:
-    """One job at a time, the end of the last and the next pop in one request."""
+    """One job at a time; the finish of the last one and the next pop share a request."""
     pop = f'{{"command":"pop","topic":"{topic}"}}'
     answer = bare.ask(pop)
     for left in reversed(range(count)):

@@ -1,4 +1,4 @@
-"""The synchronous Python client, as `bare.py` says; its worker with plain handlers."""
+"""The synchronous Python client; arguments as in `bare.py`. Its worker has plain handlers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def work(url: str, topic: str, count: int) -> float:
 
 
 def add(url: str, kind: str, topic: str, count: int) -> float:
-    """Seconds that the adds took, one after the other or in batches."""
+    """Seconds that the adds took, one after another or in batches."""
     with Client(url) as client:
-        client.stats()  # the connection stands
+        client.stats()  # opens the connection
         begun = time.perf_counter()
         if kind == "batch":
             for start in range(0, count, BATCH):

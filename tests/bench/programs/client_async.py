@@ -1,4 +1,4 @@
-"""The asyncio Python client, as `bare.py` says; its worker with `async def` handlers."""
+"""The asyncio Python client; arguments as in `bare.py`. Its worker has `async def` handlers."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def work(url: str, topic: str, count: int) -> float:
 
 
 async def add(url: str, kind: str, topic: str, count: int) -> float:
-    """Seconds that the adds took, one after the other or in batches."""
+    """Seconds that the adds took, one after another or in batches."""
     async with AsyncClient(url) as client:
-        await client.stats()  # the connection stands
+        await client.stats()  # opens the connection
         begun = time.perf_counter()
         if kind == "batch":
             for start in range(0, count, BATCH):

@@ -1,4 +1,6 @@
-"""A service that says "created" to all and keeps nothing: what stays is the time of who writes. Prints its URL."""
+"""A service that answers "created" to everything and keeps nothing, so that only the time of the writer remains. Prints
+its URL.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ _CREATED = b'{"success":true,"id":"i","state":"delayed","due":1795264116.321,"re
 
 
 class Sink(asyncio.Protocol):
-    """Counts the commands of a request by a word that each has once, and does not parse it."""
+    """Counts the commands of a request by a word that occurs once in each, without parsing it."""
 
     def __init__(self) -> None:
         self._data = bytearray()

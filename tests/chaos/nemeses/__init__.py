@@ -1,7 +1,7 @@
-"""The nemeses: the contract of one, and the table of all. Each breaks one thing, in a file of its own.
+"""The nemeses: the contract, and the table of all. Each breaks one thing, and has its own file.
 
-A nemesis notes each of its faults in the history (`stage.history.fault`), from just before it breaks something until
-all is as before, and says there what the fault may forget. It is made anew for each run, with `every_s` and the
+A nemesis records each of its faults in the history (`stage.history.fault`), from just before it breaks something until
+everything is as before, along with what the fault may forget. It is created for each run, with `every_s` and the
 options that the scenario gives.
 """
 
@@ -40,25 +40,25 @@ NEMESES = {
 
 
 class Nemesis(ABC):
-    """`every_s`: the pause before each strike, in seconds, in which all is well."""
+    """`every_s`: the pause before each strike, in seconds, during which all is well."""
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """What the instances need in their environment for it; `folder` is the run's."""
+        """The environment variables that instances need for it; `folder` belongs to the run."""
         return {}
 
     @abstractmethod
     async def strike(self, stage: Stage) -> None:
-        """One fault, from its beginning until all is as before."""
+        """Cause one fault, and return once everything is as before."""
 
     async def heal(self, stage: Stage) -> None:  # noqa: B027 - most leave nothing behind
-        """Undo what a strike that was cancelled left broken."""
+        """Undo what a cancelled strike left broken."""
 
 
 def make(name: str, **options: Any) -> Nemesis:
-    """The nemesis of that name."""
+    """Create the nemesis of that name."""
     module, _, cls = NEMESES[name].partition(":")
     nemesis: Nemesis = getattr(importlib.import_module(module), cls)(**options)
     return nemesis

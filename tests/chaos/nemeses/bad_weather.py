@@ -1,4 +1,5 @@
-"""The network between the service and its Redis is bad for a while: slow, cut in one direction or both, with resets."""
+"""Makes the network between the service and its Redis bad for a while: slow, cut in one or both directions, with
+resets."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import asyncio
 from typing import Any
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.proxy import FAIR, Weather
-from tests.chaos.servers import Networked
+from tests.chaos.servers.proxy import FAIR, Weather
+from tests.chaos.servers.redis import Networked
 from tests.chaos.stage import Stage
 
 
 class BadWeather(Nemesis):
-    """`for_s`: how long each of the `weathers` lasts; they come in turn, as options of Weather."""
+    """`for_s`: how long each of the `weathers` (options of Weather) lasts; they take turns."""
 
     def __init__(self, every_s: float, for_s: float, weathers: list[dict[str, Any]]) -> None:
         super().__init__(every_s)

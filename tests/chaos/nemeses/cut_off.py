@@ -1,7 +1,7 @@
-"""The network between the servers breaks: a master is cut off from all others, which choose another one.
+"""Cuts a master off from all other servers, which elect another one.
 
-Until it hears of that it takes writes that count for nothing: a master by Sentinels as long as the cut lasts, one of a
-Cluster until it finds that it is alone.
+Until it notices, it accepts writes that will not count: with Sentinels as long as the cut lasts, in a Cluster until it
+finds that it is alone.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.replicated import UNSENT_S, replicated
+from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
 from tests.redis_node import RedisNode
 from tests.redis_sentinels import SentinelSet
 
 _FOLLOW_S = 2.0
-"""So long after the service could hear of the new master it asks the old one no more: what it is told then stays."""
+"""After this long the service, having been able to learn of the new master, no longer asks the old one: what it is told
+then stays.
+"""
 
 
 class CutOff(Nemesis):
-    """`for_s`: how long the cuts last, in turn; those that are long enough for it at least until another master took
-    over. `with_service`: the service is on the old master's side, and reaches no other; else it reaches all."""
+    """`for_s`: how long the cuts last, in turn; one that is long enough lasts at least until another master has taken
+    over. `with_service`: the service is on the old master's side and reaches no other server; otherwise it reaches all.
+    """
 
     def __init__(self, every_s: float, for_s: list[float], with_service: bool = False) -> None:
         super().__init__(every_s)
@@ -40,9 +43,9 @@ class CutOff(Nemesis):
             await self._for_long(stage, master, for_s, slots)
 
     async def _briefly(self, stage: Stage, master: RedisNode, for_s: float, slots: tuple[int, int] | None) -> None:
-        """It is the master again."""
+        """Cut a master off briefly: it remains the master."""
         servers = replicated(stage)
-        # At the very limit Sentinels may choose another one.
+        # Close to the limit, Sentinels may elect another one.
         forgets = ("local",) if for_s == servers.down_after_s else ()
         with stage.history.fault("cut-off", forgets, UNSENT_S, slots=slots):
             self._cut(stage, master)
@@ -51,7 +54,7 @@ class CutOff(Nemesis):
             await servers.settled()
 
     async def _for_long(self, stage: Stage, master: RedisNode, for_s: float, slots: tuple[int, int] | None) -> None:
-        """It comes back as a replica."""
+        """Cut a master off for long: it comes back as a replica."""
         servers = replicated(stage)
         whole = asyncio.create_task(asyncio.sleep(for_s))
         with stage.history.fault("cut-off", ("local",), UNSENT_S, slots=slots):
@@ -69,7 +72,7 @@ class CutOff(Nemesis):
     def _cut(self, stage: Stage, master: RedisNode) -> None:
         servers = replicated(stage)
         assert servers.network
-        # A Sentinel of the old master's host goes on naming it.
+        # A Sentinel on the old master's host keeps naming it.
         aside = [master, *servers.sentinels[:1]] if isinstance(servers, SentinelSet) else [master]
         servers.network.cut_off([node.host for node in aside], with_service=self._with_service)
 

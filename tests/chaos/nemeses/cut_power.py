@@ -1,8 +1,9 @@
-"""A power cut, as far as one process can play it: kill -9 of the one Redis, whose file then lacks what came last.
+"""A power failure, as far as one process can imitate it: SIGKILL of the single Redis, and the loss of the end of its
+file.
 
-After a kill -9 alone nothing is missing: what Redis wrote is in the kernel's hands. `everysec` promises that the disk
-is at most two seconds behind; so the file is cut somewhere behind where it ended some time before: mostly in the
-middle of what a script wrote.
+After SIGKILL alone nothing is missing, because the kernel has what Redis wrote. `everysec` promises that the disk is at
+most two seconds behind. So the file is truncated somewhere after where it ended some time before, mostly in the middle
+of what a script wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.chaos.stage import Stage
 
 
 class CutPower(Nemesis):
-    """`lost_s`: how much of the file is missing at most, in seconds; less than what the servers may forget."""
+    """`lost_s`: how much of the file may be missing, in seconds; less than what the servers may forget."""
 
     def __init__(self, every_s: float, lost_s: float) -> None:
         super().__init__(every_s)

@@ -1,4 +1,4 @@
-"""maxmemory is reached for a while: adds are refused, and all else must go on."""
+"""Reaches maxmemory for a while: adds are refused, and everything else must go on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.stage import Stage
 
 
 class FillMemory(Nemesis):
-    """`for_s`: how long there is no room."""
+    """`for_s`: how long memory is full."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

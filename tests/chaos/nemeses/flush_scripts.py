@@ -1,4 +1,4 @@
-"""SCRIPT FLUSH: Redis knows none of our scripts any more."""
+"""SCRIPT FLUSH: Redis forgets all scripts."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
-"""SIGSTOP of a master until long after another server took over; then it comes back with its stale data and writes."""
+"""SIGSTOP of a master until long after another server took over; then it comes back with stale data, and with
+writes."""
 
 from __future__ import annotations
 
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.replicated import UNSENT_S, replicated
+from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
 from tests.redis_node import RedisNode
 
 
 class FreezeMaster(Nemesis):
-    """`for_s`: how long it stands still."""
+    """`for_s`: how long it is stopped."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

@@ -1,4 +1,4 @@
-"""SIGSTOP of the one Redis: it neither answers nor hangs up, as behind a broken network."""
+"""SIGSTOP of the single Redis: it neither answers nor hangs up, as behind a broken network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.stage import Stage
 
 
 class FreezeRedis(Nemesis):
-    """`for_s`: how long."""
+    """`for_s`: how long it is stopped."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

@@ -1,17 +1,17 @@
-"""SIGSTOP of all replicas: they lag, so nothing new is replicated. The master is well, and stays it."""
+"""SIGSTOP of all replicas: they lag, so nothing new is replicated. The master is healthy and stays the master."""
 
 from __future__ import annotations
 
 import asyncio
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.replicated import replicated
+from tests.chaos.servers.replicated import replicated
 from tests.chaos.stage import Stage
 from tests.redis_node import RedisNode
 
 
 class FreezeReplicas(Nemesis):
-    """`for_s`: how long."""
+    """`for_s`: how long they are stopped."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

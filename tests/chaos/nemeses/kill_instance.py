@@ -1,4 +1,4 @@
-"""kill -9 of one instance; it is started again at once."""
+"""SIGKILL of an instance, which is restarted at once."""
 
 from __future__ import annotations
 

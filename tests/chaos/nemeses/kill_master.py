@@ -1,9 +1,10 @@
-"""kill -9 of a master, by Sentinels or of a Cluster; when another server has taken over, it comes back as a replica."""
+"""SIGKILL of a master, with Sentinels or in a Cluster; once another server has taken over, it comes back as a
+replica."""
 
 from __future__ import annotations
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.replicated import UNSENT_S, replicated
+from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
 
 

@@ -1,4 +1,4 @@
-"""kill -9 of the one Redis; it is started again after a moment, with what its file has."""
+"""SIGKILL of the single Redis, which is restarted after a moment with what its file holds."""
 
 from __future__ import annotations
 

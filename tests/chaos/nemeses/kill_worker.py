@@ -1,4 +1,4 @@
-"""kill -9 of a worker process, with jobs in hand; another one is started in its place."""
+"""SIGKILL of a worker process with jobs in hand; another one is started in its place."""
 
 from __future__ import annotations
 

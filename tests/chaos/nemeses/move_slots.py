@@ -1,4 +1,4 @@
-"""The slots of some shards move to the next master of the Cluster and back again, key by key, under load."""
+"""Moves the slots of some shards to the next master of the Cluster and back, key by key, under load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMESPACE = "jq"
 
 
 class MoveSlots(Nemesis):
-    """`shards`: how many of the first; `batch`: so many keys at a time."""
+    """`shards`: how many, from the first; `batch`: how many keys at a time."""
 
     def __init__(self, every_s: float, shards: int, batch: int) -> None:
         super().__init__(every_s)

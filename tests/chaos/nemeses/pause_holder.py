@@ -1,4 +1,4 @@
-"""SIGSTOP of the instance that has the most timers, for longer than its locks live; then it goes on."""
+"""SIGSTOP of the instance with the most timers, for longer than its locks last; then it goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.chaos.stage import Instance, Stage
 
 
 class PauseHolder(Nemesis):
-    """`for_s`: how long it stands still."""
+    """`for_s`: how long it is stopped."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

@@ -1,11 +1,11 @@
-"""SIGSTOP of a worker process for longer than its jobs' time to run; then it wants to finish what it had."""
+"""SIGSTOP of a worker process for longer than its jobs' TTR; then it tries to finish what it had."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 
-from tests.chaos.load import TTR_S
+from tests.chaos.load.load import TTR_S
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Stage, WorkerProcess
 

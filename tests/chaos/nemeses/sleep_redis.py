@@ -1,4 +1,4 @@
-"""DEBUG SLEEP: the one Redis is busy with something for long, and then does all that was asked meanwhile."""
+"""DEBUG SLEEP: the single Redis is busy for a long time, and then does everything it was asked meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.chaos.stage import Stage
 
 
 class SleepRedis(Nemesis):
-    """`for_s`: how long."""
+    """`for_s`: how long it sleeps."""
 
     def __init__(self, every_s: float, for_s: float) -> None:
         super().__init__(every_s)

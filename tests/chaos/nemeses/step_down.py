@@ -1,9 +1,9 @@
-"""SENTINEL FAILOVER, or CLUSTER FAILOVER: an operator lets a replica become the master."""
+"""SENTINEL FAILOVER or CLUSTER FAILOVER: an operator promotes a replica."""
 
 from __future__ import annotations
 
 from tests.chaos.nemeses import Nemesis
-from tests.chaos.replicated import UNSENT_S, replicated
+from tests.chaos.servers.replicated import UNSENT_S, replicated
 from tests.chaos.stage import Stage
 from tests.redis_sentinels import SentinelSet
 
@@ -16,8 +16,8 @@ class StepDown(Nemesis):
     async def strike(self, stage: Stage) -> None:
         servers = replicated(stage)
         self._turn += 1
-        # Sentinels do not ask the old master, which goes on for a second or more, with the other replica behind it. In
-        # a Cluster it stops, and waits until the new one has all.
+        # Sentinels do not ask the old master, which goes on for a second or more, followed by the other replica. In a
+        # Cluster it stops accepting writes, and waits until the new one has everything.
         forgets = ("local", "replicated") if isinstance(servers, SentinelSet) else ()
         with stage.history.fault("step-down", forgets, UNSENT_S):
             await servers.failover(await servers.some_master(self._turn))

@@ -1,4 +1,4 @@
-"""SIGTERM of one instance, as in a rolling update; it is started again when it has ended."""
+"""SIGTERM of an instance, as in a rolling update; it is restarted once it has ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Stage
 
-_LONGEST_S = 12.0  # the service's grace_s, and a little
+_LONGEST_S = 12.0  # the service's grace_s plus a margin
 
 
 class StopInstance(Nemesis):

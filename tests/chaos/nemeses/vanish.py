@@ -1,6 +1,6 @@
-"""Clients that vanish: while they wait, when their answer is about to come, and in the middle of it.
+"""Clients that vanish: while they wait, just before their answer, or in the middle of it.
 
-Some hang up in order (FIN), some not (RST). Nobody hears what they were given; the history says so.
+Some close the connection properly (FIN), some reset it (RST). Nobody learns what they were given; the history says so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tests.chaos.load import TOPICS, TTR_S
+from tests.chaos.load.load import TOPICS, TTR_S
 from tests.chaos.nemeses import Nemesis
 from tests.chaos.stage import Stage
 
@@ -29,7 +29,7 @@ class Vanish(Nemesis):
             await asyncio.gather(*(self._client(stage) for _ in range(CLIENTS)))
 
     async def _client(self, stage: Stage) -> None:
-        """One client that asks and hangs up at some moment of the next tenth of a second."""
+        """A client that asks and hangs up at a random moment within a tenth of a second."""
         self._number += 1
         number, client = self._number, f"vanish-{self._number}"
         if stage.chance.random() < 0.8:
@@ -43,7 +43,7 @@ class Vanish(Nemesis):
         stage.history.complete(client, "info", str(name), op, id=told["id"], state=answer)
 
     async def _hang_up(self, stage: Stage, body: bytes) -> str:
-        """What was seen of the answer before the connection was given up: nothing, or its beginning."""
+        """What arrived of the answer before the client hung up: nothing, or the beginning."""
         place = urlsplit(stage.chance.choice(stage.urls))
         try:
             reader, writer = await asyncio.open_connection(place.hostname, place.port)

@@ -1,4 +1,4 @@
-"""The clock of all instances jumps an hour ahead, then an hour back; that of Redis is right. By libfaketime."""
+"""Moves the clock of all instances an hour ahead, then an hour back, with libfaketime; that of Redis stays right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE_S = 5.0
 
 
 async def _is_wrong(instance: Instance, offset_s: float) -> None:
-    """Wait until its clock is as wrong as it shall be: it stands in the head of its answers."""
+    """Wait until its clock is wrong by that much, according to the headers of its answers."""
     async with asyncio.timeout(_PATIENCE_S), aiohttp.ClientSession() as session:
         while True:
             async with session.get(instance.url + "/healthz") as response:

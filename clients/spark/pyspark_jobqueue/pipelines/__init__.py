@@ -1,6 +1,5 @@
-"""Ready pipelines on the connector. Each is a module with a command line of its own: `python -m
-pyspark_jobqueue.pipelines.emit --help`, or by spark-submit with the module's file.
+"""Ready-made pipelines on top of the connector, one module each, with a command line of its own.
 
-What they share stands in `flags` (the flags of all, and how errors end a run) and `report`; they do not know
-each other.
+Run one with `python -m pyspark_jobqueue.pipelines.emit --help`, or hand the module's file to spark-submit. They do not
+import each other; what they share is in `parts`.
 """

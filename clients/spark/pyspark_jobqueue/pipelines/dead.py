@@ -1,4 +1,4 @@
-"""dead: the dead letters by topic, hour and reason; and those that were found handed out again."""
+"""dead: counts dead letters by topic, hour and reason; with --redrive it kicks them, so that they are ready again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import flags, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import flags, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 _MOST_GROUPS = 50
 _SAMPLES = 3
-_REASON = 80  # characters: what differs only behind them is one reason
+_REASON = 80  # characters: reasons that differ only after these count as one
 _KIND = ("topic", "hour", "cause", "reason")
 _SPAN = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -27,28 +27,28 @@ def parser() -> argparse.ArgumentParser:
     """All flags of dead."""
     made = flags.parser("dead", __doc__ or "")
     group = made.add_argument_group("which")
-    group.add_argument("--topic", default="*", help="one, several with commas, or a pattern with * and ? [all]")
-    group.add_argument("--since", metavar="WHEN", help="died since then: 2026-11-21T10:00Z, or 90m, 24h, 7d ago [ever]")
+    group.add_argument("--topic", default="*", help="a topic, several with commas, or a pattern with * and ? [all]")
+    group.add_argument("--since", metavar="WHEN", help="died since: 2026-11-21T10:00Z, or 90m, 24h, 7d ago [any time]")
     group.add_argument(
-        "--reason", metavar="PATTERN", help="as SQL's LIKE: %% for any characters, _ for one [any, and none]"
+        "--reason", metavar="PATTERN", help="like SQL's LIKE: %% for any characters, _ for one [any reason or none]"
     )
-    group = made.add_argument_group("handing out again")
-    group.add_argument("--redrive", action="store_true", help="kick those that were found: ready again, tries anew")
-    group.add_argument("--rate", type=int, metavar="JOBS/S", help="at most so many a second [no limit]")
+    group = made.add_argument_group("redrive")
+    group.add_argument("--redrive", action="store_true", help="kick the jobs found: ready again, with fresh tries")
+    group.add_argument("--rate", type=int, metavar="JOBS/S", help="kicks per second at most [no limit]")
     return made
 
 
 def dead(arguments: argparse.Namespace) -> Report:
-    """The report is always well. Raises BadOption, Refused, Unreachable."""
+    """Run once. The report never counts as a failure. Raises BadOption, Refused, Unreachable."""
     since = _since(arguments.since, time.time()) if arguments.since else None
     _check(arguments)
     report = Report("dead")
     spark = flags.begin(arguments)
     options = {**flags.connection(arguments), "what": "dead", "topic": arguments.topic}
     letters = spark.read.format("jobqueue").options(**options).load()
-    found = _chosen(letters, since, arguments.reason).persist()  # so that what is told is what is kicked
+    found = _chosen(letters, since, arguments.reason).persist()  # so that exactly what is reported is kicked
     try:
-        _tell(_groups(found), report)
+        _note(_groups(found), report)
         if arguments.redrive:
             _redrive(found, arguments, report)
     finally:
@@ -58,24 +58,24 @@ def dead(arguments: argparse.Namespace) -> Report:
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.rate is not None and not arguments.redrive:
-        raise BadOption("--rate is for --redrive")
-    writing.check_rate(arguments.rate)
+        raise BadOption("--rate requires --redrive")
+    writes.check_rate(arguments.rate)
 
 
 def _since(text: str, now: float) -> float:
-    """Unix seconds of a time, or of so long ago. A time without an offset is one of UTC."""
+    """Unix seconds of a time, or of a span ago. A time without an offset is taken as UTC."""
     span = _SPAN.fullmatch(text)
     if span:
         return now - int(span[1]) * _SECONDS[span[2]]
     try:
-        told = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(f"--since must be like 2026-11-21T10:00Z, or like 90m, 24h or 7d, not {text!r}") from None
-    return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _chosen(letters: DataFrame, since: float | None, reason: str | None) -> DataFrame:
-    # In microseconds and not as a timestamp: the session's time zone has no say in it.
+    # In microseconds instead of a timestamp, so that the session's time zone does not matter.
     died = F.unix_micros("dead_since")
     if since is not None:
         letters = letters.filter(died >= round(since * 1e6))
@@ -88,7 +88,7 @@ def _chosen(letters: DataFrame, since: float | None, reason: str | None) -> Data
 
 
 def _groups(found: DataFrame) -> DataFrame:
-    """How many of each kind, and a few ids: of those that died first."""
+    """The number of jobs in each group, and the ids of the few that died first."""
     place = F.row_number().over(Window.partitionBy(*_KIND).orderBy("dead_since", "id"))
     sample = F.when(F.col("place") <= _SAMPLES, F.col("id"))
     return (
@@ -98,25 +98,25 @@ def _groups(found: DataFrame) -> DataFrame:
     )
 
 
-def _tell(groups: DataFrame, report: Report) -> None:
+def _note(groups: DataFrame, report: Report) -> None:
     (sums,) = groups.agg(F.count("jobs").alias("groups"), F.sum("jobs").alias("jobs")).collect()
     report.note(dead=sums["jobs"] or 0, groups=sums["groups"])
     largest = groups.orderBy(F.desc("jobs"), *_KIND).limit(_MOST_GROUPS).collect()
-    report.note(largest=[_told(row) for row in largest])
+    report.note(largest=[_described(row) for row in largest])
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _described(row: Row) -> dict[str, Any]:
     hour = datetime.fromtimestamp(row["hour"], UTC).strftime("%Y-%m-%dT%H:00Z")
     texts = {"topic": row["topic"], "hour": hour, "cause": row["cause"], "reason": row["reason"] or ""}
     return {**texts, "jobs": row["jobs"], "samples": " ".join(row["samples"])}
 
 
 def _redrive(found: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    """Whoever was kicked or deleted meanwhile is refused, which does no harm."""
+    """Kick the jobs. Any that was kicked or deleted meanwhile is refused, which does no harm."""
     kicks = found.select("id", F.lit("kick").alias("action"))
-    told = writing.write(kicks, {**flags.connection(arguments), "onError": "skip"}, arguments.rate)
-    if told:
-        report.note(kicked=told["accepted"], refused=told["refused"])
+    totals = writes.write(kicks, {**flags.connection(arguments), "onError": "skip"}, arguments.rate)
+    if totals:
+        report.note(kicked=totals["accepted"], refused=totals["refused"])
 
 
 if __name__ == "__main__":

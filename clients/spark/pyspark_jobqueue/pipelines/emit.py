@@ -1,4 +1,4 @@
-"""emit: rows of a table, a file or a query become jobs, once each; with --watermark only those that are new."""
+"""emit: turns the rows of a table, a file or a query into jobs, once each; with --watermark only the new ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import flags, increment, inputs, jobs, mark_file, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import flags, increment, inputs, jobs, watermark_file, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,56 +21,58 @@ def parser() -> argparse.ArgumentParser:
     inputs.add_flags(made)
     jobs.add_flags(made)
     group = made.add_argument_group("incremental")
-    group.add_argument("--watermark", metavar="COLUMN", help="only rows above its highest value of the last run")
-    group.add_argument("--state", metavar="FILE", help="where that value is kept")
-    group = writing.add_flags(made)
-    group.add_argument("--if-exists", choices=["keep", "reject", "replace"], help="an id that is there [keep]")
+    group.add_argument("--watermark", metavar="COLUMN", help="only rows above the highest value of the last run")
+    group.add_argument("--state", metavar="FILE", help="the file that keeps that value")
+    group = writes.add_flags(made)
+    group.add_argument("--if-exists", choices=["keep", "reject", "replace"], help="what to do if an id exists [keep]")
     group.add_argument("--on-error", metavar="fail|skip|FOLDER", help="what to do with refused rows [fail]")
-    group.add_argument("--rate", type=int, metavar="N", help="rows a second in all; one task sends then [no limit]")
-    group.add_argument("--dry-run", action="store_true", help="check all rows, send none, keep the state as it is")
+    group.add_argument("--rate", type=int, metavar="N", help="rows per second in total, sent by one task [no limit]")
+    group.add_argument("--dry-run", action="store_true", help="check all rows, send none, leave the state as it is")
     return made
 
 
 def emit(arguments: argparse.Namespace) -> Report:
-    """One run. The report has the writer's figures, and the watermark that it reached."""
+    """Run once. The report has the writer's totals, and the watermark that the run reached."""
     inputs.check(arguments)
     jobs.check(arguments)
-    writing.check_rate(arguments.rate)
+    writes.check_rate(arguments.rate)
     if (arguments.watermark is None) != (arguments.state is None):
-        raise BadOption("--watermark and --state go together: both or none")
+        raise BadOption("--watermark and --state require each other")
     report = Report("emit")
-    with mark_file.held(arguments.state) if arguments.state else contextlib.nullcontext():
-        before = mark_file.load(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
+    with watermark_file.held(arguments.state) if arguments.state else contextlib.nullcontext():
+        before = watermark_file.load(arguments.state, arguments.topic, arguments.watermark) if arguments.state else None
         spark = flags.begin(arguments)
         _run(spark, arguments, before, report)
     return report
 
 
-def _run(spark: SparkSession, arguments: argparse.Namespace, before: mark_file.Mark | None, report: Report) -> None:
+def _run(
+    spark: SparkSession, arguments: argparse.Namespace, before: watermark_file.Watermark | None, report: Report
+) -> None:
     rows = inputs.read(spark, arguments)
-    frame = jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
+    frame = jobs.frame_of(rows, arguments)  # reports its errors before any data is read
     reached = None
     if arguments.watermark:
         found = increment.since(rows, jobs.id_of(rows, arguments), arguments.topic, arguments.watermark, before)
         frame, reached = jobs.frame_of(found.rows, arguments), found.mark
     _write(frame, arguments, report)
     if arguments.watermark:
-        _tell(found, report)
+        _note(found, report)
         if reached and reached != before and not arguments.dry_run:
-            mark_file.save(arguments.state, reached)
+            watermark_file.save(arguments.state, reached)
 
 
 def _write(frame: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    figures = writing.write(frame, _options(arguments), arguments.rate)
-    figures.pop("gone", None)  # of deletes
+    figures = writes.write(frame, _options(arguments), arguments.rate)
+    figures.pop("gone", None)  # emit sends no deletes
     report.note(topic=arguments.topic, **({"dry_run": True} if arguments.dry_run else {}), **figures)
 
 
-def _tell(found: increment.Increment, report: Report) -> None:
+def _note(found: increment.Increment, report: Report) -> None:
     report.note(watermark=found.mark.value if found.mark else None)
     if found.without_mark:
         report.note(without_watermark=found.without_mark)
-        print(f"warning: {found.without_mark:,} rows have no watermark, and were not sent", file=sys.stderr)
+        print(f"warning: {found.without_mark:,} rows have no watermark and were not sent", file=sys.stderr)
     if found.too_many_ids:
         report.note(at_watermark=f"more than {increment.MOST_IDS:,} rows: the next run sends them again")
 
@@ -80,7 +82,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, str]:
     return {
         **flags.connection(arguments),
         **jobs.options(arguments),
-        **writing.options(arguments),
+        **writes.options(arguments),
         **{name: text for name, text in given.items() if text is not None},
         "dryRun": str(arguments.dry_run).lower(),
     }

@@ -1,7 +1,7 @@
-"""forecast: when pending jobs fall due: a histogram, its peak, and the backlog that a given rate leaves.
+"""forecast: when pending jobs will fall due: a histogram, its peak, and the backlog that a given rate leaves.
 
-Delayed jobs count at the time when they are due next, ready ones as due now. Those that a worker has are not counted,
-and what will be added, or given back by workers, is not foreseen.
+Delayed jobs count at their next due time, ready ones as due now. Reserved jobs are not counted. Jobs that are yet to be
+added, or released by workers, are not foreseen.
 """
 
 from __future__ import annotations
@@ -14,60 +14,65 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import flags
-from pyspark_jobqueue.pipelines.backlog import Backlog, backlog
-from pyspark_jobqueue.pipelines.histogram import Histogram, histogram
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import flags
+from pyspark_jobqueue.pipelines.parts.backlog import Backlog, backlog
+from pyspark_jobqueue.pipelines.parts.histogram import Histogram, histogram
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 _BUSIEST = 10
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = flags.parser("forecast", "When pending jobs fall due, the peak, and what a given rate makes of it.")
-    made.add_argument("--topic", default="*", help="one, several with commas, or a pattern with * and ? [all]")
-    made.add_argument(
-        "--by", choices=["minute", "hour"], default="minute", help="a longer one is taken beyond 3,000 slots [minute]"
+    made = flags.parser(
+        "forecast", "When pending jobs will fall due, the peak, and the backlog that a given rate leaves."
     )
-    made.add_argument("--hours", type=flags.positive, metavar="N", help="look so far ahead [all]")
-    made.add_argument("--rate", type=flags.positive, metavar="JOBS/S", help="jobs a second that workers get done")
-    made.add_argument("--plot", metavar="FILE", help="draw it there: .png or .svg (needs matplotlib)")
+    made.add_argument("--topic", default="*", help="a topic, several with commas, or a pattern with * and ? [all]")
+    made.add_argument(
+        "--by",
+        choices=["minute", "hour"],
+        default="minute",
+        help="width of a slot; a longer one is used beyond 3,000 slots [minute]",
+    )
+    made.add_argument("--hours", type=flags.positive, metavar="N", help="how far to look ahead [no limit]")
+    made.add_argument("--rate", type=flags.positive, metavar="JOBS/S", help="jobs per second that the workers manage")
+    made.add_argument("--plot", metavar="FILE", help="draw a chart: .png or .svg (needs matplotlib)")
     return made
 
 
 def forecast(arguments: argparse.Namespace) -> Report:
-    """Raises BadOption, Refused, Unreachable."""
+    """Run once. Raises BadOption, Refused, Unreachable."""
     report = Report("forecast")
-    picture = _picture(arguments.plot) if arguments.plot else None
+    drawing = _chart(arguments.plot) if arguments.plot else None
     spark = flags.begin(arguments)
     options = {**flags.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
     jobs = spark.read.format("jobqueue").options(**options).load()
     found = histogram(jobs, arguments.by, time.time(), arguments.hours)
     expected = _backlog(found, arguments.rate) if arguments.rate else None
-    if picture:
-        picture.draw(Path(arguments.plot), found, expected, arguments.rate)
-    _tell(report, found, expected, arguments)
+    if drawing:
+        drawing.draw(Path(arguments.plot), found, expected, arguments.rate)
+    _note(report, found, expected, arguments)
     return report
 
 
-def _picture(file: str) -> Any:
-    """The module that draws. Raises BadOption, before the queue is walked over."""
+def _chart(file: str) -> Any:
+    """The module that draws. Raises BadOption, before the queue is walked."""
     if not file.endswith((".png", ".svg")):
         raise BadOption(f"--plot must name a .png or .svg file, not {file!r}")
     if not Path(file).resolve().parent.is_dir():
-        raise BadOption(f"--plot: there is no folder {str(Path(file).resolve().parent)!r}")
+        raise BadOption(f"--plot: no such folder: {str(Path(file).resolve().parent)!r}")
     try:
-        from pyspark_jobqueue.pipelines import picture  # noqa: PLC0415 - an extra
+        from pyspark_jobqueue.pipelines.parts import chart  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise BadOption(f"--plot needs matplotlib ({error}): pip install 'matplotlib>=3.10,<4'") from None
-    return picture
+    return chart
 
 
 def _backlog(found: Histogram, rate: float) -> Backlog:
     return backlog(found.together(), found.width, rate, found.now, sum(found.due_now.values()))
 
 
-def _tell(report: Report, found: Histogram, expected: Backlog | None, arguments: argparse.Namespace) -> None:
+def _note(report: Report, found: Histogram, expected: Backlog | None, arguments: argparse.Namespace) -> None:
     total, due_now = found.together(), sum(found.due_now.values())
     busiest = _busiest(found, total)[:_BUSIEST]
     report.note(topic=arguments.topic, jobs=sum(total.values()) + due_now + found.later, due_now=due_now)
@@ -77,7 +82,8 @@ def _tell(report: Report, found: Histogram, expected: Backlog | None, arguments:
     if total:
         peak = busiest[0]
         report.note(last=_shown(max(total)), peak_at=_shown(peak), peak_jobs=total[peak])
-        report.note(needed_jobs_per_s=_rate(found, peak, total[peak]))  # so that no slot's jobs reach into the next
+        # The rate at which no slot's jobs spill into the next.
+        report.note(needed_jobs_per_s=_rate(found, peak, total[peak]))
     if expected:
         report.note(rate=arguments.rate, **_expectation(expected, arguments.rate))
     report.note(
@@ -122,7 +128,7 @@ def _expectation(expected: Backlog, rate: float) -> dict[str, Any]:
 
 
 def _busiest(found: Histogram, slots: Mapping[int, int]) -> list[int]:
-    """The slots, those with the most jobs a second first."""
+    """The slots, those with the most jobs per second first."""
     return sorted(slots, key=lambda start: (-found.rate(start, slots[start]), start))
 
 

@@ -1,4 +1,5 @@
-"""reconcile: the jobs that rows ask for against those in the queue: which are missing, wrong, dead or unexpected."""
+"""reconcile: compares the jobs that rows call for with those in the queue, and finds missing, wrong, dead or unexpected
+ones."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines import comparison, flags, inputs, jobs, writing
-from pyspark_jobqueue.pipelines.report import Report
+from pyspark_jobqueue.pipelines.parts import comparison, flags, inputs, jobs, writes
+from pyspark_jobqueue.pipelines.parts.report import Report
 
 _SAMPLES = 5
 
@@ -22,16 +23,16 @@ def parser() -> argparse.ArgumentParser:
     jobs.add_flags(made, due=False)
     group = made.add_argument_group("comparison")
     group.add_argument(
-        "--tolerance", type=int, default=0, metavar="MS", help="a due time may differ by so much [%(default)s]"
+        "--tolerance", type=int, default=0, metavar="MS", help="how far a due time may be off [%(default)s]"
     )
-    group.add_argument("--out", metavar="FOLDER", help="a new one, for all rows that are not ok: JSON, by kind")
-    group = writing.add_flags(made)
+    group.add_argument("--out", metavar="FOLDER", help="a new folder for all rows that are not ok, as JSON by kind")
+    group = writes.add_flags(made)
     group.add_argument("--repair", action="store_true", help="add what is missing, and nothing else")
     return made
 
 
 def reconcile(arguments: argparse.Namespace) -> Report:
-    """The report counts the rows of each kind. It is well when nothing is missing (or all of it was added now),
+    """Run once. The report counts the rows of each kind. The run fails if any are missing (unless all were added now),
     unexpected, wrong or dead."""
     _check(arguments)
     report = Report("reconcile")
@@ -39,14 +40,14 @@ def reconcile(arguments: argparse.Namespace) -> Report:
     rows = inputs.read(spark, arguments)
     identity = jobs.id_of(rows, arguments)
     due_at = jobs.due_at(rows, arguments) if arguments.due_at else None
-    planned = jobs.frame_of(rows, arguments)  # its errors come before the first look at the data
+    planned = jobs.frame_of(rows, arguments)  # reports its errors before any data is read
     walk = spark.read.format("jobqueue").options(**flags.connection(arguments), topic=arguments.topic).load()
     wanted = comparison.expected(rows, identity, due_at)
     found = comparison.compared(
         wanted, walk, arguments.topic, arguments.tolerance, flags.connection(arguments)
     ).persist()
     try:
-        _tell(found, rows.filter(identity.isNull()), report)
+        _note(found, rows.filter(identity.isNull()), report)
         if arguments.out:
             found.filter("kind <> 'ok'").write.partitionBy("kind").json(arguments.out)
         if arguments.repair and report.figures["missing"]:
@@ -64,24 +65,24 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.tolerance < 0:
         raise BadOption("--tolerance must be 0 or more milliseconds")
     if arguments.repair and not (arguments.due_at or arguments.delay):
-        raise BadOption("--repair needs --due-at or --delay: when the jobs that it adds are due")
+        raise BadOption("--repair needs --due-at or --delay, to know when the jobs that it adds are due")
 
 
-def _tell(found: DataFrame, without_id: DataFrame, report: Report) -> None:
+def _note(found: DataFrame, without_id: DataFrame, report: Report) -> None:
     counts = {kind: F.count_if(F.col("kind") == kind).alias(kind) for kind in comparison.KINDS}
     past = F.count_if((F.col("kind") == "missing") & (F.array_max("expected") < F.current_timestamp()))
-    told = found.agg(
+    counted = found.agg(
         F.count_if(F.col("times").isNotNull()).alias("expected"),
         *counts.values(),
         past.alias("missing_past_due"),
         F.count_if(F.col("times") > 1).alias("duplicates"),
     ).first()
-    assert told is not None  # an aggregate of all has a row
-    report.note(**told.asDict(), without_id=without_id.count(), samples=_samples(found))
+    assert counted is not None  # an aggregate over all rows has one row
+    report.note(**counted.asDict(), without_id=without_id.count(), samples=_samples(found))
 
 
 def _samples(found: DataFrame) -> list[dict[str, str]]:
-    """A few ids of each kind that asks for a look."""
+    """A few ids of each kind that deserves a look."""
     first = Window.partitionBy("kind").orderBy("id")
     rows = found.filter(~F.col("kind").isin("ok", "finished")).withColumn("number", F.row_number().over(first))
     return [
@@ -91,21 +92,21 @@ def _samples(found: DataFrame) -> list[dict[str, str]]:
 
 
 def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    """Add the missing through the writer. Who added one of them meanwhile did the same: it counts as repaired."""
+    """Add the missing jobs through the writer. One that somebody else has added meanwhile counts as repaired."""
     if report.figures["missing_past_due"]:
         print(
-            f"warning: {report.figures['missing_past_due']:,} of the missing jobs were due before now; if they "
-            "ended and are forgotten, they are done again",
+            f"warning: {report.figures['missing_past_due']:,} of the missing jobs were due before now. Any that "
+            "have ended and are no longer remembered will run again",
             file=sys.stderr,
         )
     missing = found.filter("kind = 'missing'").select("id")
     options = {
         **flags.connection(arguments),
         **jobs.options(arguments),
-        **writing.options(arguments),
+        **writes.options(arguments),
         "onError": "skip",
     }
-    figures = writing.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
+    figures = writes.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
     report.note(repaired=figures.get("accepted", 0) + figures.get("existing", 0), refused=figures.get("refused", 0))
 
 

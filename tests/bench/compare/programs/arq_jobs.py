@@ -1,4 +1,4 @@
-"""arq as producer and as worker: it does what lines of JSON on stdin ask. `python arq_jobs.py SOCKET`."""
+"""arq as producer and worker: does what lines of JSON on stdin ask. `python arq_jobs.py SOCKET`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asked import BODY, due_of, job_id, number_of, serve  # type: ignore[import-
 
 Answer = dict[str, Any]
 
-_FILLERS = 16  # adds at a time when nothing but speed counts
+_FILLERS = 16  # concurrent adds when only speed counts
 _POLL_S = 0.001
 
 
@@ -35,7 +35,7 @@ class Program:
         self._running: asyncio.Task[None] | None = None
 
     async def add(self, seconds: float, connections: int, size: int, first: int, due: float) -> Answer:
-        """Add for about so many seconds, so many calls at a time."""
+        """Add for about this many seconds, with this many concurrent calls."""
         assert size == 1
         begun, jobs = time.perf_counter(), 0
 
@@ -60,7 +60,7 @@ class Program:
         return {}
 
     async def prepare(self, jobs: int, concurrency: int, kept_s: int) -> Answer:
-        """Be ready to handle so many jobs, so many at a time; the result of a finished one is kept for so long."""
+        """Prepare to handle this many jobs at this concurrency; the result of a finished one is kept for `kept_s`."""
         self._numbers, self._at, self._left = list[int](), list[float](), jobs
         self._done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._worker = Worker(
@@ -86,12 +86,13 @@ class Program:
             self._done.set_result(time.time() * 1000)
 
     async def run(self) -> Answer:
-        """Handle them: when the last one was finished, and each job's number and time, ms since the epoch."""
+        """Handle them. Returns when the last one was finished, and the number and time of each, in ms since the
+        epoch."""
         self._running = asyncio.create_task(self._worker.async_run())
         either: list[asyncio.Future[Any]] = [self._running, self._done]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self._running.done():
-            self._running.result()  # raises what ended it
+            self._running.result()  # raises the error that ended it
         return {"end": self._done.result(), "numbers": self._numbers, "at": self._at}
 
     async def close(self) -> Answer:

@@ -1,6 +1,6 @@
-"""Moves what is due from the bucket of bare Redis to its ready list, and sleeps until the next one: `SOCKET`.
+"""Moves due jobs from the bucket of bare Redis to its ready list, and sleeps until the next one. Argument: `SOCKET`.
 
-What is added meanwhile and due sooner is seen after 1 ms.
+A job that is added meanwhile and due sooner is noticed within 1 ms.
 """
 
 from __future__ import annotations

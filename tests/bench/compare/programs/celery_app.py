@@ -1,7 +1,7 @@
 """The Celery application of the bench: producers import it, and `celery --app celery_app worker` runs it.
 
-BENCH_SOCKET is the Redis. The task appends its number and the time to the file BENCH_OUT: workers may be several
-processes.
+BENCH_SOCKET is the Redis. The task appends its number and the time to the file BENCH_OUT, because there may be several
+worker processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from asked import number_of  # type: ignore[import-not-found, unused-ignore]  # beside it
 from celery import Celery, signals  # type: ignore[import-not-found, unused-ignore]  # of the environment of Celery
 
-RECORD = struct.Struct("<qd")  # the job's number; milliseconds since the epoch
+RECORD = struct.Struct("<qd")  # number of the job; milliseconds since the epoch
 _DAYS_S = 7 * 86_400
 
 app = Celery("bench", broker=f"redis+socket://{os.environ['BENCH_SOCKET']}")
@@ -27,7 +27,7 @@ app.conf.update(
     worker_enable_remote_control=False,
     broker_connection_retry_on_startup=True,
     broker_pool_limit=64,
-    # Longer than any delay: a task that waits in a worker for its time is handed to another one after it.
+    # Longer than any delay: after this time, a task that waits in a worker is handed to another one.
     broker_transport_options={"visibility_timeout": _DAYS_S},
 )
 

@@ -1,4 +1,4 @@
-"""Celery as producer: it adds what lines of JSON on stdin ask."""
+"""Celery as producer: adds what lines of JSON on stdin ask for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _add(producer: Any, number: int, due: float | None) -> None:
 
 
 def add(seconds: float, connections: int, size: int, first: int, due: float) -> dict[str, Any]:
-    """Add for about so many seconds, a thread for each connection; in batches where size is more than 1."""
-    begun, starts = time.perf_counter(), itertools.count(first, size)  # next() on it is one step: safe among threads
+    """Add for about this many seconds, with one thread per connection; in batches if size is more than 1."""
+    begun, starts = time.perf_counter(), itertools.count(first, size)  # next() on it is atomic, and so thread-safe
 
     def adding(_: int) -> int:
         done = 0

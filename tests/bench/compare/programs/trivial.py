@@ -1,4 +1,5 @@
-"""An HTTP server that does nothing: `PORT`. It answers an add, or an array of them, with the same bytes each time."""
+"""An HTTP server that does nothing; argument: `PORT`. It answers an add, or an array of them, with the same bytes each
+time."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import cast
 import uvloop
 
 _ADDED = b'{"success":true,"id":"job:0000000000000001","state":"delayed","due":1795310000.123,"result":"created"}'
-_LARGE = 1000  # bytes of a request that is an array
+_LARGE = 1000  # bytes of an array request
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 
 
@@ -18,13 +19,13 @@ def _response(body: bytes) -> bytes:
 
 
 class Trivial(asyncio.Protocol):
-    """A request arrives whole here: it is small, or its parts are waited for by their length."""
+    """A request is taken as whole when its bytes have arrived, by their known length."""
 
     one = _response(_ADDED)
     many = _response(b"[" + b",".join([_ADDED] * 100) + b"]")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class does not inherit from it
         self._missing = 0
 
     def data_received(self, data: bytes) -> None:

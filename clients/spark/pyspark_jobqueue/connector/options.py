@@ -1,0 +1,118 @@
+"""Parsing of options as Spark passes them (strings, names in any case), and the options that reads and writes share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from pyspark_jobqueue.errors import BadOption
+
+# Options that Spark itself adds for SQL tables and streams.
+_OF_SPARK = {"path", "serialization.format", "checkpointlocation", "queryname"}
+
+# An SQL table has one set of options for reading and writing, so a read must tolerate those of a write.
+_PACE = ("batchSize", "inFlight", "rowsPerSecondPerTask")
+OF_WRITES = (*_PACE, "ifExists", "bodyFormat", "onError", "dryRun", "reportPath")
+
+
+class Given:
+    """The options of a query. Each getter marks its option as known; `done` refuses what is left. All raise
+    BadOption."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._left = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
+        self._known: list[str] = []
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """Any non-empty string, stripped."""
+        self._known.append(name)
+        text = self._left.pop(name.lower(), None)
+        if text is not None and not text.strip():
+            raise BadOption(f"option {name} is empty")
+        return default if text is None else text.strip()
+
+    def integer(self, name: str, default: int, low: int, high: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
+            raise BadOption(f"option {name} must be an integer from {low} to {high}, not {text!r}")
+        return int(text)
+
+    def choice(self, name: str, default: str, *allowed: str) -> str:
+        text = self.text(name, default) or default
+        if text.lower() not in allowed:
+            raise BadOption(f"option {name} must be one of {', '.join(allowed)}, not {text!r}")
+        return text.lower()
+
+    def flag(self, name: str) -> bool:
+        return self.choice(name, "false", "true", "false") == "true"
+
+    def pass_over(self, *names: str) -> None:
+        """Accept and ignore these options."""
+        for name in names:
+            self._left.pop(name.lower(), None)
+
+    def done(self) -> None:
+        """Raises for an unknown option, and suggests the nearest."""
+        for name in self._left:
+            near = difflib.get_close_matches(name, [known.lower() for known in self._known], 1)
+            meant = next((f"; did you mean {known}?" for known in self._known if [known.lower()] == near), ".")
+            raise BadOption(f"unknown option {name!r}{meant} Available: {', '.join(self._known)}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the service is, and how long to keep trying. Pickled to the tasks."""
+
+    urls: tuple[str, ...]
+    token: str | None = None
+    timeout_s: float = 30.0
+    max_retries: int = 10
+    retry_wait_s: float = 0.2
+
+    @classmethod
+    def of(cls, given: Given) -> Self:
+        """Options url, token, timeoutMs, maxRetries and retryWaitMs. Raises BadOption."""
+        urls = tuple(_url(url.strip()) for url in (given.text("url") or "").split(",") if url.strip())
+        if not urls:
+            raise BadOption(
+                "option url is missing: the address of the service, such as http://localhost:8000. (For an SQL table, "
+                "Spark does not pass on the OPTIONS of CREATE TABLE: add WITH (url = '…') to the statement)"
+            )
+        token = given.text("token")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise BadOption("option token must consist of printable ASCII characters")
+        return cls(
+            urls,
+            token,
+            given.integer("timeoutMs", 30_000, 1, 3_600_000) / 1000,
+            given.integer("maxRetries", 10, 0, 1000),
+            given.integer("retryWaitMs", 200, 1, 10_000) / 1000,
+        )
+
+    def __repr__(self) -> str:
+        return f"Target({', '.join(self.urls)})"  # without the token
+
+
+def _url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        (parts.hostname or "").encode("idna")
+        parts.path.encode("ascii")
+    except ValueError:  # an invalid port, or characters that no request may contain
+        valid = False
+    if not valid or "@" in parts.netloc or parts.query or parts.fragment or any(map(str.isspace, url)):
+        raise BadOption(
+            f"option url must be like http://localhost:8000, or several with commas; {without_secret(url)!r} is not"
+        )
+    return url.rstrip("/")
+
+
+def without_secret(url: str) -> str:
+    """A URL without what precedes an @ or follows a ?: it may be a password."""
+    return url.rpartition("@")[2].partition("?")[0]

@@ -1,0 +1,43 @@
+"""The data source `jobqueue`, which Spark asks for a reader and for writers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """Serves `spark.read.format("jobqueue")`, `df.write.format("jobqueue").mode("append")`, `df.writeStream`, and SQL
+    tables `USING jobqueue`. README.md lists options and columns."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "jobqueue"
+
+    def schema(self) -> str:
+        """The columns of a read when the query names none. Raises BadOption."""
+        from pyspark_jobqueue.connector import read_options, read_schema  # noqa: PLC0415 - see the package's docstring
+
+        return read_schema.ddl(read_options.columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark_jobqueue.connector.reader import reader  # noqa: PLC0415
+
+        return reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_jobqueue.connector.writer import batch_writer  # noqa: PLC0415 - see the package's docstring
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # Spark passes overwrite=True for output mode complete, which sends the same rows again and again: the ids make
+        # that harmless.
+        from pyspark_jobqueue.connector.writer import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self.options, schema)

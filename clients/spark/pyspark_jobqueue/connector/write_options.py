@@ -1,0 +1,72 @@
+"""The options of a write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark_jobqueue.connector.columns import FIELDS, option_of
+from pyspark_jobqueue.connector.options import Given, Target
+from pyspark_jobqueue.errors import BadOption
+
+_MOST_A_SECOND = 10_000_000
+_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=]{1,255}")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Everything a task needs to send rows. Pickled to the tasks."""
+
+    target: Target
+    topic: str | None = None
+    batch_size: int = 1000
+    in_flight: int = 4
+    rows_per_second: int | None = None
+    if_exists: str = "keep"
+    json_text: bool = False
+    on_error: str = "fail"
+    """`fail`, `skip`, or the folder for refused rows."""
+    dry_run: bool = False
+    report_path: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
+        """The options; and, by field, the columns that have another name. Raises BadOption."""
+        given = Given(options)
+        made = cls(
+            Target.of(given),
+            _topic(given.text("topic")),
+            given.integer("batchSize", 1000, 1, 1000),
+            given.integer("inFlight", 4, 1, 64),
+            given.integer("rowsPerSecondPerTask", 0, 1, _MOST_A_SECOND) or None,
+            given.choice("ifExists", "keep", "keep", "reject", "replace"),
+            given.choice("bodyFormat", "string", "string", "json") == "json",
+            _on_error(given.text("onError", "fail") or "fail"),
+            given.flag("dryRun"),
+            given.text("reportPath"),
+        )
+        what = given.text("what", "jobs") or "jobs"
+        if what.lower() != "jobs":
+            raise BadOption(f"what={what} can only be read, not written to")
+        given.pass_over("state")  # of an SQL table that is read too
+        named = {field: name for field in FIELDS if (name := given.text(option_of(field)))}
+        given.done()
+        return made, named
+
+
+def _topic(text: str | None) -> str | None:
+    if text is not None and not _TOPIC.fullmatch(text):
+        raise BadOption(
+            f"option topic must be one topic: up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + =, not {text!r}"
+        )
+    return text
+
+
+def _on_error(text: str) -> str:
+    if text.lower() in ("fail", "skip"):
+        return text.lower()
+    if "/" not in text:  # otherwise a typo would become a folder
+        raise BadOption(f"option onError must be fail, skip, or a folder whose path contains a /, not {text!r}")
+    return text

@@ -1,0 +1,106 @@
+"""A histogram of due times by topic: counted in Spark, so that the result is small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
+"""The possible widths of a slot, in seconds."""
+OTHERS = "(others)"
+_MOST_SLOTS = 3000  # non-empty ones; enough for ten years of days
+_MOST_TOPICS = 10
+_PARTITIONS = 8  # of the cached counts, which are small; Spark's default is 200
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Jobs by topic and slot. Days and hours are in UTC."""
+
+    by: str
+    now: float
+    """Unix seconds."""
+    topics: Mapping[str, Mapping[int, int]]
+    """For each topic, the jobs by the start of their slot (unix seconds). Topics with the most jobs come first; all
+    beyond the first ten are merged into one at the end."""
+    due_now: Mapping[str, int]
+    """By topic: jobs that are due already. They are in no slot."""
+    later: int = 0
+    """Jobs due beyond the requested time."""
+
+    @property
+    def width(self) -> int:
+        """Length of a slot, in seconds."""
+        return WIDTHS[self.by]
+
+    def begin(self, start: int) -> float:
+        """When the jobs of a slot start to fall due, in unix seconds: now, for a slot that is in progress, but at least
+        a minute before its end."""
+        return min(max(start, self.now), start + self.width - WIDTHS["minute"])
+
+    def rate(self, start: int, jobs: float) -> float:
+        """Jobs of a slot as jobs per second."""
+        return jobs / (start + self.width - self.begin(start))
+
+    def together(self) -> dict[int, int]:
+        """The jobs of all topics by slot, in order of time."""
+        total: dict[int, int] = {}
+        for slots in self.topics.values():
+            for start, jobs in slots.items():
+                total[start] = total.get(start, 0) + jobs
+        return dict(sorted(total.items()))
+
+
+def histogram(jobs: DataFrame, by: str, now: float, hours: float | None = None) -> Histogram:
+    """The histogram of the delayed and ready jobs of a read. `by` is a minute, hour or day; a longer one is taken if
+    there would be too many slots. `hours`: how far ahead of `now` to look."""
+    minutes = _minutes(jobs, now, hours).coalesce(_PARTITIONS).persist()  # so that the queue is walked only once
+    try:
+        by = _fitting(minutes, by)
+        sums = minutes.groupBy("topic").agg(F.sum("jobs").alias("jobs"))
+        names = [row["topic"] for row in sums.orderBy(F.desc("jobs"), "topic").limit(_MOST_TOPICS).collect()]
+        topic = F.when(F.col("topic").isin(names), F.col("topic")).otherwise(OTHERS).alias("topic")
+        slot = F.expr(f"minute * 60 div {WIDTHS[by]} * {WIDTHS[by]} AS slot")
+        rows = minutes.groupBy(topic, slot, "kind").agg(F.sum("jobs").alias("jobs")).collect()
+    finally:
+        minutes.unpersist()
+    topics: dict[str, dict[int, int]] = {name: {} for name in [*names, OTHERS]}
+    for row in rows:
+        if row["kind"] == "due":
+            topics[row["topic"]][row["slot"]] = row["jobs"]
+    due_now = {row["topic"]: row["jobs"] for row in rows if row["kind"] == "now"}
+    later = sum(row["jobs"] for row in rows if row["kind"] == "later")
+    return Histogram(by, now, {name: slots for name, slots in topics.items() if slots}, due_now, later)
+
+
+def _minutes(jobs: DataFrame, now: float, hours: float | None) -> DataFrame:
+    """Job counts by topic, kind (now, due or later) and, for kind due, minute since 1970."""
+    end = "false" if hours is None else f"due >= {_micros(now + hours * 3600)}"
+    # In microseconds instead of timestamps, so that the session's time zone does not matter.
+    due = jobs.selectExpr(
+        "topic", f"greatest(if(state = 'ready', NULL, unix_micros(delayed_until)), {_micros(now)}) AS due"
+    )
+    kinds = due.selectExpr(
+        "topic", "due", f"CASE WHEN due <= {_micros(now)} THEN 'now' WHEN {end} THEN 'later' ELSE 'due' END AS kind"
+    )
+    return (
+        kinds.selectExpr("topic", "kind", "if(kind = 'due', due div 60000000, NULL) AS minute")
+        .groupBy("topic", "kind", "minute")
+        .agg({"*": "count"})
+        .withColumnRenamed("count(1)", "jobs")
+    )
+
+
+def _fitting(minutes: DataFrame, by: str) -> str:
+    """`by`, or the next longer width with few enough slots."""
+    widths = {each: f"count(DISTINCT minute * 60 div {seconds})" for each, seconds in WIDTHS.items()}
+    (slots,) = minutes.selectExpr(*(f"{count} AS {each}" for each, count in widths.items())).collect()
+    names = list(WIDTHS)
+    return next((each for each in names[names.index(by) :] if slots[each] <= _MOST_SLOTS), names[-1])
+
+
+def _micros(seconds: float) -> str:
+    return f"{round(seconds * 1e6)}L"

@@ -1,0 +1,93 @@
+"""The rows of an input that are new since the last run: those above a watermark.
+
+The upper bound is determined first; rows, watermark and the ids at the watermark are all taken up to it, so what
+arrives during the run is left to the next one. A value that enters the input after a higher one is missed: the column
+must never go backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pyspark_jobqueue.errors import BadOption
+from pyspark_jobqueue.pipelines.parts.watermark_file import Watermark
+
+MOST_IDS = 5_000
+"""The most ids at the watermark that are kept."""
+_TYPES = ("timestamp", "timestamp_ntz", "date", "byte", "short", "integer", "long", "decimal")
+
+
+@dataclass(frozen=True)
+class Increment:
+    """`mark` is the watermark to store once the rows are sent; None if there have never been any."""
+
+    rows: DataFrame
+    mark: Watermark | None
+    without_mark: int
+    """Rows in which the column is null: no run sends them."""
+    too_many_ids: bool = False
+
+
+def kind_of(frame: DataFrame, column: str) -> str:
+    """The type of a watermark column. Raises BadOption if it is missing or unsuitable."""
+    found = [field for field in frame.schema.fields if field.name.lower() == column.lower()]
+    if len(found) != 1:
+        raise BadOption(f"--watermark: unknown column {column!r}; available: {', '.join(frame.columns)}")
+    kind = found[0].dataType
+    if kind.typeName() not in _TYPES:
+        # Strings would be compared as such, 10 below 9, and rows silently lost.
+        raise BadOption(
+            f"--watermark must be a timestamp, a date, an integer or a decimal, but {column} is {kind.simpleString()}: "
+            "cast it in --sql"
+        )
+    return kind.simpleString()
+
+
+def since(frame: DataFrame, identity: Column, topic: str, column: str, before: Watermark | None) -> Increment:
+    """The rows since the watermark `before`, with `identity` as their id. Raises BadOption."""
+    kind = kind_of(frame, column)
+    if before is not None and before.type != kind:
+        raise BadOption(f"--watermark: {column} was {before.type} when --state was written, but is {kind} now")
+    value = frame[f"`{column}`"]
+    low = None if before is None else F.lit(before.value).cast(kind)
+    seen = frame if low is None else frame.filter((value >= low) | value.isNull())
+    bounds = seen.agg(_text(F.max(value), kind).alias("highest"), F.count_if(value.isNull()).alias("nulls")).first()
+    assert bounds is not None  # an aggregate over all rows has one row
+    if bounds["highest"] is None:
+        return Increment(frame.filter(F.lit(False)), before, bounds["nulls"])
+    highest = _shown(bounds["highest"], kind)
+    high = F.lit(highest).cast(kind)
+    ids = [row["id"] for row in _ids_at(frame.filter(value == high), identity).limit(MOST_IDS + 1).collect()]
+    too_many = len(ids) > MOST_IDS
+    mark = Watermark(topic, column, kind, highest, () if too_many else tuple(sorted(ids)))
+    rows = frame.filter(value <= high)
+    return Increment(_above(rows, value, identity, before), mark, bounds["nulls"], too_many)
+
+
+def _ids_at(rows: DataFrame, identity: Column) -> DataFrame:
+    """The ids of rows. A null id cannot be recognised: such a row is sent, and refused, in each run."""
+    return rows.select(identity.alias("id")).filter("id IS NOT NULL").distinct()
+
+
+def _above(rows: DataFrame, value: Column, identity: Column, before: Watermark | None) -> DataFrame:
+    if before is None:
+        return rows.filter(value.isNotNull())
+    low = F.lit(before.value).cast(before.type)
+    known = F.coalesce(identity.isin(list(before.ids)), F.lit(False)) if before.ids else F.lit(False)
+    return rows.filter((value > low) | ((value == low) & ~known))
+
+
+def _text(value: Column, kind: str) -> Column:
+    """A value as text; a timestamp as microseconds since 1970, which are the same in every time zone."""
+    return (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
+
+
+def _shown(text: str, kind: str) -> str:
+    """The text for the file: readable, and accepted by a cast."""
+    if kind != "timestamp":
+        return text
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(text))).isoformat()

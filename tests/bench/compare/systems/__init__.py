@@ -1,0 +1,1 @@
+"""The systems under comparison, one module each, and what their drivers share."""

@@ -1,0 +1,1 @@
+"""The load: producers and consumers over HTTP that record everything they ask and hear."""

@@ -1,0 +1,1 @@
+"""The scenarios: `scenario` is the contract, `catalog` the table of all."""
