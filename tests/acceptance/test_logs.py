@@ -70,7 +70,7 @@ async def test_wrong_settings_and_a_redis_that_does_not_fit_end_with_a_sentence(
     config = tmp_path / "jobqueue.toml"
     config.write_text("prot = 8000\n")
     said = await ServiceProcess("--config", str(config), log=tmp_path / "1.log").refusal()
-    assert "there is no" in said or "did you mean port?" in said
+    assert "unknown setting prot in the file" in said and "did you mean port?" in said
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
         options = ("--maxmemory", "10mb", "--maxmemory-policy", "allkeys-lru")
         with RedisServer(Path(folder), *options) as redis:
@@ -79,6 +79,6 @@ async def test_wrong_settings_and_a_redis_that_does_not_fit_end_with_a_sentence(
     said = await ServiceProcess("--redis", "redis://127.0.0.1:1", log=tmp_path / "3.log").refusal()
     assert "the Redis at redis://127.0.0.1:1 cannot be used" in said
     said = await ServiceProcess("--redis", "somewhere", log=tmp_path / "4.log").refusal()
-    assert "the setting redis is no URL" in said
+    assert "the setting redis is not a valid Redis URL" in said
     assert "Traceback" not in said
     assert len([line for line in said.splitlines() if line.startswith("Error")]) == 1

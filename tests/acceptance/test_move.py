@@ -79,7 +79,7 @@ async def test_all_is_moved_while_services_run_on_both_and_a_line_a_topic_tells_
         lines = [line.strip("│┃ ").replace("│", " ").replace("┃", " ").split() for line in output.splitlines()]
         assert ["topic", "delayed", "ready", "dead", "finished", "deleted"] in lines
         assert ["calls", "7", "0", "0", "0", "0"] in lines and ["mails", "0", "6", "1", "0", "0"] in lines
-        assert "14 jobs and tombstones were moved; 1 of them were on the new Redis already" in output
+        assert "14 jobs and tombstones were moved; 1 of them were already on the new Redis" in output
         assert "secret" not in output
         assert len((await waiting)["jobs"]) == 6  # the pop that waited on the new Redis was woken
         assert not any((await before.ask("stats"))["counts"].values())
@@ -149,7 +149,7 @@ async def test_what_cannot_begin_is_told_without_a_secret(redis_server: RedisSer
     code, output, complaint = await move(url, url)
     assert (code, output) == (2, "") and "--from and --to lead to the same Redis" in complaint
     code, _, complaint = await move(url, "redis://me:secret@127.0.0.1:1/0?nonsense=1")
-    assert code == 2 and "--to is no URL" in complaint and "secret" not in complaint
+    assert code == 2 and "--to is not a valid Redis URL" in complaint and "secret" not in complaint
 
 
 async def test_a_full_new_redis_is_told_and_nothing_is_lost(
