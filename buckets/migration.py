@@ -23,7 +23,7 @@ from buckets.job import Job
 from buckets.keys import FAMILIES
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value

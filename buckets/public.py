@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from buckets.add_codec import Added
 from buckets.clock import Clock, HeldClock
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
 from buckets.durability.durable import Durable, DurablePool
@@ -10,8 +9,9 @@ from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
 from buckets.notifier import Notifier
-from buckets.pool import Moved, Pool
-from buckets.pop_search import Popped
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Moved, Pool
+from buckets.pool.pop_search import Popped
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
 from buckets.timers.locks import Locks

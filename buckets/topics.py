@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import LIVE, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.scripts import Value
 from buckets.shards import MOST
 

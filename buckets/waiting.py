@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from buckets.notifier import Listener, Notifier
-from buckets.pool import Pool
-from buckets.pop_search import Popped
+from buckets.pool.pool import Pool
+from buckets.pool.pop_search import Popped
 
 
 class _Waiter:

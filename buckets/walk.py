@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from buckets.job import LIVE, Job, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.shards import MOST
 

@@ -12,7 +12,7 @@ from xdist.remote import Producer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 from buckets.clock import HeldClock
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.redis_server import RedisServer
 

@@ -16,17 +16,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
         "words": ("errors", "clock", "keys", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
-        "jobs": (
-            "namespace",
-            "shards",
-            "pages",
-            "coalesce",
-            "add_codec",
-            "ready_shards",
-            "pop_search",
-            "popping",
-            "pool",
-        ),
+        "jobs": ("namespace", "shards", "pages", "pool"),
         "topics": ("durability", "topics", "walk", "notifier", "waiting"),
         "keepers": ("timers", "fsck", "migration"),
         "outside": ("public",),
@@ -65,6 +55,8 @@ MAY_USE = {
 the service itself does not use the client."""
 FOLDERS = {"jobqueue_client": ROOT / "clients" / "python", "pyspark_jobqueue": ROOT / "clients" / "spark"}
 """Where a package stands that is not in the root."""
+MOST_IN_A_FOLDER = 25
+"""Files and folders that a reader can take in at a glance."""
 
 
 def folder_of(module: str) -> Path:
@@ -168,6 +160,28 @@ def test_no_modules_import_each_other(package: str) -> None:
         pytest.fail(f"they import each other: {' -> '.join(error.args[1])}")
 
 
+def test_no_folder_holds_more_than_a_reader_takes_in() -> None:
+    tops = [ROOT / top for top in ("buckets", "jobqueue", "clients", "tests")]
+    folders = [path for top in tops for path in (top, *top.rglob("*/")) if not _is_other(path)]
+    crowded = {
+        str(path.relative_to(ROOT)): len(held) for path in folders if len(held := _held(path)) > MOST_IN_A_FOLDER
+    }
+    assert len(folders) > 60
+    assert crowded == {}
+
+
+def _is_other(path: Path) -> bool:
+    """Whether a folder is not ours, or one of PHP's, where each class has a file of its own."""
+    parts = path.relative_to(ROOT).parts
+    return not {"__pycache__", "node_modules", "vendor", "php", "build"}.isdisjoint(parts) or "egg-info" in path.name
+
+
+def _held(path: Path) -> list[Path]:
+    return [
+        each for each in path.iterdir() if each.name != "__init__.py" and each.name[0] != "." and not _is_other(each)
+    ]
+
+
 @pytest.mark.parametrize("package", STRATA)
 def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
     there = {module.split(".")[1] for module in modules(package)}
@@ -177,9 +191,13 @@ def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source", "fault"),
     [
-        ("buckets.job", "from buckets.pool import Pool", "buckets.job imports buckets.pool, which is above it"),
+        (
+            "buckets.job",
+            "from buckets.pool.pool import Pool",
+            "buckets.job imports buckets.pool.pool, which is above it",
+        ),
         ("buckets.job", "from buckets import pool", "buckets.job imports buckets.pool, which is above it"),
-        ("buckets.job", "from .pool import Pool", "buckets.job imports buckets.pool, which is above it"),
+        ("buckets.job", "from .pages import Pages", "buckets.job imports buckets.pages, which is above it"),
         ("buckets.job", "from . import pool", "buckets.job imports buckets.pool, which is above it"),
         ("buckets.job", "import buckets.job", "buckets.job imports itself"),
         ("buckets.job", "import jobqueue.web.site", "buckets.job imports jobqueue.web.site"),
@@ -210,7 +228,11 @@ def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
             "jobqueue.protocols imports jobqueue.protocols.b, another member of jobqueue.protocols",
         ),
         ("jobqueue.helpers", "import jobqueue.errors", "jobqueue.helpers is in no stratum"),
-        ("buckets.pool", "from buckets import Pool", "buckets.pool imports its own package, not a module of it"),
+        (
+            "buckets.pool.pool",
+            "from buckets import Pool",
+            "buckets.pool.pool imports its own package, not a module of it",
+        ),
         ("jobqueue.app", "from clients.python import x", "jobqueue.app imports clients.python"),
         ("jobqueue.app", "from jobqueue_client import Job", "jobqueue.app imports jobqueue_client"),
         (
@@ -232,7 +254,7 @@ def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:
 
 
 def test_what_goes_down_is_right() -> None:
-    assert faults("buckets.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
+    assert faults("buckets.pool.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
     assert faults("jobqueue.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
     assert faults("jobqueue.protocols.a", "from jobqueue.protocols import Reply") == []
 

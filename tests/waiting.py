@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 
 PATIENCE_S = 10.0
 

@@ -12,12 +12,12 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, NamedTuple
 
-from buckets.add_codec import Added, may_be_repeated
 from buckets.durability.barrier import LOCAL, Barrier, Durability
 from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.job import NewJob
 from buckets.keys import Keys, shard_of
-from buckets.pool import Moved, Pool
+from buckets.pool.add_codec import Added, may_be_repeated
+from buckets.pool.pool import Moved, Pool
 from buckets.redis.link import Link, Sent
 
 _TRIES = 3  # to make a change and learn what it reached, when connections are lost in between
@@ -135,7 +135,7 @@ class Durable:
 
 
 class DurablePool:
-    """The changes of a pool (buckets/pool.py), made durable. Serves one call: see `Durable.wanting`."""
+    """The changes of a pool (buckets/pool/pool.py), made durable. Serves one call: see `Durable.wanting`."""
 
     def __init__(self, durable: Durable, durabilities: Sequence[Durability], report: Report) -> None:
         self._durable = durable

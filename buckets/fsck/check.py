@@ -18,7 +18,7 @@ from buckets.fsck.keys import check_keys
 from buckets.fsck.shard import CheckedShard, Progress
 from buckets.namespace import Examination, examine
 from buckets.pages import Pages
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 
 PASSES = 3

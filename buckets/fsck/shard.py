@@ -9,7 +9,7 @@ from typing import Any
 from buckets.fsck.findings import Report
 from buckets.keys import FAMILIES, Keys
 from buckets.pages import Pages
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 
 PAGE = 64  # jobs per script: about 1 ms of Redis
 

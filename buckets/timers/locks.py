@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.shards import Shards
 from buckets.timers.members import Members
 

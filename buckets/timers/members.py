@@ -18,7 +18,7 @@ import time
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.shards import Shards
 from buckets.timers.assignment import assign
 from buckets.timers.clock_jumps import ClockJumps

@@ -10,7 +10,7 @@ import logging
 
 from buckets.errors import JobQueueError
 from buckets.notifier import Notifier
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
 from buckets.timers.precise_sleep import PreciseSleep

@@ -14,7 +14,7 @@ import pytest
 from buckets import Redis
 from buckets.job import NewJob
 from buckets.migration import Migration
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from tests.acceptance.load import Load
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
 from tests.redis_server import RedisServer

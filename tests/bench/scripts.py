@@ -24,8 +24,8 @@ from typing import Any
 from redis import Redis as Client
 
 from buckets import NewJob, Pool, Redis
-from buckets.add_codec import Preparing, pack_groups
 from buckets.job import DEFAULT_RETENTION_MS
+from buckets.pool.add_codec import Preparing, pack_groups
 from buckets.scripts import SCRIPTS, Value
 from tests.bench.memory import BODY
 from tests.redis_server import RedisServer, binaries

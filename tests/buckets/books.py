@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from buckets.job import LIVE, Job, State
 from buckets.keys import Keys
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.waiting import Waiting
-from tests.buckets.parked import hearing, waiting_on
+from tests.buckets.waiting.parked import hearing, waiting_on
 
 
 @pytest.fixture

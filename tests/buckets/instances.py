@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from buckets.notifier import Notifier
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.timers import locks, members
 from buckets.timers.locks import Locks
 from buckets.timers.members import LIFE_S, Members

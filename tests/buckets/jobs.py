@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from buckets.add_codec import Added
 from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 
 
 async def add(pool: Pool, job_id: str, topic: str = "t", body: bytes = b'"body"', **fields: Any) -> Added:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from buckets.clock import HeldClock
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from tests.buckets.jobs import add, delete, finish, pop_one
 from tests.waiting import tick_all
 

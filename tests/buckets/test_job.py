@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from buckets.job import Cause, NewJob, State, Tag
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.record import HEADER, NEW_HEADER, lua_numbers, pack_front, pack_optional, unpack, unpack_optional
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books

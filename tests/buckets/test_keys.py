@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from buckets.keys import FAMILIES, NAMESPACE, Keys, lua_names, shard_of
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, pop
 

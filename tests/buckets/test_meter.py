@@ -11,7 +11,7 @@ from buckets.clock import HeldClock
 from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob
 from buckets.meter import Meter
-from buckets.pool import PAGE, Pool
+from buckets.pool.pool import PAGE, Pool
 from buckets.redis.client import Redis
 from tests.buckets.instances import Instance, sign, take
 from tests.buckets.jobs import add, pop, pop_one, state

@@ -15,7 +15,7 @@ from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag
 from buckets.migration import Migrated, Migration
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.topics import Topics

@@ -25,17 +25,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from buckets.add_codec import Added
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
-from buckets.pool import Moved, Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
 from buckets.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.model import Answer, Arrow, Model
-from tests.buckets.walks import peeked
+from tests.buckets.topics.walks import peeked
 from tests.redis_server import RedisServer
 
 STEPS = int(os.environ.get("JOBQUEUE_MODEL_STEPS", "20000"))

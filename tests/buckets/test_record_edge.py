@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buckets.job import NewJob, Tag
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from tests.buckets.books import check_books
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import buckets
 from buckets.job import MOVES, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.scripts import SCRIPTS, Script, load
 

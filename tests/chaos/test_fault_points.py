@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.chaos.fault_points import HOWS, chosen, learn, play_all, points_of
 from tests.chaos.servers.gate import AFTER, BEFORE, Gate, Point

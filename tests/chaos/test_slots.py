@@ -13,7 +13,7 @@ from pathlib import Path
 
 from buckets import Fsck, Redis
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.scripts import SCRIPTS
 from tests.chaos.forked_service import ForkedService
 from tests.chaos.history import History

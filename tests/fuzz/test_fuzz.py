@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.schema.params import BY_NAME
 from tests.acceptance.service import ServiceProcess

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from buckets.add_codec import Added
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Barrier, Durability
 from buckets.durability.durable import Durable, DurablePool, Outcome, Want
 from buckets.errors import NotFound, Unavailable
 from buckets.job import NewJob
 from buckets.meter import Meter
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.durability.replicas import chain, cut_off, in_step
 from tests.buckets.jobs import add, get, pop_one, state

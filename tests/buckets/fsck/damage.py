@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 
 JUNK = b"\xff\x00junk"

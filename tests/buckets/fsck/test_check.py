@@ -14,7 +14,7 @@ from buckets.fsck.check import Fsck
 from buckets.fsck.findings import KINDS, Report
 from buckets.job import Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.topics import Topics

@@ -11,7 +11,7 @@ from buckets.clock import HeldClock
 from buckets.errors import JobQueueError, NoMeta, Refused, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, Kind, NewJob, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

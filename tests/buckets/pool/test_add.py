@@ -1,4 +1,4 @@
-"""buckets.pool, add.lua: adding jobs."""
+"""buckets.pool.pool, add.lua: adding jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from buckets.add_codec import Added
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, Reserved, Unfit
 from buckets.job import NewJob, State, Tag
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

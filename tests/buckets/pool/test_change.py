@@ -1,4 +1,4 @@
-"""buckets.pool, run.lua, update.lua, rewrite.lua: changing a job that no worker has yet."""
+"""buckets.pool.pool, run.lua, update.lua, rewrite.lua: changing a job that no worker has yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError, NotFound, Refused, Reserved, TooLate, WrongState
 from buckets.job import Cause, NewJob, State, Tag
-from buckets.pool import Moved, Pool
+from buckets.pool.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets import lives

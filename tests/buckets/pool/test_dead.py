@@ -1,4 +1,4 @@
-"""buckets.pool, bury.lua, kick.lua: jobs that a worker buries, and the way back."""
+"""buckets.pool.pool, bury.lua, kick.lua: jobs that a worker buries, and the way back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError, NotFound, WrongState
 from buckets.job import Cause, NewJob, State, Tag
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets import lives

@@ -1,4 +1,4 @@
-"""buckets.pool, due.lua: what time does to jobs."""
+"""buckets.pool.pool, due.lua: what time does to jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import Cause, NewJob, State
-from buckets.pool import PAGE, Moved, Pool
+from buckets.pool.pool import PAGE, Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

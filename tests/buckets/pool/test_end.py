@@ -1,4 +1,4 @@
-"""buckets.pool, finish.lua, delete.lua, get.lua: how jobs end, and their tombstones."""
+"""buckets.pool.pool, finish.lua, delete.lua, get.lua: how jobs end, and their tombstones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, Unavailable, WrongState
 from buckets.job import State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

@@ -21,7 +21,7 @@ from redis import Redis as Client
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.redis.link import Orphan, Sent
 from buckets.scripts import SCRIPTS, Script, Value

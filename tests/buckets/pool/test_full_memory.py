@@ -10,15 +10,15 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import NoRoom
 from buckets.job import NewJob, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.members import strike
 from buckets.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import Instance, give_up
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state
-from tests.buckets.parked import hearing, jobs_of, park
-from tests.buckets.walks import peeked, purge
+from tests.buckets.topics.walks import peeked, purge
+from tests.buckets.waiting.parked import hearing, jobs_of, park
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all
 

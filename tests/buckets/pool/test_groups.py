@@ -1,4 +1,4 @@
-"""buckets.pool, add.lua: groups of jobs that are added whole or not at all, and the limit of a topic's pending jobs."""
+"""The pool and add.lua: groups of jobs that are added whole or not at all, and the limit of a topic's pending jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from buckets.add_codec import Added
 from buckets.clock import HeldClock
 from buckets.errors import AlreadyExists, JobQueueError, Reserved, TopicFull
 from buckets.job import NewJob
 from buckets.keys import shard_of
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

@@ -1,4 +1,4 @@
-"""buckets.pool, pop.lua, unpop.lua: delivering jobs, and taking them back."""
+"""buckets.pool.pool, pop.lua, unpop.lua: delivering jobs, and taking them back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import NotReserved
 from buckets.job import NewJob, State, Tag
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.record import NEW_HEADER
 from buckets.redis.client import Redis
 from buckets.topics import Topics

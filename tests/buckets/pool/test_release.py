@@ -1,4 +1,4 @@
-"""buckets.pool, release.lua: giving a job back."""
+"""buckets.pool.pool, release.lua: giving a job back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import Cause, Job, State, Tag
-from buckets.pool import Moved, Pool
+from buckets.pool.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

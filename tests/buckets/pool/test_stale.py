@@ -1,14 +1,14 @@
-"""buckets.pool: index entries that contradict the record, and shards whose trouble does not affect others."""
+"""buckets.pool.pool: index entries that contradict the record, and shards whose trouble does not affect others."""
 
 from __future__ import annotations
 
 import pytest
 
-from buckets.add_codec import Added
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, pop, pop_one, popped_ids, state

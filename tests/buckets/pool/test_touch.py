@@ -1,4 +1,4 @@
-"""buckets.pool, touch.lua, and the leases that touch, release and bury check."""
+"""buckets.pool.pool, touch.lua, and the leases that touch, release and bury check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import NotFound, NotReserved, Refused, StaleLease
 from buckets.job import State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets import lives

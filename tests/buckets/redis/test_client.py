@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from buckets.add_codec import Added
 from buckets.errors import JobQueueError, NoMeta, Unanswered, Unavailable
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

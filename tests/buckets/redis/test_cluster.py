@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from buckets.add_codec import Added
 from buckets.errors import Unavailable
 from buckets.fsck.check import Fsck
 from buckets.job import NewJob
 from buckets.keys import shard_of
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.jobs import add
-from tests.buckets.parked import hearing, job_of, park
+from tests.buckets.waiting.parked import hearing, job_of, park
 from tests.redis_cluster import ClusterSet, slot_of
 from tests.redis_network import Network
 from tests.redis_node import Access, RedisNode

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from buckets.add_codec import Added
 from buckets.errors import Unavailable
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, finish, pop_one, state
-from tests.buckets.parked import hearing, job_of, park
+from tests.buckets.waiting.parked import hearing, job_of, park
 from tests.redis_network import Network
 from tests.redis_node import Access, RedisNode
 from tests.redis_sentinels import SentinelSet

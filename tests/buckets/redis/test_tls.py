@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from buckets.errors import Unavailable
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, popped_ids
 from tests.ports import free_port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buckets.clock import HeldClock
 from buckets.fsck.check import Fsck
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topics
 from tests.buckets.books import check_books

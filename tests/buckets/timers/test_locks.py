@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from buckets.notifier import Notifier
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members
 from buckets.timers.locks import BEAT_S

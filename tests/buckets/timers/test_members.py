@@ -8,7 +8,7 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.notifier import Notifier
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers import members as members_module
 from buckets.timers.members import Members

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from buckets.clock import HeldClock
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.sweep import Sweep
 from buckets.topics import Bounds, Topics

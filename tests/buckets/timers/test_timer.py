@@ -9,7 +9,7 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import NewJob
-from buckets.pool import PAGE, Pool
+from buckets.pool.pool import PAGE, Pool
 from buckets.redis.client import Redis
 from buckets.timers.members import strike
 from buckets.timers.timer import Timer

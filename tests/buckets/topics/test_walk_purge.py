@@ -10,13 +10,13 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from buckets.job import LIVE, NewJob, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.walk import Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
-from tests.buckets.walks import FAR_MS, fill, ids, peeked_ids, purge, snapshot
+from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked_ids, purge, snapshot
 from tests.waiting import tick_all, until
 
 

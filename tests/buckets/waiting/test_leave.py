@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add
-from tests.buckets.parked import LONG_S, asked, caught_up, hearing, job_of, jobs_of, park, waiting_on
+from tests.buckets.waiting.parked import LONG_S, asked, caught_up, hearing, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, until
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, popped_ids
-from tests.buckets.parked import caught_up, waiting_on
+from tests.buckets.waiting.parked import caught_up, waiting_on
 from tests.waiting import until
 
 

@@ -1,6 +1,6 @@
 """Pops of the job pool: concurrent ones share a script, and jobs whose caller is gone go back.
 
-What one pop asks of the shards is buckets/pop_search.py; waiting for jobs is the bell's.
+What one pop asks of the shards is buckets/pool/pop_search.py; waiting for jobs is the bell's.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from buckets.clock import Clock
-from buckets.coalesce import Coalescer
 from buckets.errors import JobQueueError
 from buckets.job import Job
-from buckets.pop_search import Ask, Popped, PopSearch
-from buckets.ready_shards import ReadyShards
+from buckets.pool.coalesce import Coalescer
+from buckets.pool.pop_search import Ask, Popped, PopSearch
+from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.shards import MOST, Item, Shards

@@ -1,4 +1,4 @@
-"""buckets.pop_search: in a namespace of many shards, pops ask only the shards that have jobs."""
+"""buckets.pool.pop_search: in a namespace of many shards, pops ask only the shards that have jobs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from buckets.clock import HeldClock
 from buckets.errors import Unavailable
 from buckets.job import NewJob
 from buckets.keys import shard_of
-from buckets.pool import Pool
-from buckets.ready_shards import ReadyShards
+from buckets.pool.pool import Pool
+from buckets.pool.ready_shards import ReadyShards
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, finish, kick, pop, pop_one, popped_ids
-from tests.buckets.parked import LONG_S, caught_up, hearing, job_of, jobs_of, park, waiting_on
+from tests.buckets.waiting.parked import LONG_S, caught_up, hearing, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 

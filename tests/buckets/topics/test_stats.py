@@ -1,10 +1,10 @@
-"""buckets.pool, stats.lua: the figures are exact."""
+"""buckets.pool.pool, stats.lua: the figures are exact."""
 
 from __future__ import annotations
 
 from buckets.clock import HeldClock
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import RANGES, Topics
 from tests.buckets.books import check_books

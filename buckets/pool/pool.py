@@ -1,4 +1,4 @@
-"""The job pool: one method a move; those of deliveries are in buckets/popping.py.
+"""The job pool: one method a move; those of deliveries are in buckets/pool/popping.py.
 
 Nothing is decided here. A method packs its arguments, calls one script a shard (more for a batch that would block
 Redis too long), and turns the reply into values.
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from buckets.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.clock import Clock
-from buckets.coalesce import Coalescer
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.popping import Popping
+from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
+from buckets.pool.coalesce import Coalescer
+from buckets.pool.popping import Popping
 from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent

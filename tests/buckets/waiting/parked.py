@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from buckets.job import Job
 from buckets.notifier import Notifier
-from buckets.pool import Pool
-from buckets.pop_search import Popped
+from buckets.pool.pool import Pool
+from buckets.pool.pop_search import Popped
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting

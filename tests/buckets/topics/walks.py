@@ -7,7 +7,7 @@ from typing import Any
 
 from buckets.clock import HeldClock
 from buckets.job import LIVE, Job, NewJob, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topic, Topics
 from buckets.walk import Walk

@@ -12,11 +12,11 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.walk import Page, Position, Walk
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
-from tests.buckets.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
+from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
 from tests.waiting import tick_all
 
 COUNTS = [1, 2, 3, 7, 39, 40, 41, 100, 1000]

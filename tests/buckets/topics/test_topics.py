@@ -11,12 +11,12 @@ from buckets.clock import HeldClock
 from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
 from buckets.meter import Meter
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one, popped_ids, state
-from tests.buckets.walks import fill, ids, listed, peeked_ids, purge, snapshot
+from tests.buckets.topics.walks import fill, ids, listed, peeked_ids, purge, snapshot
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import Job
-from buckets.ready_shards import ReadyShards
+from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack_all
 from buckets.redis.link import Orphan
 from buckets.scripts import Value

@@ -10,12 +10,12 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
-from tests.buckets.parked import LONG_S, asked, job_of, park, waiting_on
+from tests.buckets.waiting.parked import LONG_S, asked, job_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 

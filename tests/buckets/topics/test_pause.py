@@ -10,14 +10,14 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.job import NewJob, State
-from buckets.pool import Pool
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
-from tests.buckets.parked import hearing, waiting_on
-from tests.buckets.walks import listed, peeked_ids
+from tests.buckets.topics.walks import listed, peeked_ids
+from tests.buckets.waiting.parked import hearing, waiting_on
 from tests.waiting import PATIENCE_S, tick_all, until
 
 HOUR = 3_600_000

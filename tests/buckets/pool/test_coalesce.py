@@ -1,4 +1,4 @@
-"""buckets.coalesce: items that are handed in during one turn of the loop are worked on together."""
+"""buckets.pool.coalesce: items that are handed in during one turn of the loop are worked on together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from buckets.add_codec import Added
-from buckets.coalesce import Coalescer
 from buckets.job import NewJob
-from buckets.pool import Pool
+from buckets.pool.add_codec import Added
+from buckets.pool.coalesce import Coalescer
+from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add, finish, pop, popped_ids
 from tests.redis_server import RedisServer

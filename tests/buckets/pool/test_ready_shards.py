@@ -1,4 +1,4 @@
-"""buckets.ready_shards: which shards a pop asks, and what makes it forget one."""
+"""buckets.pool.ready_shards: which shards a pop asks, and what makes it forget one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from buckets import ready_shards
-from buckets.ready_shards import ReadyShards
+from buckets.pool import ready_shards
+from buckets.pool.ready_shards import ReadyShards
 
 SHARDS = 4
 
