@@ -104,6 +104,14 @@ class Shards:
         """Write the settings of a shard that lost them, as when Redis was emptied. Raises Unfit."""
         await found(self.redis, self.keys[shard], Numbers(len(self.keys), self.buckets))
 
+    def is_away(self, shard: int) -> bool:
+        """Whether the server of the shard cannot be asked now."""
+        return self.redis.is_away(self.keys[shard].meta)
+
+    def is_passed_over(self, shard: int) -> bool:
+        """Whether the shard cannot be asked now but another one can."""
+        return self.is_away(shard) and not all(map(self.is_away, range(len(self.keys))))
+
     async def now_ms(self) -> int:
         """The time of the scripts, in ms since the epoch."""
         held = self.clock.now()

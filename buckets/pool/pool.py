@@ -18,6 +18,7 @@ from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.popping import Popping
+from buckets.pool.send_order import SendOrder
 from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
@@ -105,26 +106,17 @@ class Pool(Popping):
     ) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
 
-        `sent` is called when the last script for them is on its connection: a pop made from then on comes behind them.
-        It is not called when a shard cannot be reached.
+        `sent` is called when they have left for Redis (send_order.py): a pop made from then on comes behind them. It is
+        not called when they cannot be sent, or when they need more than one script.
         """
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
-        if sent:
-            self._mark_last(items, sent)
-        return _words(await self.spread(items, lambda shard, some: self._finishing[shard].hand_in(some)))
+        if sent is None:
+            return _words(await self._finish_all(items))
+        with SendOrder(self, items, sent):
+            return _words(await self._finish_all(items))
 
-    def _mark_last(self, items: list[Item], sent: Sent) -> None:
-        """Have `sent` called when the last item of every shard has been sent."""
-        last = {shard_of(item.id, len(self.keys)): index for index, item in enumerate(items)}
-        unsent = set(last)
-
-        def shard_sent(shard: int) -> None:
-            unsent.discard(shard)
-            if not unsent:
-                sent()
-
-        for shard, index in last.items():
-            items[index] = items[index]._replace(sent=partial(shard_sent, shard))
+    async def _finish_all(self, items: list[Item]) -> list[Any]:
+        return await self.spread(items, lambda shard, some: self._finishing[shard].hand_in(some))
 
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
         return await self.run_in(shard, "finish", items, {"now": self.clock.now()}, sent_of=_sent_of)

@@ -81,7 +81,7 @@ class PopSearch:
         for shard, topics in self.ready_shards.places(self.ask.topics):
             if not self._wants_more() or loop.time() > deadline + _GRACE_S:
                 break
-            if self._is_away(shard) and (trouble or self.is_hopeless(shard)):
+            if self.shards.is_away(shard) and (trouble or self.shards.is_passed_over(shard)):
                 continue
             patience = _Patience(self, shard, deadline)
             try:
@@ -90,7 +90,7 @@ class PopSearch:
                 answered = True
             except Unavailable as error:
                 self.left_behind |= patience.is_over
-                trouble = trouble if self.is_hopeless(shard) else error
+                trouble = trouble if self.shards.is_passed_over(shard) else error
             except JobQueueError:
                 if self.popped.jobs:
                     return
@@ -100,13 +100,6 @@ class PopSearch:
 
     def _wants_more(self) -> bool:
         return len(self.popped.jobs) < self.count and (self._room > 0 or not self.popped.jobs)
-
-    def _is_away(self, shard: int) -> bool:
-        return self.shards.redis.is_away(self.shards.keys[shard].meta)
-
-    def is_hopeless(self, shard: int) -> bool:
-        """Whether the shard cannot be asked now but another one can."""
-        return self._is_away(shard) and not all(map(self._is_away, range(len(self.shards.keys))))
 
     async def _look(self, shard: int, topics: Sequence[str]) -> None:
         """Take the jobs that the shard has."""
@@ -159,7 +152,7 @@ class _Patience:
         self._next = self._loop.call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
-        if self._loop.time() > self._deadline or self._search.is_hopeless(self._shard):
+        if self._loop.time() > self._deadline or self._search.shards.is_passed_over(self._shard):
             self._limit.reschedule(self._loop.time())
         else:
             self._next = self._loop.call_later(_LOOK_S, self._look)

@@ -82,7 +82,7 @@ _KINDS: dict[Kind, type[Servers]] = {"standalone": Standalone, "sentinel": Senti
 
 async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None, sent: Sent | None) -> Any:
     """Wait for the reply. One that came in the same turn in which the caller was cancelled is an orphan too."""
-    if sent:
+    if sent and not reply.done():  # otherwise the connection was lost before
         sent()
     try:
         return await reply
@@ -233,9 +233,7 @@ class Redis:
             else:
                 named = self._refused(server, key, str(reply))
                 instead = None if instead else named
-                if (
-                    not instead
-                ):  # no server was named, or two that refer us to each other, as in the middle of a slot's move
+                if not instead:  # none was named, or two refer us to each other, as in the middle of a slot's move
                     await self._pause(deadline, _judge(reply))
 
     def _refused(self, server: Server, key: Key | None, error: str) -> Server | None:

@@ -193,6 +193,24 @@ async def test_who_has_jobs_on_living_servers_does_not_wait_with_those_whose_ser
     await cluster.settled()
 
 
+async def test_finishes_for_a_dead_server_hold_up_no_pop_on_the_others() -> None:
+    async with ClusterSet(replicas=0) as servers:  # nothing replaces it
+        redis = Redis(servers.url, timeout_s=3)
+        pool = await Pool.open(redis, shards=SHARDS, buckets=2)
+        dead = await servers.master_of(pool.keys[0].meta)
+        lost = next(f"{n}" for n in range(64) if shard_of(f"{n}", SHARDS) == 0)
+        dead.kill()
+        await until(lambda: pool.redis.is_away(pool.keys[0].meta))
+        sent = asyncio.Event()
+        finishing = asyncio.create_task(pool.finish([(lost, None)], sent.set))
+        async with asyncio.timeout(2):
+            await sent.wait()
+        assert not finishing.done()
+        assert isinstance((await finishing)[0], Unavailable)
+        await pool.close()
+        await redis.close()
+
+
 async def test_a_slot_that_moves_holds_up_only_pops_that_must_wait_for_it(pool: Pool, cluster: ClusterSet) -> None:
     """Jobs of all other shards go on, however long the move takes."""
     await pool.add(jobs(200))
