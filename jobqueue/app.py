@@ -81,14 +81,7 @@ class Service(Lifecycle):
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
             [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
-            [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
-            [
-                Loop(f"timer {lock.shard}/{bucket}", Timer(pool, notifier, lock, bucket).run, "timers")
-                for lock in locks
-                for bucket in range(pool.buckets)
-            ],
-            [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
-            [Loop("members", members.run, "timers")],  # first at a stop: others then take the locks given up
+            *_timer_loops(pool, notifier, members, locks, sweeps),
         )
         for row in table:
             await stack.enter_async_context(running(*row))
@@ -142,6 +135,23 @@ class Service(Lifecycle):
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, waiting)
         self.url = url_of(runner.addresses[0])
+
+
+def _timer_loops(
+    pool: Pool, notifier: Notifier, members: Members, locks: list[Locks], sweeps: list[Sweep]
+) -> list[list[Loop]]:
+    """The rows of the timers and of what decides where they run."""
+    timers = [
+        Loop(f"timer {lock.shard}/{bucket}", Timer(pool, notifier, lock, bucket).run, "timers")
+        for lock in locks
+        for bucket in range(pool.buckets)
+    ]
+    return [
+        [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
+        timers,
+        [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
+        [Loop("members", members.run, "timers")],  # first at a stop: others then take the locks given up
+    ]
 
 
 def _spare_collections() -> None:
