@@ -76,10 +76,6 @@ def _flat(values: Iterable[Sequence[Value]]) -> list[Value]:
     return list(chain.from_iterable(values))
 
 
-def _unheard(items: Sequence[Item]) -> None:
-    """Nobody waits for their script to be sent."""
-
-
 class Shards:
     """One namespace on a Redis. Made by `open`."""
 
@@ -177,7 +173,7 @@ class Shards:
         repeat: bool | None = None,
         pack: Callable[[Iterable[Any]], list[Value]] = _flat,
         read: Callable[[list[Any]], list[Any]] = list,
-        sent_of: Callable[[Sequence[Item]], Sent | None] = _unheard,
+        sent_of: Callable[[Sequence[Item]], Sent | None] | None = None,
     ) -> list[Any]:
         """Run a script that takes many jobs over those of one shard. `fresh` gives the arguments that are others for
         each call of the script, `pack` those that the values of the items become; `read` turns its answer into a result
@@ -190,7 +186,14 @@ class Shards:
                     raise away
                 rest = pack([item.values for item in chunk])
                 reply = await self.call(
-                    script, shard, rest, repeat=repeat, orphan=None, sent=sent_of(chunk), **arguments, **fresh()
+                    script,
+                    shard,
+                    rest,
+                    repeat=repeat,
+                    orphan=None,
+                    sent=sent_of and sent_of(chunk),
+                    **arguments,
+                    **fresh(),
                 )
                 results += read(judge_all(reply))
             except JobQueueError as error:

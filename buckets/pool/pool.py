@@ -7,7 +7,7 @@ Redis too long), and turns the reply into values.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -111,12 +111,12 @@ class Pool(Popping):
         """
         items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
         if sent is None:
-            return _words(await self._finish_all(items))
+            return _words(await self.spread(items, self._hand_in_finishes))
         with SendOrder(self, items, sent):
-            return _words(await self._finish_all(items))
+            return _words(await self.spread(items, self._hand_in_finishes))
 
-    async def _finish_all(self, items: list[Item]) -> list[Any]:
-        return await self.spread(items, lambda shard, some: self._finishing[shard].hand_in(some))
+    def _hand_in_finishes(self, shard: int, items: Sequence[Item]) -> Awaitable[list[Any]]:
+        return self._finishing[shard].hand_in(items)
 
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
         return await self.run_in(shard, "finish", items, {"now": self.clock.now()}, sent_of=_sent_of)
