@@ -88,7 +88,7 @@ def _came_back(life: Life, priority: int, before: Delivery, after: Delivery) -> 
 
 def check_order(events: Iterable[Event], known: Mapping[str, Life], trouble: Faults) -> Iterator[Finding]:
     """No job is delivered before one that was ready earlier, or one of a higher priority that was ready."""
-    unheard = _unheard(events)
+    unheard = _unheard(events, trouble)
     for topic in IN_ORDER:
         own = [life for life in known.values() if any(act.invoke.topic == topic for act in life.acts["add"])]
         taken = sorted((stay for life in own for stay in stays(life)), key=lambda stay: stay.taken.answer.at)
@@ -122,17 +122,21 @@ def _overtaken(taken: Sequence[Stay]) -> Iterator[tuple[Stay, Stay, str]]:
         popped[priority] = stay
 
 
-def _unheard(events: Iterable[Event]) -> list[Act]:
-    """Pops that may have received a job without anyone hearing: it was put back at the front, without a trace."""
+def _unheard(events: Iterable[Event], trouble: Faults) -> list[Act]:
+    """Pops that may have received a job without anyone hearing: it was put back at the front, without a trace. Such a
+    pop has no answer, or during a fault an empty one: it gave up a server that was away, which answers it later.
+    """
     found: dict[tuple[str, int], Act] = {}
     for event in events:
         key = event.process, event.op
         if event.command == "pop" and event.kind == "invoke" and event.topic in IN_ORDER:
             found[key] = Act(event)
-        elif key in found and event.kind == "info":
-            found[key].answer = event
         elif key in found:
-            del found[key]
+            found[key].answer = event
+            is_empty = event.kind == "ok" and event.id is None
+            was_in_fault = any(trouble.touching(found[key].invoke.at, event.at, 0))
+            if event.kind != "info" and not (is_empty and was_in_fault):
+                del found[key]
     return list(found.values())
 
 

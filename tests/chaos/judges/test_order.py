@@ -175,6 +175,21 @@ def test_an_unheard_pop_explains_one_overtaking_and_no_second(line: Line) -> Non
     assert [(finding.id, finding.excused) for finding in order(line)] == [("a", True), ("c", False)]
 
 
+@pytest.mark.parametrize("faulty", [True, False])
+def test_an_empty_pop_explains_an_overtaking_only_during_a_fault(line: Line, faulty: bool) -> None:
+    """It gave up a server that was away; what that gave it later was put back at the front."""
+    for name in "ab":
+        line.put(name)
+    op = line.write("invoke", "pop", topic=line.topic)
+    if faulty:
+        line.fault()
+    line.write("ok", "pop", op, topic=line.topic)
+    line.finish("b", line.pop("b"))
+    line.finish("a", line.pop("a"))
+    line.ready[4].clear()
+    assert [(finding.id, finding.excused) for finding in order(line)] == [("a", faulty)]
+
+
 def test_an_unheard_pop_of_long_ago_explains_nothing(line: Line) -> None:
     assert line.lose_pop() is None
     line.pass_s(_REACH_S)
