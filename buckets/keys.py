@@ -73,7 +73,7 @@ class Keys:
         return self.tag + FAMILIES["ASIDE"]
 
     @property
-    def roll(self) -> str:
+    def members(self) -> str:
         return self.tag + FAMILIES["MEMBERS"]
 
     def lock(self, number: int) -> str:

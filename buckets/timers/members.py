@@ -46,7 +46,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int) -> tuple
 
 async def strike(shards: Shards, token: str) -> None:
     """Take an instance off the list."""
-    await shards.redis.read("ZREM", shards.keys[0].roll, token)
+    await shards.redis.read("ZREM", shards.keys[0].members, token)
 
 
 class Members:

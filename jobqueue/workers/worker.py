@@ -42,7 +42,7 @@ def _die_with(supervisor: int) -> None:
     """Have the kernel kill this process when the supervisor's thread that started it ends: its main thread."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:  # it ended before the kernel knew of our wish
+    if os.getppid() != supervisor:  # it ended before the kernel was asked
         sys.exit(1)
 
 

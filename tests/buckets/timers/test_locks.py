@@ -135,7 +135,7 @@ async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Po
         await until(lambda: all(second.held))
         assert second.members.living == [second.members.token.encode()]
     assert set(await owners(redis, live_pool)) == {None}
-    assert await redis.read("EXISTS", live_pool.keys[0].roll) == 0
+    assert await redis.read("EXISTS", live_pool.keys[0].members) == 0
 
 
 async def test_who_hears_that_locks_fell_free_looks_at_once_who_is_gone(

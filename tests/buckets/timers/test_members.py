@@ -31,7 +31,7 @@ async def test_who_has_not_signed_for_450_ms_is_struck_off(redis: Redis, pool: P
     assert await sign(pool, "alive") == ["alive", "dead"]
     clock.advance(1)
     assert await sign(pool, "alive") == ["alive"]
-    assert await redis.read("ZRANGE", pool.keys[0].roll, 0, -1) == [b"alive"]
+    assert await redis.read("ZRANGE", pool.keys[0].members, 0, -1) == [b"alive"]
 
 
 async def test_an_answer_says_when_the_next_may_be_struck_off(pool: Pool, clock: HeldClock) -> None:
@@ -155,7 +155,7 @@ async def test_who_stops_in_order_is_off_the_list_at_once(live_pool: Pool) -> No
 
 
 async def test_the_list_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
-    key = pool.keys[0].roll
+    key = pool.keys[0].members
     await sign(pool, "killed")
     assert 50_000 < await redis.read("PTTL", key) <= 60_000
     await redis.read("PEXPIRE", key, 1_000)
@@ -165,9 +165,9 @@ async def test_the_list_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: P
 
 
 async def test_a_key_of_another_program_in_its_place_stops_nobody(redis: Redis, pool: Pool) -> None:
-    await redis.read("SET", pool.keys[0].roll, "another program's")
+    await redis.read("SET", pool.keys[0].members, "another program's")
     assert await sign(pool, "a") == ["a"]
-    await redis.read("ZADD", pool.keys[0].roll, "inf", "for ever", "-inf", "never", 5, b"\xff")
+    await redis.read("ZADD", pool.keys[0].members, "inf", "for ever", "-inf", "never", 5, b"\xff")
     assert await sign(pool, "a") == ["a"]
 
 
@@ -185,7 +185,7 @@ async def test_a_list_on_an_emptied_redis_founds_the_namespace_and_has_all_shard
     assert all(notifier.free(shard).is_set() for shard in range(3))
     assert await redis.read("EXISTS", pool.keys[0].meta)
     await members.tick()
-    assert await redis.read("ZCARD", pool.keys[0].roll) == 1
+    assert await redis.read("ZCARD", pool.keys[0].members) == 1
 
 
 async def test_a_jump_of_the_clock_wakes_the_timers_and_is_logged(
