@@ -165,8 +165,8 @@ async def test_parked_pops_get_what_an_advance_makes_ready(client: Client, _serv
 async def test_no_lease_ends_in_the_advance_that_delivered_its_job(client: Client, _service: ServiceProcess) -> None:
     """A waiting worker gets the job when the advance is over, not in its middle."""
     await add(client, delay=60, ttr=1)
-    later = [{"command": "add", "topic": "later", "delay": 61 + number, "body": 1} for number in range(500)]
-    for some in (later[at : at + 5] for at in range(0, 500, 5)):  # in all buckets, so that the advance takes a while
+    later = [{"command": "add", "topic": "later", "delay": 61 + number, "body": 1} for number in range(2000)]
+    for some in (later[at : at + 20] for at in range(0, 2000, 20)):  # in all buckets, so that the advance takes a while
         await client.batch(some)
     async with asyncio.timeout(20):
         wait = asyncio.create_task(client.ask("pop", topic="t", wait=60))
