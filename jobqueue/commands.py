@@ -68,7 +68,7 @@ def many(command: AnyMany) -> AnyMany:
 
 def one(command: AnyOne) -> AnyOne:
     """Make a function the command of its name. It takes one at a time."""
-    ONE[params.BY_NAME[command.__name__]] = command
+    ONE[(params.BY_NAME | params.OF_TESTS)[command.__name__]] = command
     return command
 
 
@@ -260,7 +260,19 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     return success(topic=command.topic, count=count, cursor=cursor)
 
 
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
+@one
+async def clock(engine: Engine, command: params.Clock, handover: Handover) -> Answer:
+    """Let time pass on a test service. With the answer, all that fell due meanwhile is ready."""
+    return success(now=in_seconds(await engine.advance(command)))
+
+
+@one
+async def reset(engine: Engine, command: params.Reset, handover: Handover) -> Answer:
+    """Forget all jobs and topics of a test service, and set its clock to the host's time."""
+    return success(now=in_seconds(await engine.reset()))
+
+
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
 
 
 class Commands:

@@ -213,6 +213,8 @@ Shard = Annotated[
 ]
 Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds")]
 
+Advance = Annotated[_Delay, Meta(description="how many seconds pass")]
+
 
 def is_ttr(seconds: float) -> bool:
     """Whether a number within the range of a ttr is valid: those between 0 and the shortest are not."""

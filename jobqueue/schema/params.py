@@ -180,6 +180,16 @@ class Purge(_Kind, tag="purge"):
     cursor: fields.Cursor | None = None
 
 
+class Clock(_Kind, tag="clock"):
+    """Advance the clock of a test service."""
+
+    advance: Annotated[fields.Advance | None, Default("0")] = None
+
+
+class Reset(_Kind, tag="reset"):
+    """Forget everything that a test service knows."""
+
+
 Command = (
     Add
     | Pop
@@ -201,6 +211,8 @@ Command = (
     | Purge
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
+OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}
+"""The commands that only a test service (`jobqueue serve --test`) has besides."""
 FIELDS: dict[str, dict[str, Field]] = {
     name: {field.name: field for field in fields.fields_of(kind)} for name, kind in BY_NAME.items()
 }

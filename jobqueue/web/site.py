@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import orjson
 import structlog
@@ -41,10 +41,11 @@ class Web:
         readiness: Callable[[], dict[str, bool]],
         metrics: Metrics,
         scrape: Scrape,
+        protocols: Mapping[str, str] = PROTOCOLS,
     ) -> None:
         self._engine = engine
         commands = Commands(engine, metrics, settings.redis_timeout_s)
-        self._protocols = {name: load(name)(commands, settings) for name in PROTOCOLS}
+        self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
         self._native = self._protocols[NATIVE]
         self._readiness = readiness
         self._scrape = scrape

@@ -23,13 +23,14 @@ JOBQUEUE = [sys.executable, "-m", "jobqueue"]
 class ServiceProcess:
     """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
-    By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow.
+    By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow;
+    None: no such flag.
     """
 
-    def __init__(self, *flags: str, port: int | None = None, log: Path | None = None, workers: int = 1) -> None:
+    def __init__(self, *flags: str, port: int | None = None, log: Path | None = None, workers: int | None = 1) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._flags = ("--workers", str(workers), *flags)
+        self._flags = flags if workers is None else ("--workers", str(workers), *flags)
         self._log = log
         self.process: asyncio.subprocess.Process | None = None
 
