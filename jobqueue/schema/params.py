@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
 from jobqueue.schema.fields import Default, Field
+from jobqueue.schema.mistakes import mistake
 
 _MS = 1000
 
@@ -222,9 +223,10 @@ def is_field(name: str) -> bool:
     return name.lower() in _EXPECTED
 
 
-def bad_value(field: str, command: object = None) -> BadField:
-    """The refusal of a field whose value is not allowed."""
-    return BadField(f"{field} {must_be(field, command)}", field=field)
+def bad_value(field: str, command: object = None, value: object = None) -> BadField:
+    """The refusal of a field whose value is not allowed. With the `value`, it says what is probably wrong with it."""
+    words = must_be(field, command)
+    return BadField(f"{field} {words}{mistake(field.lower(), words.removeprefix('must be '), value)}", field=field)
 
 
 def ms(seconds: float) -> int:

@@ -57,7 +57,9 @@ def _parts(data: bytes) -> list[Raw]:
         parts = _PARTS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise explained(error, data) from None
-    if not 1 <= len(parts) <= MOST:
+    if not parts:
+        raise TooMany("the array is empty; send at least one command")
+    if len(parts) > MOST:
         raise TooMany(f"the request has {len(parts)} commands; 1 to {MOST} are allowed")
     return parts
 
