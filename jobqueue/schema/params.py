@@ -73,7 +73,7 @@ class Delete(_Kind, tag="delete"):
 
 
 class Touch(_Kind, tag="touch"):
-    """Start the lease of a reserved job again from now."""
+    """Renew the lease of a reserved job."""
 
     id: fields.Id
     lease: fields.Lease | None = None
@@ -132,13 +132,13 @@ class Update(_Kind, tag="update"):
 
 
 class Get(_Kind, tag="get"):
-    """Look a job up."""
+    """Show everything about a job."""
 
     id: fields.Id
 
 
 class Stats(_Kind, tag="stats"):
-    """Show the figures of a topic, or of all."""
+    """Show the figures of a topic, or of all topics."""
 
     topic: fields.StatsTopic | None = None
 
@@ -161,7 +161,7 @@ class Topics(_Kind, tag="topics"):
 
 
 class Pause(_Kind, tag="pause"):
-    """Pause a topic: its pops find nothing."""
+    """Stop handing out the jobs of a topic."""
 
     topic: fields.Topic
     seconds: Annotated[fields.Seconds | None, Default("until it is resumed")] = None
