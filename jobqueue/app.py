@@ -23,7 +23,7 @@ from jobqueue.protocols import PROTOCOLS
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
-from jobqueue.web.address import url_of
+from jobqueue.web.address import check_free, url_of
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 
@@ -60,6 +60,8 @@ class Service(Lifecycle):
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
+        if not self._worker:
+            await check_free(settings.host, settings.port)  # before a Redis is started
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
         url = settings.redis if self._worker else await stack.enter_async_context(self._redis())

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from buckets import Added, Job, Sent
-from buckets.errors import JobQueueError, Unavailable
+from buckets.errors import JobQueueError, Unavailable, WrongState
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
@@ -110,8 +110,24 @@ def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence
 
 def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
-        return failure(result, command.id)
+        return _failure(result, command)
     return success(id=command.id, state=result, **_durable(command))
+
+
+_WRONG_STATE: dict[type[Any], str] = {
+    params.Delete: "the job is {state}",
+    params.Kick: "only a dead job can be kicked; this one is {state}",
+    params.Run: "only a delayed job can be run; this one is {state}",
+    params.Update: "only a delayed or ready job can be updated; this one is {state}",
+}
+
+
+def _failure(error: Exception, command: Any) -> Answer:
+    """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
+    answer = failure(error, getattr(command, "id", None))
+    if isinstance(error, WrongState) and error.state and type(command) in _WRONG_STATE:
+        answer["error"] = _WRONG_STATE[type(command)].format(state=error.state)
+    return answer
 
 
 @many
@@ -191,9 +207,10 @@ async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer
 
 @one
 async def update(engine: Engine, command: params.Update, handover: Handover) -> Answer:
-    """Change a delayed or ready job; fields that are not given stay as they are. A new time for a ready job is
-    TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved job is RESERVED,
-    any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs room."""
+    """Change a delayed or ready job: at least one field, and those that are not given stay as they are. A new time for
+    a ready job is TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved
+    job is RESERVED, any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs
+    room."""
     moved = await engine.update(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
@@ -317,7 +334,7 @@ class Commands:
             else:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
-            answers = [failure(error, getattr(command, "id", None)) for command in run]
+            answers = [_failure(error, command) for command in run]
         self._count(run[0], answers, begun)
         return answers
 
