@@ -99,16 +99,20 @@ def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> A
     return success(id=command.id, topic=command.topic, jobs=copies, **_durable(command))
 
 
-def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
+@many
+async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
+    """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
+    too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
+    job is remembered."""
     return [
         {"success": True, "id": command.id, "state": result}
         if isinstance(result, str) and not command.durability
-        else _ended(command, result)
-        for command, result in zip(commands, results, strict=True)
+        else _finished(command, result)
+        for command, result in zip(commands, await engine.finish(commands, sent), strict=True)
     ]
 
 
-def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) -> Answer:
+def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
         return _failure(result, command)
     return success(id=command.id, state=result, **_durable(command))
@@ -131,18 +135,17 @@ def _failure(error: Exception, command: Any) -> Answer:
 
 
 @many
-async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
-    """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
-    too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
-    job is remembered."""
-    return _states(commands, await engine.finish(commands, sent))
-
-
-@many
 async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
-    succeeds for as long as the deleted job is remembered."""
-    return _states(commands, await engine.delete(commands))
+    succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first."""
+    results = await engine.delete(commands)
+    return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
+
+
+def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
+    if isinstance(was, JobQueueError):
+        return failure(was, command.id)
+    return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
 @one

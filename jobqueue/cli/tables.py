@@ -35,7 +35,7 @@ def answer(fields: Fields) -> RenderableType:
 
 
 def _value(name: str, value: Any) -> Text:
-    if name == "state":
+    if name in ("state", "was"):
         return _state(str(value))
     return Text(_words(name, value))
 
