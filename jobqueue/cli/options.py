@@ -21,6 +21,7 @@ _POSITIONAL = {
     "kick": ("id",),
     "stats": ("topic",),
     "topics": ("pattern",),
+    "workers": ("topic",),
 }
 _SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member
 _METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "at": "TIME", "backoff": "S,S,..."}

@@ -159,6 +159,12 @@ class Topics(_Kind, tag="topics"):
     cursor: fields.Cursor | None = None
 
 
+class Workers(_Kind, tag="workers"):
+    """List the workers that poll."""
+
+    topic: fields.WorkersTopic | None = None
+
+
 class Pause(_Kind, tag="pause"):
     """Pause a topic: its pops find nothing."""
 
@@ -196,6 +202,7 @@ Command = (
     | Stats
     | Peek
     | Topics
+    | Workers
     | Pause
     | Resume
     | Purge
