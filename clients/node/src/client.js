@@ -92,6 +92,10 @@ export class Client {
     return this.#call('stats', { ...options });
   }
 
+  workers(options) {
+    return this.#call('workers', { ...options });
+  }
+
   pause(topic, options) {
     return this.#call('pause', { ...options, topic });
   }

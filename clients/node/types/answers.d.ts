@@ -135,6 +135,22 @@ export interface TopicsAnswer extends Answer {
   cursor: string | null;
 }
 
+export interface WorkerRow {
+  worker: string;
+  topics: string[];
+  instance: string;
+  client: string;
+  since: number;
+  state: 'parked' | 'busy' | 'idle';
+  jobs: number;
+  last_pop: number;
+}
+
+export interface WorkersAnswer extends Answer {
+  workers: WorkerRow[];
+  others?: { parked: number; jobs: number };
+}
+
 export interface StatsAnswer extends Answer {
   /** Null: all topics together. */
   topic: string | null;
@@ -182,6 +198,7 @@ interface Answers {
   kick: KickAnswer | KickTopicAnswer;
   peek: PeekAnswer;
   topics: TopicsAnswer;
+  workers: WorkersAnswer;
   stats: StatsAnswer;
   pause: PauseAnswer;
   resume: ResumeAnswer;

@@ -3,11 +3,12 @@ import type { Job } from './job.js';
 import type {
   AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions, PeekOptions,
   PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TopicsOptions, TouchOptions, UpdateOptions,
+  WorkersOptions,
 } from './commands.js';
 import type {
   AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, FinishAnswer, GetAnswer, KickAnswer, KickTopicAnswer, LeaveAnswer,
   MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TopicsAnswer, TouchAnswer,
-  UpdateAnswer,
+  UpdateAnswer, WorkersAnswer,
 } from './answers.js';
 import type { JobQueueError } from './errors.js';
 
@@ -51,6 +52,8 @@ export class Client {
   peek<T = unknown>(topic: string, options?: PeekOptions): Promise<PeekAnswer<T>>;
   topics(options?: TopicsOptions): Promise<TopicsAnswer>;
   stats(options?: StatsOptions): Promise<StatsAnswer>;
+  /** Who polls, a topic or any, and with how many jobs in hand. */
+  workers(options?: WorkersOptions): Promise<WorkersAnswer>;
   pause(topic: string, options?: PauseOptions): Promise<PauseAnswer>;
   resume(topic: string, options?: CallOptions): Promise<ResumeAnswer>;
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;

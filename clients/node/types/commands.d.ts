@@ -77,6 +77,10 @@ export interface TopicsFields {
   cursor?: string | null;
 }
 
+export interface WorkersFields {
+  topic?: string;
+}
+
 export interface StatsFields {
   topic?: string;
 }
@@ -104,6 +108,7 @@ export type DeleteOptions = DeleteFields & CallOptions;
 export type UpdateOptions = UpdateFields & CallOptions;
 export type PeekOptions = PeekFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
+export type WorkersOptions = WorkersFields & CallOptions;
 export type StatsOptions = StatsFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
 export type PurgeOptions = PurgeFields & CallOptions;
@@ -122,6 +127,7 @@ export type Command =
   | { command: 'kick'; id?: string; topic?: string; count?: number }
   | ({ command: 'peek'; topic: string } & PeekFields)
   | ({ command: 'topics' } & TopicsFields)
+  | ({ command: 'workers' } & WorkersFields)
   | ({ command: 'stats' } & StatsFields)
   | ({ command: 'pause'; topic: string } & PauseFields)
   | { command: 'resume'; topic: string }

@@ -113,6 +113,23 @@ class Topics(TypedDict):
     cursor: str | None
 
 
+class WorkerRow(TypedDict):
+    worker: str
+    topics: list[str]
+    instance: str
+    client: str
+    since: float
+    state: str
+    jobs: int
+    last_pop: float
+
+
+class Workers(TypedDict):
+    success: bool
+    workers: list[WorkerRow]
+    others: NotRequired[dict[str, int]]
+
+
 class Stats(TypedDict):
     success: bool
     topic: str | None

@@ -24,6 +24,7 @@ from jobqueue_client.answers import (
     TopicKicked,
     Topics,
     Touched,
+    Workers,
 )
 from jobqueue_client.fields import (
     AddFields,
@@ -145,6 +146,10 @@ def topics(**fields: Unpack[TopicsFields]) -> Command[Topics]:
 
 def stats(topic: str | None) -> Command[Stats]:
     return _command("stats", {"topic": topic})
+
+
+def workers(topic: str | None) -> Command[Workers]:
+    return _command("workers", {"topic": topic})
 
 
 def pause(topic: str, seconds: Seconds | None) -> Command[Paused]:
