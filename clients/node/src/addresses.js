@@ -105,7 +105,7 @@ class Address {
 
   /** The end of a request. One that began before the last failure says nothing new: all in flight fail together. */
   #note(away, begun) {
-    if (begun < this.#failed_at) return;
+    if (begun <= this.#failed_at) return;
     this.#failures = away ? this.#failures + 1 : 0;
     if (!away) this.#out_until = 0;
     else this.#leaveOut();
