@@ -129,7 +129,7 @@ class WorkerRow(TypedDict):
     instance: str
     client: str
     since: float
-    state: str
+    state: Literal["parked", "busy", "idle"]
     jobs: int
     last_pop: float
 
@@ -165,22 +165,6 @@ class Resumed(TypedDict):
     topic: str
     known: NotRequired[Literal[False]]
     was_paused: bool
-
-
-class WorkerRow(TypedDict):
-    worker: str | None
-    topics: list[str]
-    instance: str
-    client: str
-    since: float
-    state: Literal["parked", "busy", "idle"]
-    jobs: int
-    last_pop: float
-
-
-class Workers(TypedDict):
-    success: bool
-    workers: list[WorkerRow]
 
 
 class Left(TypedDict):

@@ -122,10 +122,6 @@ class AsyncClient:
         """The statistics of one topic, or of all topics together."""
         return await self._ask(commands.stats(topic))
 
-    async def workers(self, topic: str | None = None) -> answers.Workers:
-        """Who polls, a topic or any, and with how many jobs in hand."""
-        return await self._ask(commands.workers(topic))
-
     async def pause(self, topic: str, seconds: Seconds | None = None) -> answers.Paused:
         """Let pops of the topic find nothing, for `seconds` or until it is resumed."""
         return await self._ask(commands.pause(topic, seconds))

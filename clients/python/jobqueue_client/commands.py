@@ -167,9 +167,5 @@ def purge(topic: str, **fields: Unpack[PurgeFields]) -> Command[Purged]:
     return _command("purge", {"topic": topic, **fields})
 
 
-def workers(topic: str | None) -> Command[Workers]:
-    return _command("workers", {"topic": topic})
-
-
 def leave(worker: str) -> Command[Left]:
     return _command("leave", {"worker": worker})
