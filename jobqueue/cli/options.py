@@ -47,12 +47,12 @@ class Number(click.ParamType[Any]):
 
 
 class Numbers(click.ParamType[Any]):
-    """Numbers separated by commas."""
+    """Numbers separated by commas; an empty string is an empty list."""
 
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float | int]:
-        return [Number().convert(part, param, ctx) for part in value.split(",")]
+        return [Number().convert(part, param, ctx) for part in value.split(",")] if value else []
 
 
 class Time(click.ParamType[Any]):

@@ -67,8 +67,15 @@ _SEMANTICS = """\
   deleted and is added again within its retention, that state is `deleted`; use `"if_exists": "replace"` to add it.
 - **A lease** is an integer below 2^53 that grows with every delivery, even across delete and add. A worker that shows
   its lease cannot end another worker's delivery.
-- **The back-off advances by one step** with every lease that expires and every release without `delay`, whether or not
-  the delivery counted as a try. A typical ladder for payments: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`.
+- **A failure waits before it is tried again.** A job with a `backoff`, its own or its topic's, waits for the next step
+  of that ladder after every lease that expires and every release without `delay`, whether or not the delivery counted
+  as a try. A typical ladder for payments: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`. `"backoff": []` means at once; it
+  is stored as `[0]`.
+- **The default back-off** (the setting `default_backoff_s`: 1, 5, 15, 60, 300, 900, 3600 s) holds for a release without
+  `delay` of a job that has none. It is not stored with the job, so a change of the setting holds at once, and `get`
+  does not show it. Each step waits up to a tenth longer, by the job's id and the step: jobs that failed together do not
+  come back together. The end of a lease makes such a job ready at once: its worker died, and another may take it.
+- **`kick` starts a ladder again** at its first step.
 - **ttl** counts from the due time, and expires even if nobody pops.
 - **Dead letters** keep their body and reason until they are kicked or deleted, or for as long as the topic's policy
   says (30 days by default, `default_dead_age_s`).

@@ -139,12 +139,10 @@ Tries = Annotated[
 ]
 Backoff = Annotated[
     list[_Delay],
-    _must_be(
-        f"a list of 1 to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", min_length=1, max_length=MOST_STEPS
-    ),
+    _must_be(f"a list of up to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", max_length=MOST_STEPS),
     Meta(
         description="the delay after the first, second, … lease that expired or release without `delay`; "
-        "the last one repeats"
+        "the last one repeats; an empty list: ready again at once"
     ),
 ]
 Ttl = Annotated[

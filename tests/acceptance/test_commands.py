@@ -198,7 +198,7 @@ async def test_run_makes_a_delayed_job_due_now_and_a_waiting_pop_gets_it(client:
     assert answers[0] == {"success": True, "id": "a", "state": "ready"}
     assert (answers[1]["id"], answers[1]["due"]) == ("a", due) and due < added["due"] - 3500
     await check_refusal(client, 409, "RESERVED", "reserved", "run", id="a")
-    await client.ask("release", id="a")
+    await client.ask("release", id="a", delay=0)
     await check_refusal(client, 409, "TOO_LATE", "ready", "run", id="a")
     await client.ask("finish", id="a")
     await check_refusal(client, 409, "WRONG_STATE", "finished", "run", id="a")
@@ -213,9 +213,9 @@ async def test_a_pop_that_waits_is_woken_by_run_release_kick_and_update(client: 
         assert (await waiting)["id"] == "a"
         await client.ask("finish", id="a")
     await reserved(client)
-    for commands in (["release"], ["bury", "kick"]):
+    for commands in ([{"command": "release", "delay": 0}], [{"command": "bury"}, {"command": "kick"}]):
         waiting = asyncio.create_task(client.ask("pop", topic="t", wait=30))
-        await client.batch([{"command": command, "id": "a"} for command in commands])
+        await client.batch([{**command, "id": "a"} for command in commands])
         assert (await waiting)["id"] == "a"
 
 
@@ -267,7 +267,7 @@ async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_
     popped = await client.ask("pop", topic="t")
     assert (await client.ask("touch", id="a", lease=None, ttr=None, TTR=None))["success"]
     answer = await client.ask("release", id="a", lease=None, delay=None, attempt=None, reason=None)
-    assert (popped["attempt"], answer["state"]) == (1, "ready")
+    assert (popped["attempt"], answer["state"]) == (1, "delayed")
     assert (await client.ask("get", id="a"))["attempt"] == 1
 
 
@@ -287,8 +287,8 @@ async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client
         (None, "ready"),
         (None, "reserved"),
         (None, "reserved"),
+        (None, "delayed"),
         (None, "ready"),
-        ("TOO_LATE", "ready"),
         (None, "ready"),
         ("NOT_RESERVED", "ready"),
         ("WRONG_STATE", "ready"),

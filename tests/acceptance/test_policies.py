@@ -69,6 +69,24 @@ async def test_a_policy_fills_in_what_an_add_leaves_out(running: Running) -> Non
     assert [c[field] for field in fields] == [60, 16, [], None, 60, 4]
 
 
+async def test_the_default_back_off_holds_for_releases_and_is_reloaded(running: Running) -> None:
+    async def wait_after_release(job_id: str, stored: list[float], **fields: Any) -> float:
+        await running.client.ask("add", topic="other", id=job_id, body=1, **fields)
+        popped = await running.client.ask("pop", topic="other")
+        released = await running.client.ask("release", id=job_id, lease=popped["lease"])
+        assert (await running.client.ask("get", id=job_id))["backoff"] == stored
+        await running.client.ask("delete", id=job_id)
+        return float(released["due"] - popped["lease"] / 1e6)
+
+    assert 1 <= await wait_after_release("a", []) < 60
+    assert await wait_after_release("b", [0], backoff=[]) < 1
+    await running.reload(POLICIES + "[topics.other]\nbackoff_s = []\n", "settings.reloaded")
+    assert await wait_after_release("c", [0]) < 1
+    assert await wait_after_release("d", [600], backoff=[600]) >= 600
+    await running.reload("default_backoff_s = [1000]\n" + POLICIES, "settings.reloaded")
+    assert 1000 <= await wait_after_release("e", []) < 1160
+
+
 async def test_a_full_topic_answers_429_and_when_to_ask_again(running: Running) -> None:
     told = await running.client.batch([{"command": "add", "topic": "poll", "body": number} for number in range(3)])
     assert [each["success"] for each in told] == [True, True, False]

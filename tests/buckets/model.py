@@ -5,6 +5,7 @@ It knows no index, no record and no entry that could be stale. A list here holds
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,12 @@ DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)
 Answer = tuple[str, ...] | tuple[str, str | None, int]
 Arrow = tuple[State | None, State]
+
+
+def jitter_ms(delay_ms: int, job_id: str, step: int) -> int:
+    """What a step of the default ladder adds to its delay."""
+    digest = hashlib.sha1(f"{job_id}:{step}".encode(), usedforsecurity=False).hexdigest()
+    return delay_ms * int(digest[:4], 16) // 655_360
 
 
 @dataclass
@@ -311,13 +318,21 @@ class Model:
         life.next = self.ahead(life.ttr if ttr_ms is None else ttr_ms)
         return "reserved", None, life.next
 
-    def release(self, job_id: str, lease: int | None, delay_ms: int | None, counts: bool, reason: str) -> Answer:
+    def release(
+        self,
+        job_id: str,
+        lease: int | None,
+        delay_ms: int | None,
+        counts: bool,
+        reason: str,
+        ladder_ms: Sequence[int] = (),
+    ) -> Answer:
         life = self._leased(job_id, lease)
         if not isinstance(life, Life):
             return life
         life.reason = reason or life.reason
         life.attempts -= not counts
-        self._return(life, delay_ms)
+        self._return(life, delay_ms, ladder_ms)
         return life.state.word, None, life.next
 
     def bury(self, job_id: str, lease: int | None, reason: str) -> Answer:
@@ -424,16 +439,19 @@ class Model:
         else:
             self._return(life, None)
 
-    def _return(self, life: Life, delay_ms: int | None) -> None:
-        """A lease ends without a finish: the next step of the back-off ladder, unless a delay is given."""
-        ladder = life.new.backoff_ms
+    def _return(self, life: Life, delay_ms: int | None, default: Sequence[int] | None = None) -> None:
+        """A lease ends without a finish: the next step of the back-off ladder, unless a delay is given. Only a release
+        has a default ladder."""
+        ladder = life.new.backoff_ms or default
         if life.ttl_over(self.now_ms):
             self._die(life, Cause.TTL)
         elif life.new.tries and life.attempts >= life.new.tries:
             self._die(life, Cause.TRIES)
         else:
-            if delay_ms is None and ladder:
-                delay_ms = ladder[min(life.step, len(ladder) - 1)]
+            if delay_ms is None and ladder is not None:
+                delay_ms = ladder[min(life.step, len(ladder) - 1)] if ladder else 0
+                if not life.new.backoff_ms:
+                    delay_ms += jitter_ms(delay_ms, life.new.id, life.step)
                 life.step += 1
             if delay_ms:
                 self._to_delayed(life, self.ahead(delay_ms))
