@@ -63,8 +63,16 @@ _SEMANTICS = """\
   pop asks the shards that its process knows to have jobs. Without `wait` it may therefore miss, for some milliseconds,
   jobs that another process added, and for up to a second if a notification was lost.)
 - **Delete, then add with the same id**: nothing of the old job makes the new one early or takes its place.
-- **A repeated add** after a timeout or a crash finds the job, and answers `existing` with its `state`. If a job was
-  deleted and is added again within its retention, that state is `deleted`; use `"if_exists": "replace"` to add it.
+- **A repeated add** after a timeout or a crash finds the job, and answers `existing` with its `state`, also if that is
+  finished.
+- **A cancelled id stays cancelled.** If the job was deleted, an add with `if_exists` keep (the default) is refused:
+  ALREADY_EXISTS with `state` deleted. It may be a late copy of an old add, and must not revive what was cancelled. To
+  order again, add with `"if_exists": "renew"`: a live job is kept, one that is dead or has ended begins a new life
+  (`replaced`). An add to a virtual topic is refused only if all its jobs were deleted; otherwise such a job answers
+  `cancelled`, and the others are kept or created.
+- **Ended jobs are remembered for their `retention`** (60 s by default), and no longer: an add that is repeated or
+  arrives later than that creates the job again. If your producers may repeat adds for longer, as a stream that starts
+  again from an old position does, give the jobs a `retention` that covers it.
 - **A lease** is an integer below 2^53 that grows with every delivery, even across delete and add. A worker that shows
   its lease cannot end another worker's delivery.
 - **A failure waits before it is tried again.** A job with a `backoff`, its own or its topic's, waits for the next step

@@ -156,10 +156,12 @@ Retention = Annotated[
     float, _seconds(0, MONTH_S), Meta(description="seconds for which a finished or deleted job is remembered")
 ]
 IfExists = Annotated[
-    Literal["keep", "reject", "replace"],
+    Literal["keep", "reject", "renew", "replace"],
     Meta(
-        description="for an id that is live or remembered. keep: nothing changes, `result` is existing; "
-        "reject: ALREADY_EXISTS; replace: new body, due time and life, but RESERVED while a worker holds it"
+        description="for an id that is live or remembered. keep: nothing changes, `result` is existing, but "
+        "ALREADY_EXISTS if the job was deleted; reject: ALREADY_EXISTS; renew: a live job is kept as by keep, one that "
+        "is dead or has ended begins a new life; replace: new body, due time and life, but RESERVED while a worker "
+        "holds it"
     ),
 ]
 Headers = Annotated[

@@ -42,6 +42,17 @@ async def test_delete_answers_deleted_and_the_state_before(client: Client) -> No
     assert again == {"success": True, "id": "ready", "state": "deleted", "was": "deleted", "durability": "local"}
 
 
+async def test_a_cancelled_id_is_refused_until_it_is_renewed(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", delay=60, body=1)
+    await client.ask("delete", id="a")
+    refused = await client.ask("add", topic="t", id="a", delay=60, body=1)
+    assert (refused["code"], refused["state"]) == ("ALREADY_EXISTS", "deleted")
+    assert "renew or replace" in refused["error"]
+    for result in ("replaced", "existing"):
+        answer = await client.ask("add", topic="t", id="a", delay=60, body=2, if_exists="renew")
+        assert (answer["result"], answer["state"]) == (result, "delayed")
+
+
 async def test_a_body_comes_back_byte_for_byte(client: Client) -> None:
     for body in (
         '"ü"',

@@ -116,6 +116,18 @@ async def test_an_add_to_a_virtual_topic_becomes_a_job_in_each_of_its_topics(run
     assert (await running.client.ask("pop", topic="paid"))["id"] is None
 
 
+async def test_what_was_deleted_of_a_virtual_add_stays_so_and_all_of_it_is_refused(running: Running) -> None:
+    await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    await running.client.ask("delete", id="paid:1@invoice")
+    again = await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    assert [(job["result"], job["state"]) for job in again["jobs"]] == [("cancelled", "deleted"), ("existing", "ready")]
+    await running.client.ask("delete", id="paid:1@poll")
+    refused = await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    assert (refused["id"], refused["code"], refused["state"]) == ("paid:1", "ALREADY_EXISTS", "deleted")
+    renewed = await running.client.ask("add", topic="paid", id="paid:1", body=1, if_exists="renew")
+    assert [job["result"] for job in renewed["jobs"]] == ["replaced", "replaced"]
+
+
 async def test_a_virtual_add_without_an_id_gets_one_for_all_its_jobs(running: Running) -> None:
     added = await running.client.ask("add", topic="paid", body=1)
     assert [job["id"] for job in added["jobs"]] == [f"{added['id']}@invoice", f"{added['id']}@poll"]

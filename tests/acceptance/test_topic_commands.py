@@ -137,7 +137,7 @@ async def test_purge_deletes_by_state_or_all_and_tells_how_many(client: Client) 
     refused = await client.ask("finish", id="reserved", lease=lease)
     assert (refused["code"], refused["state"]) == ("NOT_FOUND", "deleted")
     again = await client.ask("add", topic="t", id="ready", body=1)
-    assert (again["result"], again["state"]) == ("existing", "deleted")
+    assert (again["code"], again["state"]) == ("ALREADY_EXISTS", "deleted")
     stats = await client.ask("stats", topic="t")
     assert (stats["counts"], stats["totals"]["deleted"]) == (dict.fromkeys(WORDS, 0), 4)
     assert (await client.ask("stats", topic="u"))["counts"]["ready"] == 1

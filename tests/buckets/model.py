@@ -155,17 +155,34 @@ class Model:
     # The commands.
 
     def add_group(self, group: Sequence[NewJob]) -> list[Answer]:
-        """Add all, or none and return the first refusal."""
-        refusal = next((refusal for new in group if (refusal := self._refusal(new))), None)
-        return [refusal] if refusal else [self.add(new) for new in group]
+        """Add all, or none and return the first refusal. What was deleted stays so, unless that is all of the group."""
+        cancelled = [self._is_cancelled(new) for new in group]
+        if all(cancelled):
+            return [("ALREADY_EXISTS", "deleted")]
+        others = [new for new, gone in zip(group, cancelled, strict=True) if not gone]
+        refusal = next((refusal for new in others if (refusal := self._refusal(new))), None)
+        if refusal:
+            return [refusal]
+        return [
+            ("cancelled", "deleted", self.lives[new.id].due) if gone else self.add(new)
+            for new, gone in zip(group, cancelled, strict=True)
+        ]
+
+    def _is_cancelled(self, new: NewJob) -> bool:
+        old = self.life(new.id)
+        return bool(old and old.state is State.DELETED and new.if_exists == "keep")
+
+    def _is_kept(self, new: NewJob, old: Life) -> bool:
+        live = old.state in (State.DELAYED, State.READY, State.RESERVED)
+        return new.if_exists == "keep" or (new.if_exists == "renew" and live)
 
     def _refusal(self, new: NewJob) -> Answer | None:
         old = self.life(new.id)
-        if old and new.if_exists == "reject":
+        if old and (new.if_exists == "reject" or self._is_cancelled(new)):
             return "ALREADY_EXISTS", old.state.word
         if old and new.if_exists == "replace" and old.state is State.RESERVED:
             return "RESERVED", "reserved"
-        if (old and new.if_exists == "keep") or not new.most_pending:
+        if (old and self._is_kept(new, old)) or not new.most_pending:
             return None
         pending = [life for life in self.lives.values() if life.state in (State.DELAYED, State.READY)]
         there = (shard_of(new.id, self.shards), new.topic)
@@ -179,7 +196,7 @@ class Model:
         refusal = self._refusal(new)
         if refusal:
             return refusal
-        if old and new.if_exists == "keep":
+        if old and self._is_kept(new, old):
             return "existing", old.state.word, old.due
         if old and old.state not in TOMBSTONES:
             self._leave(old)
