@@ -181,9 +181,9 @@ async def touch(engine: Engine, command: params.Touch, handover: Handover) -> An
 
 @one
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off; due at
-    once, it goes to the back of its ready list. It is dead when its tries are used up; with `attempt` false, this
-    delivery does not count as a try."""
+    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off or of the
+    default one; due at once, it goes to the back of its ready list. It is dead when its tries are used up; with
+    `attempt` false, this delivery does not count as a try."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 

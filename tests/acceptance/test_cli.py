@@ -61,7 +61,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("run b", {"state": "ready"}),
         ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
         ("touch a --ttr 50", {"state": "reserved"}),
-        ("release a --no-attempt --reason later", {"state": "ready"}),
+        ("release a --delay 0 --no-attempt --reason later", {"state": "ready"}),
         ("pop t --count 5", {}),
         ("bury a --reason broken", {"state": "dead"}),
         ("leave web1:412:9f3a", {"worker": "web1:412:9f3a"}),
