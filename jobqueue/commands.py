@@ -245,9 +245,10 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
+    """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
+    particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
-    return success(topics=[listed(topic) for topic in found], cursor=cursor)
+    return success(topics=[listed(*view) for view in found], cursor=cursor)
 
 
 @one
