@@ -25,6 +25,7 @@ UNSAFE: list[dict[str, Any]] = [
     {"command": "add", "topic": "t", "id": None},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "reject"},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "replace"},
+    {"command": "add", "topic": "t", "id": "1", "if_exists": "renew"},
     {"command": "add", "topic": "t", "id": "1", "retention": 0.0},
     {"command": "touch", "id": "1"},
     {"command": "release", "id": "1", "lease": None},

@@ -1,4 +1,4 @@
-/** The client's methods and options. Times are seconds unless stated otherwise. */
+/** The client's methods and options. */
 import type { Job } from './job.js';
 import type {
   AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions, PeekOptions,
@@ -12,14 +12,22 @@ import type {
 } from './answers.js';
 import type { JobQueueError } from './errors.js';
 
+/** Where the service is: one address, or several instances of it, of which one that fails is left out for a while. */
+export type Addresses =
+  | {
+    /** The service's URL, including its path prefix if it has one: `http://localhost:8000`. */
+    url: string | URL;
+    urls?: never;
+  }
+  | { urls: readonly (string | URL)[]; url?: never };
+
+/** Times are seconds. */
 export interface ClientOptions {
-  /** The service's URL, including its path prefix if it has one: `http://localhost:8000`. */
-  url: string | URL;
   /** Time to wait for an answer, on top of a pop's `wait`; default 10. */
   timeout_s?: number;
   /** Time to wait for a connection; default 3. */
   connect_timeout_s?: number;
-  /** How long to retry after the first failure; 0 turns retries off; default 10. */
+  /** How long to retry after the first failure; 0: only at another address; default 1.5. */
   retry_for_s?: number;
   /** Sent with every request. */
   headers?: Record<string, string>;
@@ -32,7 +40,8 @@ export interface ClientOptions {
  */
 export class Client {
   /** @throws {TypeError|RangeError} that names the invalid option */
-  constructor(options: ClientOptions);
+  constructor(url: string | URL, options?: ClientOptions);
+  constructor(options: Addresses & ClientOptions);
   add(topic: string, body: Body, options?: AddOptions): Promise<AddAnswer>;
   /** A job, or null. Of several topics, the first that has a ready job is used. */
   pop<T = unknown>(topic: string | readonly string[], options?: PopOptions): Promise<Job<T> | null>;

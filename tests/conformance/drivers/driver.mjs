@@ -49,10 +49,10 @@ function remembered(answer) {
   return answer;
 }
 
-async function answered(client, { call, args }) {
+async function answered(client, { call, args, positional }) {
   if (args.at?.time) args.at = new Date(args.at.time);
   try {
-    const answer = await resultOf(client, call, args);
+    const answer = await (positional ? client[call](...positional) : resultOf(client, call, args));
     if (call !== 'batch') return { ok: remembered(answer) };
     return { ok: answer.map((each) => (each instanceof Error ? { error: described(each) } : { ok: each })) };
   } catch (error) {
