@@ -61,6 +61,16 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
+class TopicView(NamedTuple):
+    """A topic in a listing, how many workers poll it, and the most pending jobs and dead letters it may have (0: no
+    limit)."""
+
+    topic: Topic
+    workers: int
+    max_pending: int
+    max_dead: int
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -249,13 +259,18 @@ class Engine:
             pollings.rows = [row for row in pollings.rows if topic in row.topics]
         return pollings
 
-    async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
+    async def topics(self, command: params.Topics) -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
         if not self._topics.has(*begin):
             raise cursors.refusal()
         topics, *end = await self._topics.page(command.pattern or "*", *begin)
-        return topics, cursors.write(TopicsPlace(*end) if any(end) else None)
+        polling = await self._pollers.polling()
+        views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
+        return views, cursors.write(TopicsPlace(*end) if any(end) else None)
+
+    def _limits(self, topic: str) -> tuple[int, int]:
+        return self.policies.of(topic).max_pending, self.policies.bounds(topic).most
 
     async def pause(self, command: params.Pause) -> int:
         """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed."""
