@@ -1,6 +1,6 @@
 """A test kit: a queue in memory, whose clock stands still until a test advances it. docs/testing.md shows its use.
 
-With pytest, import the fixture `queue` from `jobqueue_client.testing.fixtures`, the only module that needs pytest.
+With pytest, `jobqueue_client.testing.fixtures` has the fixture `queue`; it is the only module that needs pytest.
 """
 
 from jobqueue_client.testing.draining import Done

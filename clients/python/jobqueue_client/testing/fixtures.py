@@ -1,4 +1,4 @@
-"""The fixtures for pytest. In a conftest.py: `from jobqueue_client.testing.fixtures import jobqueue_url, queue`."""
+"""The fixtures for pytest. In conftest.py: `pytest_plugins = ["jobqueue_client.testing.fixtures"]`."""
 
 from __future__ import annotations
 
