@@ -37,6 +37,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "calls": ("commands", "http", "retry", "calls"),
         "clients": ("client", "async_client"),
         "worker": ("worker",),
+        "testing": ("testing",),
     },
     "pyspark_jobqueue": {
         "ground": ("errors", "java", "session"),
