@@ -76,7 +76,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
-        """The shards of a namespace that is founded now, and the buckets of each: two are enough on a Cluster, where
+        """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where
         every shard has timers."""
         shards, buckets = (16, 2) if is_cluster else (1, 8)
         return self.shards or shards, self.buckets or buckets

@@ -18,6 +18,8 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the docstrings and types in jobqueue/; edit those. -->
 
+[Codes](#codes) · [The commands](#the-commands) · [Guarantees](#guarantees), and [`finish`, exactly](#finish-exactly)
+
 A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 of them, in UTF-8 and of at most 16 MiB
 (`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
