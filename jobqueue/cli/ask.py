@@ -130,6 +130,9 @@ async def topics(client: Client, fields: Fields, extras: Extras, out: Output) ->
         if out.as_json:
             out.json(answer)
         found += answer.fields["topics"]
-    if not out.as_json:
+    if found and not out.as_json:
         out.table("topics", found)
+    elif not found:
+        pattern = fields.get("pattern")
+        out.say(f"no topic matches {pattern}; * stands for any characters" if pattern else "there are no topics yet")
     return DONE

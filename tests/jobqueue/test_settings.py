@@ -33,10 +33,10 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     ("environment", "words"),
     [
         ({"JOBQUEUE_PROT": "1"}, "unknown setting JOBQUEUE_PROT in the environment; did you mean JOBQUEUE_PORT?"),
-        ({"JOBQUEUE_PORT": "many"}, "port in the environment: Expected `int`"),
-        ({"JOBQUEUE_PORT": "70000"}, "port in the environment: Expected `int` <= 65535"),
-        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "log_level in the environment"),
-        ({"JOBQUEUE_NAMESPACE": "a b"}, "namespace in the environment"),
+        ({"JOBQUEUE_PORT": "many"}, "JOBQUEUE_PORT in the environment: Expected `int`"),
+        ({"JOBQUEUE_PORT": "70000"}, "JOBQUEUE_PORT in the environment: Expected `int` <= 65535"),
+        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "JOBQUEUE_LOG_LEVEL in the environment"),
+        ({"JOBQUEUE_NAMESPACE": "a b"}, "JOBQUEUE_NAMESPACE in the environment"),
         ({"JOBQUEUE_CONFIG": "/nowhere.toml"}, "/nowhere.toml cannot be read"),
     ],
 )
@@ -122,5 +122,5 @@ def test_a_wrong_policy_is_told_with_its_place(tmp_path: Path, text: str, words:
 
 
 def test_policies_come_from_a_file_only() -> None:
-    with pytest.raises(SettingsError, match="topics can only be set in a file"):
+    with pytest.raises(SettingsError, match="JOBQUEUE_TOPICS can only be set in a file"):
         load({}, None, {"JOBQUEUE_TOPICS": "{}"})
