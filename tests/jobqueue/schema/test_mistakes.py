@@ -63,6 +63,7 @@ def pop(field: str, value: Any) -> dict[str, Any]:
         (add("if_exists", "Replace"), "if_exists", "; did you mean 'replace'?"),
         (add("if_exists", "never"), "if_exists", ", not 'never'"),
         ({"command": "topics", "pattern": "[a]"}, "pattern", "; this one has '['"),
+        ({"command": "peek", "topic": "t", "cursor": ""}, "cursor", "an earlier answer to this command gave"),
         ({"command": "finish", "id": "a", "lease": "12"}, "lease", ", not a string"),
         ({"command": "release", "id": "a", "attempt": "no"}, "attempt", ", not a string"),
     ],
