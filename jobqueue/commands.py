@@ -15,7 +15,18 @@ from typing import Any, TypeVar
 
 from buckets import Added, Job, Sent
 from buckets.errors import JobQueueError, Unavailable, WrongState
-from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
+from jobqueue.answers import (
+    Answer,
+    described,
+    failure,
+    handed_out,
+    in_seconds,
+    kept,
+    kept_copy,
+    listed,
+    polling,
+    success,
+)
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
@@ -68,7 +79,7 @@ def many(command: AnyMany) -> AnyMany:
 
 def one(command: AnyOne) -> AnyOne:
     """Make a function the command of its name. It takes one at a time."""
-    ONE[params.BY_NAME[command.__name__]] = command
+    ONE[(params.BY_NAME | params.OF_TESTS)[command.__name__]] = command
     return command
 
 
@@ -99,16 +110,20 @@ def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> A
     return success(id=command.id, topic=command.topic, jobs=copies, **_durable(command))
 
 
-def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
+@many
+async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
+    """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
+    too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
+    job is remembered."""
     return [
         {"success": True, "id": command.id, "state": result}
         if isinstance(result, str) and not command.durability
-        else _ended(command, result)
-        for command, result in zip(commands, results, strict=True)
+        else _finished(command, result)
+        for command, result in zip(commands, await engine.finish(commands, sent), strict=True)
     ]
 
 
-def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) -> Answer:
+def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
         return _failure(result, command)
     return success(id=command.id, state=result, **_durable(command))
@@ -131,18 +146,17 @@ def _failure(error: Exception, command: Any) -> Answer:
 
 
 @many
-async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
-    """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
-    too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
-    job is remembered."""
-    return _states(commands, await engine.finish(commands, sent))
-
-
-@many
 async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
-    succeeds for as long as the deleted job is remembered."""
-    return _states(commands, await engine.delete(commands))
+    succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first."""
+    results = await engine.delete(commands)
+    return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
+
+
+def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
+    if isinstance(was, JobQueueError):
+        return failure(was, command.id)
+    return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
 @one
@@ -257,6 +271,14 @@ async def topics(engine: Engine, command: params.Topics, handover: Handover) -> 
 
 
 @one
+async def workers(engine: Engine, command: params.Workers, handover: Handover) -> Answer:
+    """Who polls which topics, and through which instance: the workers with a waiting pop, a pop in the last 90 s, or
+    jobs in hand. Each instance knows its own workers and reports them every two seconds, up to 300 of them and sums of
+    the rest. A worker that hangs up or leaves disappears at once, or when it has no more jobs in hand."""
+    return success(**polling(await engine.workers(command.topic)))
+
+
+@one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
     """Stop handing out the jobs of a topic. They still become ready when due, and reserved jobs can be finished."""
     until = await engine.pause(command)
@@ -277,7 +299,19 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     return success(topic=command.topic, count=count, cursor=cursor)
 
 
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
+@one
+async def clock(engine: Engine, command: params.Clock, handover: Handover) -> Answer:
+    """Let time pass on a test service. With the answer, all that fell due meanwhile is ready."""
+    return success(now=in_seconds(await engine.advance(command)))
+
+
+@one
+async def reset(engine: Engine, command: params.Reset, handover: Handover) -> Answer:
+    """Forget all jobs and topics of a test service, and set its clock to the host's time."""
+    return success(now=in_seconds(await engine.reset()))
+
+
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
 
 
 class Commands:

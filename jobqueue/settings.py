@@ -89,6 +89,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 # What SIGHUP changes in a running service.
 RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
+# What a test service does not take from the settings of another one.
+_ELSEWHERE = {"host", "port", "workers", "redis", "data", "shards", "buckets", "durability", "replicas"}
+
 PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
@@ -116,6 +119,17 @@ def load(
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
     """The file that the settings are read from, if any."""
     return file or (os.environ if environment is None else environment).get(PREFIX + _CONFIG)
+
+
+def for_tests(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+    """The settings of a test service: those of a real one, but for where it listens and keeps its data. Raises
+    SettingsError for flags that it cannot have."""
+    refused = [name for name in ("redis", "data", "workers") if flags.get(name) is not None]
+    if refused:
+        raise SettingsError(f"--test excludes --{refused[0]}: a test service is one process with a Redis of its own")
+    kept = {name: getattr(settings, name) for name in Settings.__struct_fields__ if name not in _ELSEWHERE}
+    where = {name: value for name in ("host", "port") if (value := flags.get(name)) is not None}
+    return Settings(**{"port": 0, "workers": 1, **kept, **where})
 
 
 def _check_ttrs(settings: Settings) -> None:

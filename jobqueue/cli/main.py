@@ -88,8 +88,11 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
     "--workers", type=int, metavar="N", help="processes that answer on the port; 0: according to the cores [0]"
 )
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="format of the logs [auto]")
+@click.option(
+    "--test", is_flag=True, help="a service for tests: in memory, on a free port, with a clock that you advance"
+)
 @click.option("--examples", is_flag=True, help="print three curl commands to try")
-def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
+def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
     from jobqueue import logs, process  # noqa: PLC0415
@@ -97,6 +100,8 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 
     try:
         chosen, file = settings.load(flags, config), settings.file_of(config)
+        if test:
+            chosen = settings.for_tests(chosen, flags)
         workers = cores.workers_for(chosen.workers)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
@@ -110,13 +115,17 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     reread = (lambda: settings.load(flags, config)) if file else None
     try:
         with asyncio.Runner(loop_factory=process.loop_factory()) as runner:
-            runner.run(process.live(_service(chosen, workers), chosen, started, reread))
+            runner.run(process.live(_service(chosen, workers, test=test), chosen, started, reread))
     except (JobQueueError, OSError) as error:
         raise click.ClickException(process.refusal(error, chosen)) from None
 
 
-def _service(chosen: settings.Settings, workers: int) -> Lifecycle:
+def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycle:
     """The service, or a supervisor of several workers, which does not load it."""
+    if test:
+        from jobqueue.testing import TestService  # noqa: PLC0415
+
+        return TestService(chosen)
     if workers == 1:
         from jobqueue.app import Service  # noqa: PLC0415
 

@@ -160,6 +160,12 @@ class Topics(_Kind, tag="topics"):
     cursor: fields.Cursor | None = None
 
 
+class Workers(_Kind, tag="workers"):
+    """List the workers that poll."""
+
+    topic: fields.WorkersTopic | None = None
+
+
 class Pause(_Kind, tag="pause"):
     """Stop handing out the jobs of a topic."""
 
@@ -181,6 +187,16 @@ class Purge(_Kind, tag="purge"):
     cursor: fields.Cursor | None = None
 
 
+class Clock(_Kind, tag="clock"):
+    """Advance the clock of a test service."""
+
+    advance: Annotated[fields.Advance | None, Default("0")] = None
+
+
+class Reset(_Kind, tag="reset"):
+    """Forget everything that a test service knows."""
+
+
 Command = (
     Add
     | Pop
@@ -197,11 +213,14 @@ Command = (
     | Stats
     | Peek
     | Topics
+    | Workers
     | Pause
     | Resume
     | Purge
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
+OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}
+"""The commands that only a test service (`jobqueue serve --test`) has besides."""
 FIELDS: dict[str, dict[str, Field]] = {
     name: {field.name: field for field in fields.fields_of(kind)} for name, kind in BY_NAME.items()
 }

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
 
 import orjson
 import structlog
@@ -15,6 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.caller import CALLER
 from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
@@ -24,7 +26,7 @@ from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, close_if_hung_up
+from jobqueue.web.connection import Client, Connection, close_if_hung_up
 from jobqueue.web.fast_path import SERVER
 
 log = structlog.get_logger()
@@ -42,10 +44,11 @@ class Web:
         readiness: Callable[[], dict[str, bool]],
         metrics: Metrics,
         scrape: Scrape,
+        protocols: Mapping[str, str] = PROTOCOLS,
     ) -> None:
         self._engine = engine
         commands = Commands(engine, metrics, settings.redis_timeout_s)
-        self._protocols = {name: load(name)(commands, settings) for name in PROTOCOLS}
+        self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
         self._native = self._protocols[NATIVE]
         self._readiness = readiness
         self._scrape = scrape
@@ -103,6 +106,7 @@ class Web:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             client = _AiohttpClient(self, request)
+            CALLER.set(cast(Connection, request.protocol))
             await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), client, protocol)
             return client.response
 

@@ -67,7 +67,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("leave web1:412:9f3a", {"worker": "web1:412:9f3a"}),
         ("kick a", {"count": 1}),
         ("finish b", {"state": "finished"}),
-        ("delete a", {"state": "ready"}),
+        ("delete a", {"state": "deleted", "was": "ready"}),
         ("pause t --seconds 9", {"topic": "t"}),
         ("resume t", {"was_paused": True}),
         ("stats t", {"counts": {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}}),

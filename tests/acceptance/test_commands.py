@@ -34,6 +34,14 @@ async def test_the_four_commands_work_as_the_protocol_writes_them(client: Client
     assert (await client.ask("pop", topic="order-close"))["id"] is None
 
 
+async def test_delete_answers_deleted_and_the_state_before(client: Client) -> None:
+    for state, delay in (("delayed", 60), ("ready", 0)):
+        await client.ask("add", topic="t", id=state, delay=delay, body=1)
+        assert await client.ask("delete", id=state) == {"success": True, "id": state, "state": "deleted", "was": state}
+    again = await client.ask("delete", id="ready", durability="local")
+    assert again == {"success": True, "id": "ready", "state": "deleted", "was": "deleted", "durability": "local"}
+
+
 async def test_a_body_comes_back_byte_for_byte(client: Client) -> None:
     for body in (
         '"ü"',
