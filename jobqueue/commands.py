@@ -286,7 +286,7 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished."""
+    """Stop handing out the jobs of a topic. They still become ready when due, and reserved jobs can be finished."""
     until = await engine.pause(command)
     return success(topic=command.topic, until=in_seconds(until or None))
 

@@ -18,6 +18,8 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the docstrings and types in jobqueue/; edit those. -->
 
+[Codes](#codes) · [The commands](#the-commands) · [Guarantees](#guarantees), and [`finish`, exactly](#finish-exactly)
+
 A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 of them, in UTF-8 and of at most 16 MiB
 (`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
@@ -28,7 +30,8 @@ A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 o
 - Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
   counts.
 - Defaults come from the settings; a topic's policy may override them.
-- `null` for an optional field means the same as leaving it out. Of a field given twice, the last one counts.
+- `null` for an optional field means the same as leaving it out. Of a field given twice, the last one counts; two
+  different commands are refused.
 - An unknown field or command is refused, and the error names the nearest known one: a misspelt `dealy` does not become
   "no delay". The refusal of a value says what is allowed and, if it can tell, what is wrong with this one: a string
   where a number belongs, milliseconds, a time without an offset.

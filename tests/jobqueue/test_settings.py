@@ -33,11 +33,11 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     ("environment", "words"),
     [
         ({"JOBQUEUE_PROT": "1"}, "unknown setting JOBQUEUE_PROT in the environment; did you mean JOBQUEUE_PORT?"),
-        ({"JOBQUEUE_PORT": "many"}, "port in the environment: Expected `int`"),
-        ({"JOBQUEUE_PORT": "70000"}, "port in the environment: Expected `int` <= 65535"),
-        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "log_level in the environment"),
-        ({"JOBQUEUE_NAMESPACE": "a b"}, "namespace in the environment"),
-        ({"JOBQUEUE_DEFAULT_BACKOFF_S": "1,soon"}, "default_backoff_s in the environment: Expected `float`"),
+        ({"JOBQUEUE_PORT": "many"}, "JOBQUEUE_PORT in the environment: Expected `int`"),
+        ({"JOBQUEUE_PORT": "70000"}, "JOBQUEUE_PORT in the environment: Expected `int` <= 65535"),
+        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "JOBQUEUE_LOG_LEVEL in the environment"),
+        ({"JOBQUEUE_NAMESPACE": "a b"}, "JOBQUEUE_NAMESPACE in the environment"),
+        ({"JOBQUEUE_DEFAULT_BACKOFF_S": "1,soon"}, "JOBQUEUE_DEFAULT_BACKOFF_S in the environment: Expected `float`"),
         ({"JOBQUEUE_CONFIG": "/nowhere.toml"}, "/nowhere.toml cannot be read"),
     ],
 )
@@ -131,5 +131,5 @@ def test_the_environment_has_the_steps_of_a_ladder_between_commas(text: str, ste
 
 
 def test_policies_come_from_a_file_only() -> None:
-    with pytest.raises(SettingsError, match="topics can only be set in a file"):
+    with pytest.raises(SettingsError, match="JOBQUEUE_TOPICS can only be set in a file"):
         load({}, None, {"JOBQUEUE_TOPICS": "{}"})
