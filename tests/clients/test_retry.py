@@ -16,8 +16,10 @@ SAFE: list[dict[str, Any]] = [
     {"command": "touch", "id": "1", "lease": 1},
     {"command": "release", "id": "1", "lease": 1},
     {"command": "bury", "id": "1", "lease": 1},
-    *({"command": name} for name in ("finish", "delete", "get", "stats", "peek", "topics", "workers")),
-    *({"command": name} for name in ("pause", "resume", "leave")),
+    *(
+        {"command": name}
+        for name in ("finish", "delete", "get", "stats", "peek", "topics", "workers", "pause", "resume", "leave")
+    ),
 ]
 UNSAFE: list[dict[str, Any]] = [
     {"command": "add", "topic": "t"},

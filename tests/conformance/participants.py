@@ -119,6 +119,11 @@ class Worker(Driver):
         """Wait for an event of the hook, of one job if given."""
         return await self.until(lambda line: line.get("event") == name and job in (None, line.get("id")), times)
 
+    async def loss(self, job: str) -> Line:
+        """Wait until a job is lost to its handler: its lease ended, or someone else ended it."""
+        gone = ("job.lost", "job.expired")
+        return await self.until(lambda line: line.get("event") in gone and line["id"] == job)
+
     async def handler(self, word: str, job: str | None = None, times: int = 1) -> Line:
         """Wait for a line of a handler, of one job if given."""
         return await self.until(lambda line: line.get("handler") == word and job in (None, line.get("id")), times)

@@ -123,6 +123,23 @@ class Topics(TypedDict):
     cursor: str | None
 
 
+class WorkerRow(TypedDict):
+    worker: str
+    topics: list[str]
+    instance: str
+    client: str
+    since: float
+    state: Literal["parked", "busy", "idle"]
+    jobs: int
+    last_pop: float
+
+
+class Workers(TypedDict):
+    success: bool
+    workers: list[WorkerRow]
+    others: NotRequired[dict[str, int]]
+
+
 class Stats(TypedDict):
     success: bool
     topic: str | None
@@ -148,22 +165,6 @@ class Resumed(TypedDict):
     topic: str
     known: NotRequired[Literal[False]]
     was_paused: bool
-
-
-class WorkerRow(TypedDict):
-    worker: str | None
-    topics: list[str]
-    instance: str
-    client: str
-    since: float
-    state: Literal["parked", "busy", "idle"]
-    jobs: int
-    last_pop: float
-
-
-class Workers(TypedDict):
-    success: bool
-    workers: list[WorkerRow]
 
 
 class Left(TypedDict):

@@ -151,6 +151,10 @@ def stats(topic: str | None) -> Command[Stats]:
     return _command("stats", {"topic": topic})
 
 
+def workers(topic: str | None) -> Command[Workers]:
+    return _command("workers", {"topic": topic})
+
+
 def pause(topic: str, seconds: Seconds | None) -> Command[Paused]:
     return _command("pause", {"topic": topic, "seconds": seconds})
 
@@ -161,10 +165,6 @@ def resume(topic: str) -> Command[Resumed]:
 
 def purge(topic: str, **fields: Unpack[PurgeFields]) -> Command[Purged]:
     return _command("purge", {"topic": topic, **fields})
-
-
-def workers(topic: str | None) -> Command[Workers]:
-    return _command("workers", {"topic": topic})
 
 
 def leave(worker: str) -> Command[Left]:

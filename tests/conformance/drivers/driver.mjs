@@ -28,6 +28,7 @@ const CALLS = {
   kick_topic: (client, { topic, count }) => client.kickTopic(topic, count),
   batch: (client, { commands }) => client.batch(commands),
   topics: (client, args) => client.topics(args),
+  workers: (client, args) => client.workers(args),
   stats: (client, args) => client.stats(args),
   leave: (client, { worker }) => client.leave(worker),
 };
