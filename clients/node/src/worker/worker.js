@@ -142,19 +142,25 @@ export class Worker {
         : delivery.run(this.#handlerOf(job.topic), this.#options.keep_alive_s);
       end.then(() => {
         this.#running.delete(delivery);
-        this.#limits.jobEnded();
         this.#changed();
       });
     }
     this.#changed(); // a poll may fill the slots that are still free
   }
 
-  /** The handler of a topic, with the middlewares around it. */
+  /** The handler of a topic, with the middlewares around it. Limits are checked before its end brings the next job. */
   #handlerOf(topic) {
-    return this.#middlewares.reduceRight(
+    const handler = this.#middlewares.reduceRight(
       (inner, middleware) => (job, context) => middleware(job, async () => inner(job, context)),
       this.#handlers.get(topic),
     );
+    return async (job, context) => {
+      try {
+        await handler(job, context);
+      } finally {
+        this.#limits.jobEnded();
+      }
+    };
   }
 
   /** Waits for the running handlers; whether all of them ended within the grace period. */
