@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,10 +13,13 @@ from buckets import (
     Durability,
     Durable,
     DurablePool,
+    HeldTime,
     Job,
     Moved,
     NewJob,
     Page,
+    Pollers,
+    Pollings,
     Pool,
     Popped,
     Position,
@@ -28,11 +32,15 @@ from buckets import (
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
+from jobqueue.caller import CALLER
+from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
 from jobqueue.schema.params import bad_value, ms
 from jobqueue.virtual_topics import Copy, fan_out, is_virtual
+
+_LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
 
 Change = params.Add | params.Finish | params.Delete | params.Update
 """The commands that may ask for a durability."""
@@ -62,6 +70,7 @@ class Engine:
         topics: Topics,
         walk: Walk,
         waiting: Waiting,
+        pollers: Pollers,
         policies: Policies,
         durable: Durable,
         durability: Durability = LOCAL,
@@ -75,8 +84,11 @@ class Engine:
         self._topics = topics
         self._walk = walk
         self._waiting = waiting
+        self._pollers = pollers
         self.policies = policies
         """Replaced when the settings are reloaded."""
+        self.held_time: HeldTime | None = None
+        """Of a test service only."""
 
     @property
     def shards(self) -> int:
@@ -119,11 +131,18 @@ class Engine:
 
     async def pop(self, command: params.Pop, room: int) -> Popped:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
-        topics = command.topics or [command.topic or ""]
+        topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
-        return await self._waiting.pop(
-            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
-        )
+        poller = self._pollers.begin(worker, CALLER.get(), topics)
+        try:
+            popped = await self._waiting.pop(
+                topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=worker, room=room
+            )
+        except BaseException as error:
+            self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
+            raise
+        self._pollers.end(poller, popped.jobs)
+        return popped
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""
@@ -136,7 +155,10 @@ class Engine:
     async def finish(self, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[str | JobQueueError]:
         """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
         changes that are to be more than local."""
-        return await self._pool_for(commands).finish([(command.id, command.lease) for command in commands], sent)
+        ends = [(command.id, command.lease) for command in commands]
+        states = await self._pool_for(commands).finish(ends, sent)
+        self._pollers.finished(ends)
+        return states
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or the error."""
@@ -218,6 +240,13 @@ class Engine:
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
         return page, cursors.write(page.next)
 
+    async def workers(self, topic: str | None) -> Pollings:
+        """Who polls, as all live instances know it; of a topic, or of all."""
+        pollings = await self._pollers.read()
+        if topic is not None:
+            pollings.rows = [row for row in pollings.rows if topic in row.topics]
+        return pollings
+
     async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
@@ -241,3 +270,19 @@ class Engine:
         place = self._place(command.cursor, state, purging=True)
         purged = await self._walk.purge(command.topic, state, place)
         return purged.count, cursors.write(purged.next)
+
+    async def advance(self, command: params.Clock) -> int:
+        """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""
+        assert self.held_time, "only a test service has this command"
+        span_ms = ms(command.advance or 0)
+        if self.held_time.now_ms + span_ms > _LAST_MS:
+            raise BadField("advance goes beyond the year 2200; begin again with reset", field="advance")
+        if span_ms:
+            await self.held_time.advance(span_ms)
+        return self.held_time.now_ms
+
+    async def reset(self) -> int:
+        """Empty a test service and set its clock to the host's time; returns that in ms."""
+        assert self.held_time, "only a test service has this command"
+        await self.held_time.reset()
+        return self.held_time.now_ms

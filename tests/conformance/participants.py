@@ -83,12 +83,12 @@ class Driver:
 
     async def ask(self, call: str, args: Line) -> Line:
         """Make a call of the client; gives the line of its result."""
-        await self.begin(call, args)
+        await self.begin({"call": call, "args": args})
         return await self.line()
 
-    async def begin(self, call: str, args: Line) -> None:
+    async def begin(self, call: Line) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps({"call": call, "args": args}).encode() + b"\n")
+        self.process.stdin.write(json.dumps(call).encode() + b"\n")
         await self.process.stdin.drain()
 
     async def line(self) -> Line:

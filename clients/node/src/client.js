@@ -94,6 +94,10 @@ export class Client {
     return this.#call('stats', options);
   }
 
+  workers(options) {
+    return this.#call('workers', options);
+  }
+
   pause(topic, options) {
     return this.#call('pause', options, { topic });
   }
@@ -109,11 +113,6 @@ export class Client {
   /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker, options) {
     return this.#call('leave', options, { worker });
-  }
-
-  /** The workers that poll, with their topics and instances. */
-  workers(options) {
-    return this.#call('workers', options);
   }
 
   /** Several commands in one request. Gives each one's answer, or its JobQueueError, which is not thrown. */

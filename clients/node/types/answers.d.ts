@@ -160,6 +160,22 @@ export interface TopicsAnswer extends Answer {
   cursor: string | null;
 }
 
+export interface WorkerRow {
+  worker: string;
+  topics: string[];
+  instance: string;
+  client: string;
+  since: number;
+  state: 'parked' | 'busy' | 'idle';
+  jobs: number;
+  last_pop: number;
+}
+
+export interface WorkersAnswer extends Answer {
+  workers: WorkerRow[];
+  others?: { parked: number; jobs: number };
+}
+
 export interface StatsAnswer extends Answer {
   /** Null: all topics together. */
   topic: string | null;
@@ -202,22 +218,6 @@ export interface LeaveAnswer extends Answer {
   worker: string;
 }
 
-export interface WorkersAnswer extends Answer {
-  workers: {
-    worker: string;
-    topics: string[];
-    instance: string;
-    client: string;
-    /** Since when it has polled there, in unix seconds. */
-    since: number;
-    state: 'parked' | 'busy' | 'idle';
-    /** Jobs in hand. */
-    jobs: number;
-    /** When its newest pop began, in unix seconds. */
-    last_pop: number;
-  }[];
-}
-
 /** The answer to each command. */
 interface Answers {
   add: AddAnswer;
@@ -233,12 +233,12 @@ interface Answers {
   kick: KickAnswer | KickTopicAnswer;
   peek: PeekAnswer;
   topics: TopicsAnswer;
+  workers: WorkersAnswer;
   stats: StatsAnswer;
   pause: PauseAnswer;
   resume: ResumeAnswer;
   purge: PurgeAnswer;
   leave: LeaveAnswer;
-  workers: WorkersAnswer;
 }
 
 /** The answer to a command of a batch. */

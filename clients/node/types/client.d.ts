@@ -61,13 +61,13 @@ export class Client {
   peek<T = unknown>(topic: string, options?: PeekOptions): Promise<PeekAnswer<T>>;
   topics(options?: TopicsOptions): Promise<TopicsAnswer>;
   stats(options?: StatsOptions): Promise<StatsAnswer>;
+  /** Who polls, a topic or any, and with how many jobs in hand. */
+  workers(options?: WorkersOptions): Promise<WorkersAnswer>;
   pause(topic: string, options?: PauseOptions): Promise<PauseAnswer>;
   resume(topic: string, options?: CallOptions): Promise<ResumeAnswer>;
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;
   /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker: string, options?: CallOptions): Promise<LeaveAnswer>;
-  /** The workers that poll, with their topics and instances. */
-  workers(options?: WorkersOptions): Promise<WorkersAnswer>;
   /** Up to 1,000 commands in one request. Gives each one's answer, or its error, which is not thrown. */
   batch<C extends readonly Command[] | []>(
     commands: C,

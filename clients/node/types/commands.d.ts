@@ -88,16 +88,16 @@ export interface TopicsFields {
   cursor?: string | null;
 }
 
+export interface WorkersFields {
+  topic?: string;
+}
+
 export interface StatsFields {
   topic?: string;
 }
 
 export interface PauseFields {
   seconds?: number;
-}
-
-export interface WorkersFields {
-  topic?: string;
 }
 
 export interface PurgeFields {
@@ -119,10 +119,10 @@ export type DeleteOptions = DeleteFields & CallOptions;
 export type UpdateOptions = UpdateFields & CallOptions;
 export type PeekOptions = PeekFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
+export type WorkersOptions = WorkersFields & CallOptions;
 export type StatsOptions = StatsFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
 export type PurgeOptions = PurgeFields & CallOptions;
-export type WorkersOptions = WorkersFields & CallOptions;
 
 /** A member of a batch, in the protocol's form. */
 export type Command =
@@ -138,9 +138,9 @@ export type Command =
   | { command: 'kick'; id?: string; topic?: string; count?: number }
   | ({ command: 'peek'; topic: string } & PeekFields)
   | ({ command: 'topics' } & TopicsFields)
+  | ({ command: 'workers' } & WorkersFields)
   | ({ command: 'stats' } & StatsFields)
   | ({ command: 'pause'; topic: string } & PauseFields)
   | { command: 'resume'; topic: string }
   | ({ command: 'purge'; topic: string } & PurgeFields)
-  | ({ command: 'workers' } & WorkersFields)
   | { command: 'leave'; worker: string };
