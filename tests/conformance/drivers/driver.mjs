@@ -11,6 +11,11 @@ function tell(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
+/** The options with the address, unless they have several. */
+function addressed(given) {
+  return given.urls ? given : { url, ...given };
+}
+
 // -- the client
 
 /** The jobs that were popped, to be passed to the client's methods as they are. */
@@ -61,7 +66,7 @@ async function answered(client, { call, args, positional }) {
 }
 
 async function runClient() {
-  const client = new Client({ url, ...JSON.parse(options) });
+  const client = new Client(addressed(JSON.parse(options)));
   for await (const line of createInterface({ input: process.stdin })) tell(await answered(client, JSON.parse(line)));
   client.close();
 }
@@ -89,7 +94,7 @@ async function handle(job) {
 
 async function runWorker() {
   const { topics, ...rest } = JSON.parse(options);
-  const worker = new Worker({ url, ...rest, on_event: (event, fields) => tell({ event, ...fields }) });
+  const worker = new Worker({ ...addressed(rest), on_event: (event, fields) => tell({ event, ...fields }) });
   for (const topic of topics) worker.job(topic, handle);
   const clean = await worker.run();
   tell({ clean });
