@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buckets.clock import Clock, HeldClock
+from buckets.clock import Clock, HeldClock, SteppedClock
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
 from buckets.durability.durable import Durable, DurablePool
 from buckets.fsck.check import Fsck
@@ -12,8 +12,10 @@ from buckets.notifier import Notifier
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Popped
+from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
+from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
@@ -35,6 +37,7 @@ __all__ = [
     "DurablePool",
     "Fsck",
     "HeldClock",
+    "HeldTime",
     "Job",
     "Locks",
     "Members",
@@ -47,10 +50,12 @@ __all__ = [
     "Popped",
     "Position",
     "Purged",
+    "QueuedPool",
     "Redis",
     "Sent",
     "State",
     "Stats",
+    "SteppedClock",
     "Sweep",
     "Tag",
     "Timer",

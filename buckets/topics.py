@@ -125,7 +125,8 @@ class Topics:
 
     async def resume(self, topic: str) -> bool:
         """End the pause of a topic; returns whether it was paused."""
-        was = await self._in_all(lambda shard: self._pool.call("resume", shard, topic=topic))
+        now = self._pool.clock.now()
+        was = await self._in_all(lambda shard: self._pool.call("resume", shard, now=now, topic=topic))
         for shard in range(len(was)):
             self._pool.ready_shards.stir_topic(shard, topic)
         return any(was)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from buckets import Added, Job, Sent
-from buckets.errors import JobQueueError, Unavailable
+from buckets.errors import JobQueueError, Unavailable, WrongState
 from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
@@ -68,7 +68,7 @@ def many(command: AnyMany) -> AnyMany:
 
 def one(command: AnyOne) -> AnyOne:
     """Make a function the command of its name. It takes one at a time."""
-    ONE[params.BY_NAME[command.__name__]] = command
+    ONE[(params.BY_NAME | params.OF_TESTS)[command.__name__]] = command
     return command
 
 
@@ -99,34 +99,53 @@ def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> A
     return success(id=command.id, topic=command.topic, jobs=copies, **_durable(command))
 
 
-def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
-    return [
-        {"success": True, "id": command.id, "state": result}
-        if isinstance(result, str) and not command.durability
-        else _ended(command, result)
-        for command, result in zip(commands, results, strict=True)
-    ]
-
-
-def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) -> Answer:
-    if isinstance(result, JobQueueError):
-        return failure(result, command.id)
-    return success(id=command.id, state=result, **_durable(command))
-
-
 @many
 async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
     """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
     too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
     job is remembered."""
-    return _states(commands, await engine.finish(commands, sent))
+    return [
+        {"success": True, "id": command.id, "state": result}
+        if isinstance(result, str) and not command.durability
+        else _finished(command, result)
+        for command, result in zip(commands, await engine.finish(commands, sent), strict=True)
+    ]
+
+
+def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
+    if isinstance(result, JobQueueError):
+        return _failure(result, command)
+    return success(id=command.id, state=result, **_durable(command))
+
+
+_WRONG_STATE: dict[type[Any], str] = {
+    params.Delete: "the job is {state}",
+    params.Kick: "only a dead job can be kicked; this one is {state}",
+    params.Run: "only a delayed job can be run; this one is {state}",
+    params.Update: "only a delayed or ready job can be updated; this one is {state}",
+}
+
+
+def _failure(error: Exception, command: Any) -> Answer:
+    """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
+    answer = failure(error, getattr(command, "id", None))
+    if isinstance(error, WrongState) and error.state and type(command) in _WRONG_STATE:
+        answer["error"] = _WRONG_STATE[type(command)].format(state=error.state)
+    return answer
 
 
 @many
 async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
-    succeeds for as long as the deleted job is remembered."""
-    return _states(commands, await engine.delete(commands))
+    succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first."""
+    results = await engine.delete(commands)
+    return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
+
+
+def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
+    if isinstance(was, JobQueueError):
+        return failure(was, command.id)
+    return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
 @one
@@ -191,9 +210,10 @@ async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer
 
 @one
 async def update(engine: Engine, command: params.Update, handover: Handover) -> Answer:
-    """Change a delayed or ready job; fields that are not given stay as they are. A new time for a ready job is
-    TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved job is RESERVED,
-    any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs room."""
+    """Change a delayed or ready job: at least one field, and those that are not given stay as they are. A new time for
+    a ready job is TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved
+    job is RESERVED, any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs
+    room."""
     moved = await engine.update(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
@@ -260,7 +280,19 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     return success(topic=command.topic, count=count, cursor=cursor)
 
 
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
+@one
+async def clock(engine: Engine, command: params.Clock, handover: Handover) -> Answer:
+    """Let time pass on a test service. With the answer, all that fell due meanwhile is ready."""
+    return success(now=in_seconds(await engine.advance(command)))
+
+
+@one
+async def reset(engine: Engine, command: params.Reset, handover: Handover) -> Answer:
+    """Forget all jobs and topics of a test service, and set its clock to the host's time."""
+    return success(now=in_seconds(await engine.reset()))
+
+
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
 
 
 class Commands:
@@ -305,7 +337,7 @@ class Commands:
             else:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
-            answers = [failure(error, getattr(command, "id", None)) for command in run]
+            answers = [_failure(error, command) for command in run]
         self._count(run[0], answers, begun)
         return answers
 

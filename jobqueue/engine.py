@@ -12,6 +12,7 @@ from buckets import (
     Durability,
     Durable,
     DurablePool,
+    HeldTime,
     Job,
     Moved,
     NewJob,
@@ -28,11 +29,14 @@ from buckets import (
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
+from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
 from jobqueue.schema.params import bad_value, ms
 from jobqueue.virtual_topics import Copy, fan_out, is_virtual
+
+_LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
 
 Change = params.Add | params.Finish | params.Delete | params.Update
 """The commands that may ask for a durability."""
@@ -77,6 +81,8 @@ class Engine:
         self._waiting = waiting
         self.policies = policies
         """Replaced when the settings are reloaded."""
+        self.held_time: HeldTime | None = None
+        """Of a test service only."""
 
     @property
     def shards(self) -> int:
@@ -241,3 +247,19 @@ class Engine:
         place = self._place(command.cursor, state, purging=True)
         purged = await self._walk.purge(command.topic, state, place)
         return purged.count, cursors.write(purged.next)
+
+    async def advance(self, command: params.Clock) -> int:
+        """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""
+        assert self.held_time, "only a test service has this command"
+        span_ms = ms(command.advance or 0)
+        if self.held_time.now_ms + span_ms > _LAST_MS:
+            raise BadField("advance goes beyond the year 2200; begin again with reset", field="advance")
+        if span_ms:
+            await self.held_time.advance(span_ms)
+        return self.held_time.now_ms
+
+    async def reset(self) -> int:
+        """Empty a test service and set its clock to the host's time; returns that in ms."""
+        assert self.held_time, "only a test service has this command"
+        await self.held_time.reset()
+        return self.held_time.now_ms

@@ -89,7 +89,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 # What SIGHUP changes in a running service.
 RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
+# What a test service does not take from the settings of another one.
+_ELSEWHERE = {"host", "port", "workers", "redis", "data", "shards", "buckets", "durability", "replicas"}
+
 PREFIX = "JOBQUEUE_"
+_ENVIRONMENT = "the environment"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 # JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
 _NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
@@ -104,7 +108,7 @@ def load(
     values: dict[str, Any] = {}
     if path:
         values |= _checked(_read(path), f"the file {path}")
-    values |= _checked(_from_environment(environment), "the environment")
+    values |= _checked(_from_environment(environment), _ENVIRONMENT)
     values |= _checked({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
@@ -115,6 +119,17 @@ def load(
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
     """The file that the settings are read from, if any."""
     return file or (os.environ if environment is None else environment).get(PREFIX + _CONFIG)
+
+
+def for_tests(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+    """The settings of a test service: those of a real one, but for where it listens and keeps its data. Raises
+    SettingsError for flags that it cannot have."""
+    refused = [name for name in ("redis", "data", "workers") if flags.get(name) is not None]
+    if refused:
+        raise SettingsError(f"--test excludes --{refused[0]}: a test service is one process with a Redis of its own")
+    kept = {name: getattr(settings, name) for name in Settings.__struct_fields__ if name not in _ELSEWHERE}
+    where = {name: value for name in ("host", "port") if (value := flags.get(name)) is not None}
+    return Settings(**{"port": 0, "workers": 1, **kept, **where})
 
 
 def _check_ttrs(settings: Settings) -> None:
@@ -170,13 +185,12 @@ def _is_service_link(name: str, value: str) -> bool:
 
 def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The values of one source, each converted to the type of its setting."""
-    known = Settings.__struct_fields__
     types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     checked = {}
     for name, value in values.items():
         if name not in types:
-            raise SettingsError(f"unknown setting {name} in {source}{_hint(name, known)}")
-        if source == "the environment" and name in ("topics", "virtual_topics"):
+            raise SettingsError(_unknown(name, source))
+        if source == _ENVIRONMENT and name in ("topics", "virtual_topics"):
             raise SettingsError(f"{name} can only be set in a file")
         try:
             checked[name] = msgspec.convert(value, types[name], strict=not isinstance(value, str))
@@ -184,6 +198,14 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             place, fault = _entry(name, value, types[name]) if isinstance(value, dict) else (name, str(error))
             raise SettingsError(f"{place} in {source}: {fault}") from None
     return checked
+
+
+def _unknown(name: str, source: str) -> str:
+    """Why a setting is refused; of the environment, in the names of its variables."""
+    names = name, *Settings.__struct_fields__
+    if source == _ENVIRONMENT:
+        names = tuple(PREFIX + each.upper() for each in names)
+    return f"unknown setting {names[0]} in {source}{_hint(names[0], names[1:])}"
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:

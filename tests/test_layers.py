@@ -28,7 +28,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "commands": ("answers", "commands"),
         "protocols": ("protocols", "reference"),
         "web": ("access", "web"),
-        "service": ("redis_server", "app", "process", "workers"),
+        "service": ("redis_server", "app", "testing", "process", "workers"),
         "sinks": ("sinks",),
         "cli": ("cli", "__main__"),
     },

@@ -57,6 +57,22 @@ def once(name: str) -> Talk:
     return talk
 
 
+async def get(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show jobs, each as soon as it is known. One that does not exist keeps none of the others back."""
+    code = DONE
+    for number, job_id in enumerate(fields["id"]):
+        if number:
+            out.say("")
+        try:
+            out.show(await client.ask("get", id=job_id))
+        except Refusal as error:
+            if out.as_json:
+                out.json(error.answer)
+            output.complain(str(error))
+            code = REFUSED
+    return code
+
+
 async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """Show the jobs, or say that nothing is ready by the exit code."""
     answer = await client.ask("pop", **fields)
@@ -74,16 +90,20 @@ async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> i
     """Show up to `count` jobs, or all. As JSON, one answer per page, each on a line."""
     most = None if extras.all else fields.pop("count", 20)
     rows: list[Fields] = []
-    cursor = None
+    cursor, seen = None, False
     async for answer in _peeked(client, fields, most):
+        seen = seen or bool(answer.fields["jobs"])
         cursor = answer.fields["cursor"]
         if out.as_json:
             out.json(answer)
         elif len(rows := rows + answer.fields["jobs"]) >= _ROWS:
             out.table("jobs", rows)
             rows = []
-    if not out.as_json:
+    if rows and not out.as_json:
         out.table("jobs", rows)
+    if not seen:
+        which = f"{fields['state']} jobs" if "state" in fields else "jobs"
+        out.say(f"{fields['topic']} has no {which}")
     if cursor:
         out.say("there may be more; --all shows them")
     return DONE

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jobqueue.cli import options
+from jobqueue.cli import options, times
 from jobqueue.schema import params
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -27,7 +27,7 @@ _OWN: dict[str, list[click.Option]] = {
     "stats": [
         click.Option(
             ["--watch"],
-            type=options.Number(),
+            type=options.DURATION,
             is_flag=False,
             flag_value=2.0,
             metavar="[S]",
@@ -37,7 +37,9 @@ _OWN: dict[str, list[click.Option]] = {
 }
 # Help beyond the one line of `params`.
 _MORE = {
-    "add": "BODY is JSON. If it is missing or -, it is read from standard input.",
+    "add": "BODY is JSON. If it is missing or -, it is read from standard input.\n\n"
+    """For example: jobqueue add call-back '{"phone": "…"}' --at 'tomorrow 09:00'""",
+    "get": "As JSON: one line per job.",
     "pop": "Several topics are tried in order. Exit code 4: nothing is ready.",
     "update": "--body - reads standard input.",
     "kick": "Takes an ID, or --topic with --count or --all.",
@@ -45,6 +47,9 @@ _MORE = {
     "topics": "In PATTERN, * stands for any characters and ? for one. As JSON: one line per page.",
     "purge": "Asks for confirmation. --state deletes only the jobs in one state.",
 }
+
+# What may be typed for the placeholders of options.
+_TYPED = {"DURATION": f"DURATION: {times.DURATIONS}.", "TIME": f"TIME: {times.TIMES}."}
 
 
 def commands() -> list[click.Command]:
@@ -55,12 +60,16 @@ def commands() -> list[click.Command]:
 def _command(name: str) -> click.Command:
     struct = params.BY_NAME[name]
     summary = struct.__doc__ or ""
+    parameters = options.parameters(name, struct)
     return click.Command(
         name,
-        params=[*options.parameters(name, struct), *_OWN.get(name, ()), *_common()],
+        params=[*parameters, *_OWN.get(name, ()), *_common()],
         callback=partial(_talk, name),
         help=f"{summary}\n\n{_MORE[name]}" if name in _MORE else summary,
         short_help=summary.partition(".")[0],
+        epilog="\n\n".join(
+            words for metavar, words in _TYPED.items() if metavar in {each.metavar for each in parameters}
+        ),
     )
 
 
@@ -89,6 +98,7 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
         given["body"] = _piped()
     fields = options.fields_of(given, text=text)
     talks = {
+        "get": ask.get,
         "pop": ask.pop,
         "peek": ask.peek,
         "topics": ask.topics,

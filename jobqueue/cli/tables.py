@@ -35,7 +35,7 @@ def answer(fields: Fields) -> RenderableType:
 
 
 def _value(name: str, value: Any) -> Text:
-    if name == "state":
+    if name in ("state", "was"):
         return _state(str(value))
     return Text(_words(name, value))
 
@@ -102,7 +102,9 @@ def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> Renderabl
     oldest = fields["oldest_ready"]
     title = Text(humanize.clean(fields["topic"] or "all topics"), style="bold")
     waits = [] if oldest is None else [Text(f" the oldest ready job has waited {humanize.span(round(oldest, 1))}")]
-    return Group(title, _counts(fields["counts"]), *waits, _totals(fields["totals"], rates), _due(fields["due"]))
+    totals = [_totals(fields["totals"], rates)] if rates or any(fields["totals"].values()) else []
+    due = [_due(fields["due"])] if any(fields["due"].values()) else []
+    return Group(title, _counts(fields["counts"]), *waits, *totals, *due)
 
 
 def _counts(counts: Mapping[str, int]) -> Table:
@@ -119,20 +121,21 @@ def _totals(totals: Mapping[str, int], rates: Mapping[str, float] | None) -> Tab
     table.add_column("jobs", justify="right")
     if rates is not None:
         table.add_column("per second", justify="right")
-    for name in dict.fromkeys([*totals, *(rates or ())]):
+    for name in dict.fromkeys([*(name for name, count in totals.items() if count), *(rates or ())]):
         rate = [] if rates is None else [f"{rates[name]:,.1f}" if name in rates else ""]
         table.add_row(Text(humanize.clean(name)), humanize.number(totals.get(name, 0)), *rate)
     return table
 
 
 def _due(ranges: Mapping[str, int]) -> Table:
-    """The histogram of due times."""
+    """The histogram of due times, without its empty ranges."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("due in")
     table.add_column("jobs", justify="right")
     table.add_column(width=_BAR_WIDTH)
-    most = max([1, *ranges.values()])
+    most = max(ranges.values())
     for name, count in ranges.items():
-        bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
-        table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar if count else "")
+        if count:
+            bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
+            table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar)
     return table

@@ -28,9 +28,10 @@ A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 o
 - Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
   counts.
 - Defaults come from the settings; a topic's policy may override them.
-- `null` for an optional field means the same as leaving it out.
+- `null` for an optional field means the same as leaving it out. Of a field given twice, the last one counts.
 - An unknown field or command is refused, and the error names the nearest known one: a misspelt `dealy` does not become
-  "no delay".
+  "no delay". The refusal of a value says what is allowed and, if it can tell, what is wrong with this one: a string
+  where a number belongs, milliseconds, a time without an offset.
 
 Every answer has `success`, and most have `id` and `state`: delayed, ready, reserved, dead, finished or deleted. A
 refusal has `error`, a sentence for people; `code`, a word for programs; `field`, if one field is at fault; and `state`,
@@ -76,7 +77,7 @@ _SEMANTICS = """\
   the disk of the Redis that accepted the change. If the level was not reached within `durability_timeout_s`, or is not
   known, the change is still made, and the answer says `local`; repeat the command to find out again. Commands of one
   kind that follow one another in an array wait together.
-- **A body** is any JSON that every reader can decode: a lone surrogate or `1e999` is refused.
+- **A body** is any JSON that every reader can decode: a lone surrogate (`"\\ud800"`) or `1e999` is refused.
 - **A job whose record cannot be read**, because another program wrote to its key, is set aside and logged. It does not
   hold up any other job.
 

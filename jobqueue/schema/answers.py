@@ -135,7 +135,10 @@ class Deleted(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     id: _Id
-    state: Annotated[_State, Meta(description="its state before")]
+    state: Annotated[Literal["deleted"], Meta(description="deleted")]
+    was: Annotated[
+        Literal["delayed", "ready", "reserved", "dead", "deleted"], Meta(description="its state before the delete")
+    ]
     durability: _Durability | UnsetType = UNSET
 
 

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
 from jobqueue.schema.fields import Default, Field
+from jobqueue.schema.mistakes import mistake
 
 _MS = 1000
 
@@ -72,7 +73,7 @@ class Delete(_Kind, tag="delete"):
 
 
 class Touch(_Kind, tag="touch"):
-    """Start the lease of a reserved job again from now."""
+    """Renew the lease of a reserved job."""
 
     id: fields.Id
     lease: fields.Lease | None = None
@@ -131,13 +132,13 @@ class Update(_Kind, tag="update"):
 
 
 class Get(_Kind, tag="get"):
-    """Look a job up."""
+    """Show everything about a job."""
 
     id: fields.Id
 
 
 class Stats(_Kind, tag="stats"):
-    """Show the figures of a topic, or of all."""
+    """Show the figures of a topic, or of all topics."""
 
     topic: fields.StatsTopic | None = None
 
@@ -160,7 +161,7 @@ class Topics(_Kind, tag="topics"):
 
 
 class Pause(_Kind, tag="pause"):
-    """Pause a topic: its pops find nothing."""
+    """Stop handing out the jobs of a topic."""
 
     topic: fields.Topic
     seconds: Annotated[fields.Seconds | None, Default("until it is resumed")] = None
@@ -178,6 +179,16 @@ class Purge(_Kind, tag="purge"):
     topic: fields.Topic
     state: Annotated[fields.State | None, Default("all")] = None
     cursor: fields.Cursor | None = None
+
+
+class Clock(_Kind, tag="clock"):
+    """Advance the clock of a test service."""
+
+    advance: Annotated[fields.Advance | None, Default("0")] = None
+
+
+class Reset(_Kind, tag="reset"):
+    """Forget everything that a test service knows."""
 
 
 Command = (
@@ -201,6 +212,8 @@ Command = (
     | Purge
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
+OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}
+"""The commands that only a test service (`jobqueue serve --test`) has besides."""
 FIELDS: dict[str, dict[str, Field]] = {
     name: {field.name: field for field in fields.fields_of(kind)} for name, kind in BY_NAME.items()
 }
@@ -222,9 +235,10 @@ def is_field(name: str) -> bool:
     return name.lower() in _EXPECTED
 
 
-def bad_value(field: str, command: object = None) -> BadField:
-    """The refusal of a field whose value is not allowed."""
-    return BadField(f"{field} {must_be(field, command)}", field=field)
+def bad_value(field: str, command: object = None, value: object = None) -> BadField:
+    """The refusal of a field whose value is not allowed. With the `value`, it says what is probably wrong with it."""
+    words = must_be(field, command)
+    return BadField(f"{field} {words}{mistake(field.lower(), words.removeprefix('must be '), value)}", field=field)
 
 
 def ms(seconds: float) -> int:

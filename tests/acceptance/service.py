@@ -24,8 +24,8 @@ JOBQUEUE = [sys.executable, "-m", "jobqueue"]
 class ServiceProcess:
     """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
-    By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow.
-    `program`: the command of another version.
+    By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow;
+    None: no such flag. `program`: the command of another version.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class ServiceProcess:
         *flags: str,
         port: int | None = None,
         log: Path | None = None,
-        workers: int = 1,
+        workers: int | None = 1,
         program: Sequence[str] = JOBQUEUE,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._flags = ("--workers", str(workers), *flags)
+        self._flags = flags if workers is None else ("--workers", str(workers), *flags)
         self._log = log
         self._program = program
         self.process: asyncio.subprocess.Process | None = None

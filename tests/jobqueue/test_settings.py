@@ -32,7 +32,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"JOBQUEUE_PROT": "1"}, "unknown setting prot in the environment; did you mean port?"),
+        ({"JOBQUEUE_PROT": "1"}, "unknown setting JOBQUEUE_PROT in the environment; did you mean JOBQUEUE_PORT?"),
         ({"JOBQUEUE_PORT": "many"}, "port in the environment: Expected `int`"),
         ({"JOBQUEUE_PORT": "70000"}, "port in the environment: Expected `int` <= 65535"),
         ({"JOBQUEUE_LOG_LEVEL": "loud"}, "log_level in the environment"),

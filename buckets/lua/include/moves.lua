@@ -75,7 +75,7 @@ local function entomb(job, to)
   job.next = now_ms + job.retention
   job.header, job.optional, job.hourly = job.lease > 0 and LONG or SHORT, nil, nil
   if job.retention > 0 then
-    append(plan.tombs, JOB .. job.id, header(job) .. job.topic, whole(job.retention))
+    append(plan.tombs, JOB .. job.id, header(job) .. job.topic, whole(job.retention + longer))
   else
     plan.gone[#plan.gone + 1] = JOB .. job.id
   end
