@@ -29,17 +29,21 @@ log = logging.getLogger(__name__)
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 0.5  # before a lost subscription is tried again
 
 
+def _ignore(*_: object) -> None:
+    """What a listener does with what it does not care about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """Callbacks of one listener; none may block."""
 
-    ready: Callable[[int, str, int], None]
+    ready: Callable[[int, str, int], None] = _ignore
     """A shard, a topic that has ready jobs there, and how many of them are new."""
-    leave: Callable[[str], None]
+    leave: Callable[[str], None] = _ignore
     """A worker whose waiting pops end now."""
-    subscribed: Callable[[int], None]
+    subscribed: Callable[[int], None] = _ignore
     """A shard that is heard from now on; earlier messages may be lost."""
-    lost: Callable[[int], None]
+    lost: Callable[[int], None] = _ignore
     """A shard that is no longer heard."""
 
 

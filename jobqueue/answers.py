@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Added, Cause, Job, NewJob, State, Tag, Topic
+from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest
 
@@ -95,6 +95,27 @@ def listed(topic: Topic) -> Answer:
     if topic.paused_until is not None:
         answer["paused_until"] = in_seconds(topic.paused_until or None)
     return answer
+
+
+def polling(pollings: Pollings) -> Answer:
+    """The workers that poll."""
+    answer: Answer = {"workers": [_polling(row) for row in pollings.rows]}
+    if pollings.other_waiting or pollings.other_jobs:
+        answer["others"] = {"parked": pollings.other_waiting, "jobs": pollings.other_jobs}
+    return answer
+
+
+def _polling(row: Polling) -> Answer:
+    return {
+        "worker": row.worker,
+        "topics": row.topics,
+        "instance": row.instance,
+        "client": row.client,
+        "since": row.since / 1000,
+        "state": "parked" if row.waiting else "busy" if row.jobs else "idle",
+        "jobs": row.jobs,
+        "last_pop": row.last / 1000,
+    }
 
 
 def described(job: Job) -> Answer:

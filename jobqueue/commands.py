@@ -15,7 +15,18 @@ from typing import Any, TypeVar
 
 from buckets import Added, Job, Sent
 from buckets.errors import JobQueueError, Unavailable, WrongState
-from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
+from jobqueue.answers import (
+    Answer,
+    described,
+    failure,
+    handed_out,
+    in_seconds,
+    kept,
+    kept_copy,
+    listed,
+    polling,
+    success,
+)
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
@@ -257,6 +268,14 @@ async def topics(engine: Engine, command: params.Topics, handover: Handover) -> 
     """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
     return success(topics=[listed(topic) for topic in found], cursor=cursor)
+
+
+@one
+async def workers(engine: Engine, command: params.Workers, handover: Handover) -> Answer:
+    """Who polls which topics, and through which instance: the workers with a waiting pop, a pop in the last 90 s, or
+    jobs in hand. Each instance knows its own workers and reports them every two seconds, up to 300 of them and sums of
+    the rest. A worker that hangs up or leaves disappears at once, or when it has no more jobs in hand."""
+    return success(**polling(await engine.workers(command.topic)))
 
 
 @one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from buckets import (
     Moved,
     NewJob,
     Page,
+    Pollers,
+    Pollings,
     Pool,
     Popped,
     Position,
@@ -29,6 +32,7 @@ from buckets import (
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
+from jobqueue.caller import CALLER
 from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
@@ -66,6 +70,7 @@ class Engine:
         topics: Topics,
         walk: Walk,
         waiting: Waiting,
+        pollers: Pollers,
         policies: Policies,
         durable: Durable,
         durability: Durability = LOCAL,
@@ -79,6 +84,7 @@ class Engine:
         self._topics = topics
         self._walk = walk
         self._waiting = waiting
+        self._pollers = pollers
         self.policies = policies
         """Replaced when the settings are reloaded."""
         self.held_time: HeldTime | None = None
@@ -125,11 +131,18 @@ class Engine:
 
     async def pop(self, command: params.Pop, room: int) -> Popped:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
-        topics = command.topics or [command.topic or ""]
+        topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
-        return await self._waiting.pop(
-            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
-        )
+        poller = self._pollers.begin(worker, CALLER.get(), topics)
+        try:
+            popped = await self._waiting.pop(
+                topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=worker, room=room
+            )
+        except BaseException as error:
+            self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
+            raise
+        self._pollers.end(poller, popped.jobs)
+        return popped
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""
@@ -142,7 +155,10 @@ class Engine:
     async def finish(self, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[str | JobQueueError]:
         """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
         changes that are to be more than local."""
-        return await self._pool_for(commands).finish([(command.id, command.lease) for command in commands], sent)
+        ends = [(command.id, command.lease) for command in commands]
+        states = await self._pool_for(commands).finish(ends, sent)
+        self._pollers.finished(ends)
+        return states
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or the error."""
@@ -223,6 +239,13 @@ class Engine:
             raise cursors.refusal()
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
         return page, cursors.write(page.next)
+
+    async def workers(self, topic: str | None) -> Pollings:
+        """Who polls, as all live instances know it; of a topic, or of all."""
+        pollings = await self._pollers.read()
+        if topic is not None:
+            pollings.rows = [row for row in pollings.rows if topic in row.topics]
+        return pollings
 
     async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-from jobqueue.cli import output
+from jobqueue.cli import humanize, output
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 
@@ -132,4 +132,20 @@ async def topics(client: Client, fields: Fields, extras: Extras, out: Output) ->
         found += answer.fields["topics"]
     if not out.as_json:
         out.table("topics", found)
+    return DONE
+
+
+async def workers(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show who polls."""
+    answer = await client.ask("workers", **fields)
+    if out.as_json:
+        out.json(answer)
+        return DONE
+    found, others = answer.fields["workers"], answer.fields.get("others")
+    if found:
+        out.table("workers", found)
+    else:
+        out.say(f"no worker polls {fields['topic']}" if "topic" in fields else "no worker polls")
+    if others:
+        out.say(f"more workers, not listed: {others['parked']} waiting pops, {humanize.jobs(others['jobs'])} in hand")
     return DONE

@@ -23,6 +23,7 @@ _POSITIONAL = {
     "kick": ("id",),
     "stats": ("topic",),
     "topics": ("pattern",),
+    "workers": ("topic",),
 }
 _SEVERAL = {("get", "id")}  # given once or more often, though the command takes one: several commands are sent
 _SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member

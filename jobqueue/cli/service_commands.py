@@ -105,6 +105,7 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
         "kick": bulk.kick,
         "purge": bulk.purge,
         "stats": watch.stats,
+        "workers": ask.workers,
     }
     talk = talks.get(name) or ask.once(name)
     try:

@@ -17,6 +17,7 @@ Fields = Mapping[str, Any]
 
 _STATES = ("delayed", "ready", "reserved", "dead")
 _COLOURS = {"delayed": "cyan", "ready": "green", "reserved": "yellow", "dead": "red"}
+_WORK_COLOURS = {"parked": "green", "busy": "yellow"}
 _TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until"}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
@@ -87,6 +88,29 @@ def topics(some: Iterable[Fields]) -> RenderableType:
     for topic in sorted(some, key=lambda each: str(each["topic"])):
         counts = (Text(humanize.number(topic["counts"][state])) for state in _STATES)
         table.add_row(Text(humanize.clean(topic["topic"])), *counts, Text(_paused(topic)))
+    return table
+
+
+def workers(some: Iterable[Fields]) -> RenderableType:
+    """A row per worker, sorted by name."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("worker", overflow="fold")
+    table.add_column("topics", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("jobs", no_wrap=True, justify="right")
+    table.add_column("last pop", no_wrap=True)
+    table.add_column("since", no_wrap=True)
+    table.add_column("through", overflow="fold")
+    for worker in sorted(some, key=lambda each: (each["worker"], each["topics"])):
+        table.add_row(
+            Text(humanize.clean(worker["worker"])),
+            Text(humanize.clean(", ".join(worker["topics"]))),
+            Text(worker["state"], style=_WORK_COLOURS.get(worker["state"], "")),
+            Text(humanize.number(worker["jobs"])),
+            Text(humanize.ahead(worker["last_pop"])),
+            Text(humanize.ahead(worker["since"])),
+            Text(humanize.clean(worker["instance"])),
+        )
     return table
 
 

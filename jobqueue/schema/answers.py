@@ -284,6 +284,51 @@ class Listing(Struct, forbid_unknown_fields=True):
     cursor: _Cursor
 
 
+class Polling(Struct, forbid_unknown_fields=True):
+    """A worker and the topics that it polls through an instance."""
+
+    worker: Annotated[str, Meta(description="its name; of a worker whose pops give none, its client's address")]
+    topics: Annotated[list[str], Meta(description="the topics that its pops ask for")]
+    instance: Annotated[str, Meta(description="the instance: host, port and, where several processes share it, number")]
+    client: Annotated[str, Meta(description="the network address that its newest pop came from, perhaps a proxy's")]
+    since: Annotated[float, Meta(description="since when it has polled here, in unix seconds")]
+    state: Annotated[
+        Literal["parked", "busy", "idle"],
+        Meta(description="parked: a pop of it is waiting; busy: none is, and it has jobs in hand; idle: neither"),
+    ]
+    jobs: Annotated[int, Meta(description="jobs in hand: delivered through this instance, their leases still hold")]
+    last_pop: Annotated[float, Meta(description="when its newest pop began, in unix seconds")]
+
+
+class OtherWorkers(Struct, forbid_unknown_fields=True):
+    """What is known of the workers that are not listed."""
+
+    parked: Annotated[int, Meta(description="their waiting pops")]
+    jobs: Annotated[int, Meta(description="their jobs in hand")]
+
+
+class WorkerList(Struct, forbid_unknown_fields=True):
+    """The answer to workers."""
+
+    success: _Yes
+    workers: Annotated[
+        list[Polling],
+        Meta(
+            description="each with `worker`, `topics`, `instance`, `client`, `since`, `state`, `jobs` in hand, "
+            "`last_pop`"
+        ),
+    ]
+    others: (
+        Annotated[
+            OtherWorkers,
+            Meta(
+                description="if there are more than an instance lists: how many pops are `parked`, and `jobs` in hand"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
 class Paused(Struct, forbid_unknown_fields=True):
     """The answer to pause."""
 
@@ -325,6 +370,7 @@ ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is on
     "stats": (Figures,),
     "peek": (Page,),
     "topics": (Listing,),
+    "workers": (WorkerList,),
     "pause": (Paused,),
     "resume": (Resumed,),
     "purge": (Purged,),

@@ -99,6 +99,7 @@ KickedTopic = Annotated[
     _Name, Meta(description="the topic whose dead jobs are kicked, in the order in which they died")
 ]
 StatsTopic = Annotated[_Name, Meta(description="the topic; without it, all topics together")]
+WorkersTopic = Annotated[_Name, Meta(description="only those that poll this topic")]
 Pattern = Annotated[
     str,
     _must_be(f"1 to {LONGEST_NAME} characters of a topic, with * for any and ? for one", pattern=_PATTERN),

@@ -160,6 +160,12 @@ class Topics(_Kind, tag="topics"):
     cursor: fields.Cursor | None = None
 
 
+class Workers(_Kind, tag="workers"):
+    """List the workers that poll."""
+
+    topic: fields.WorkersTopic | None = None
+
+
 class Pause(_Kind, tag="pause"):
     """Stop handing out the jobs of a topic."""
 
@@ -207,6 +213,7 @@ Command = (
     | Stats
     | Peek
     | Topics
+    | Workers
     | Pause
     | Resume
     | Purge

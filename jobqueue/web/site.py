@@ -7,6 +7,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
 
 import orjson
 import structlog
@@ -15,6 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.caller import CALLER
 from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
@@ -24,7 +26,7 @@ from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, close_if_hung_up
+from jobqueue.web.connection import Client, Connection, close_if_hung_up
 from jobqueue.web.fast_path import SERVER
 
 log = structlog.get_logger()
@@ -104,6 +106,7 @@ class Web:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             client = _AiohttpClient(self, request)
+            CALLER.set(cast(Connection, request.protocol))
             await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), client, protocol)
             return client.response
 

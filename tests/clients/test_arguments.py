@@ -27,6 +27,17 @@ def test_a_timedelta_becomes_seconds() -> None:
     assert (fields["delay"], fields["backoff"]) == (1800, [1.5, 2])
 
 
+def test_the_third_argument_of_an_add_is_its_delay() -> None:
+    assert commands.add("t", 1, 1800, id="1").fields == commands.add("t", 1, delay=1800, id="1").fields
+    assert commands.add("t", 1, timedelta(minutes=30)).fields["delay"] == 1800
+
+
+@pytest.mark.parametrize("delay", ["30", "order-7", True, [30]], ids=str)
+def test_a_delay_that_is_no_duration_is_refused(delay: Any) -> None:
+    with pytest.raises(TypeError, match="delay must be a number"):
+        commands.add("t", 1, delay)
+
+
 def test_none_is_not_sent_but_for_a_body() -> None:
     assert commands.add("t", None, delay=None).fields == {"command": "add", "topic": "t", "body": None}
     assert commands.update("1", ttl=None).fields == {"command": "update", "id": "1"}

@@ -15,13 +15,17 @@ SAFE: list[dict[str, Any]] = [
     {"command": "touch", "id": "1", "lease": 1},
     {"command": "release", "id": "1", "lease": 1},
     {"command": "bury", "id": "1", "lease": 1},
-    *({"command": name} for name in ("finish", "delete", "get", "stats", "peek", "topics", "pause", "resume", "leave")),
+    *(
+        {"command": name}
+        for name in ("finish", "delete", "get", "stats", "peek", "topics", "workers", "pause", "resume", "leave")
+    ),
 ]
 UNSAFE: list[dict[str, Any]] = [
     {"command": "add", "topic": "t"},
     {"command": "add", "topic": "t", "id": None},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "reject"},
     {"command": "add", "topic": "t", "id": "1", "if_exists": "replace"},
+    {"command": "add", "topic": "t", "id": "1", "if_exists": "renew"},
     {"command": "add", "topic": "t", "id": "1", "retention": 0.0},
     {"command": "touch", "id": "1"},
     {"command": "release", "id": "1", "lease": None},

@@ -3,8 +3,8 @@
 `scenario.json` has scenes. Each has steps, and may have `options` of the client, `through` the proxy, a `path` after
 the service's URL, and a list of clients that `cannot` play it. A step is one of
 
-- `call` with `args`: the client's result is `ok`, or it raises the `error`; `meanwhile` is an action that happens once
-  the call has begun;
+- `call` with `args`, and `positional` ones if given: the client's result is `ok`, or it raises the `error`; `meanwhile`
+  is an action that happens once the call has begun;
 - `do`: an action on the service or on Redis (`Stage.act`);
 - `faults`: what the proxy does with the next requests (`proxy.py`);
 - `requests`: the number of commands in each request since the faults; `apart_s`: the least time between two of them;
@@ -43,7 +43,8 @@ async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names)
     """One step."""
     match step:
         case {"call": call, "args": args}:
-            await driver.begin(call, filled(args, names))
+            positional = {"positional": step["positional"]} if "positional" in step else {}
+            await driver.begin({"call": call, "args": filled(args, names), **positional})
             if "meanwhile" in step:
                 await stage.act(step["meanwhile"])
             wanted = {key: filled_later(step[key]) for key in ("ok", "error") if key in step}

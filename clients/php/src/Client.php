@@ -294,6 +294,16 @@ final class Client
     }
 
     /**
+     * Who polls, a topic or any, and with how many jobs in hand.
+     *
+     * @return Answer with `workers`
+     */
+    public function workers(?string $topic = null): array
+    {
+        return $this->send('workers', ['topic' => $topic]);
+    }
+
+    /**
      * Let pops of a topic find nothing, for $seconds or until it is resumed.
      *
      * @return Answer

@@ -28,7 +28,7 @@ def one(command: Command[T], retry_for_s: float) -> Call[T]:
     retries = Retries(retry_for_s)
     while True:
         try:
-            return result_of(command, read(_reply((yield request))))
+            return result_of(command, read(_reply((yield request)), command.fields))
         except JobQueueError as error:
             pause = retries.pause_after(error, safe=is_safe(command.fields))
             if pause is None:
@@ -45,7 +45,7 @@ def many(commands: Sequence[Mapping[str, Any]], retry_for_s: float) -> Call[list
     while open_numbers:
         members = [batch[number] for number in open_numbers]
         try:
-            answers = read_many(_reply((yield _request(members))), len(members))
+            answers = read_many(_reply((yield _request(members))), members)
         except JobQueueError as error:
             pause = retries.pause_after(error, safe=all(map(is_safe, members)))
             if pause is None and not results:

@@ -56,9 +56,11 @@ class Client:
         """Close the idle connections."""
         self._connections.close()
 
-    def add(self, topic: str, body: Any, **fields: Unpack[fields.AddFields]) -> answers.Added:
-        """Hand in a job, to be delivered when it is due."""
-        return self._ask(commands.add(topic, body, **fields))
+    def add(
+        self, topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
+    ) -> answers.Added:
+        """Hand in a job, to be delivered after `delay`, or at the time `at`; without either, at once."""
+        return self._ask(commands.add(topic, body, delay, **fields))
 
     def pop(self, topics: str | Sequence[str], **fields: Unpack[fields.PopFields]) -> Job | None:
         """Reserve the next ready job of a topic; of several topics, the first that has one is used."""
@@ -131,6 +133,10 @@ class Client:
     def purge(self, topic: str, **fields: Unpack[fields.PurgeFields]) -> answers.Purged:
         """Delete the jobs of a topic; repeat with the answer's `cursor` until it is null."""
         return self._ask(commands.purge(topic, **fields))
+
+    def workers(self, topic: str | None = None) -> answers.Workers:
+        """List the workers that poll: their topics, the instance that they poll at, and the jobs that they have."""
+        return self._ask(commands.workers(topic))
 
     def leave(self, worker: str) -> answers.Left:
         """End the waiting pops of this worker now."""

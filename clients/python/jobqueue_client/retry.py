@@ -22,7 +22,7 @@ from jobqueue_client.errors import (
 _NOT_EXECUTED = (TopicFull, TooFast, NoRoom, ShuttingDown)
 """Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been."""
 _LONGEST_PAUSE_S = 2.0
-_SAFE = {"finish", "delete", "get", "stats", "peek", "topics", "pause", "resume", "leave"}
+_SAFE = {"finish", "delete", "get", "stats", "peek", "topics", "workers", "pause", "resume", "leave"}
 _SAFE_WITH_LEASE = {"touch", "release", "bury"}
 
 

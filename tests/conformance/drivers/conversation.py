@@ -50,7 +50,7 @@ class Conversation:
         if method == "batch":
             commands = [{**each, "at": _at(each["at"])} if "at" in each else each for each in named["commands"]]
             return Call(method, [commands], {})
-        return Call(method, [], named)
+        return Call(method, asked.get("positional", []), named)
 
     def ok(self, result: Any) -> None:
         """Write the result of a call."""

@@ -25,6 +25,7 @@ const CALLS = {
   kick_topic: (client, { topic, count }) => client.kickTopic(topic, count),
   batch: (client, { commands }) => client.batch(commands),
   topics: (client, args) => client.topics(args),
+  workers: (client, args) => client.workers(args),
   stats: (client, args) => client.stats(args),
   leave: (client, { worker }) => client.leave(worker),
 };
@@ -48,10 +49,10 @@ function remembered(answer) {
   return answer;
 }
 
-async function answered(client, { call, args }) {
+async function answered(client, { call, args, positional }) {
   if (args.at?.time) args.at = new Date(args.at.time);
   try {
-    const answer = await resultOf(client, call, args);
+    const answer = await (positional ? client[call](...positional) : resultOf(client, call, args));
     if (call !== 'batch') return { ok: remembered(answer) };
     return { ok: answer.map((each) => (each instanceof Error ? { error: described(each) } : { ok: each })) };
   } catch (error) {

@@ -44,7 +44,7 @@ function client(string $url, array $options): int
         try {
             $request = given($line);
             $arguments = arguments($request['call'], (array) ($request['args'] ?? []), $popped);
-            $result = $client->{method($request['call'])}(...$arguments);
+            $result = $client->{method($request['call'])}(...($request['positional'] ?? []), ...$arguments);
             foreach (is_array($result) ? $result : [$result] as $job) {
                 if ($job instanceof Job) {
                     $popped["$job->id $job->lease"] = $job;

@@ -37,7 +37,8 @@ class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # p
     def __str__(self) -> str:
         return (
             f"{self.rows:,} rows: {self.accepted:,} accepted, {self.existing:,} existing, "
-            f"{self.cancelled:,} cancelled, {self.gone:,} gone, {self.refused:,} refused, {self.retries:,} retries in {self.seconds:.1f} s"
+            f"{self.cancelled:,} cancelled, {self.gone:,} gone, {self.refused:,} refused, "
+            f"{self.retries:,} retries in {self.seconds:.1f} s"
         )
 
 
