@@ -24,7 +24,7 @@ A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 o
 (`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
 ```json
-{"command": "add", "topic": "order-close", "id": "order-close:1001", "delay": 1800, "ttr": 60, "body": {"order": 1001}}
+{"command": "add", "topic": "example-close-order", "id": "example:1001", "delay": 1800, "body": {"order": 1001}}
 ```
 
 - Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
@@ -41,8 +41,8 @@ refusal has `error`, a sentence for people; `code`, a word for programs; `field`
 if the job is in the wrong one. A refused command has changed nothing.
 
 ```json
-{"success": true, "id": "order-close:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
-{"success": false, "id": "order-close:1001", "error": "no such job", "code": "NOT_FOUND"}
+{"success": true, "id": "example:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
+{"success": false, "id": "example:1001", "error": "no such job", "code": "NOT_FOUND"}
 ```
 
 For a single command, the HTTP status follows from the code. An array is answered with 200 and an array of the same
