@@ -18,7 +18,7 @@ from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
-from buckets.topics import Bounds, Stats, Topic, Topics
+from buckets.topics import Bounds, Standing, Stats, Topic, Topics
 from buckets.waiting import Waiting
 from buckets.walk import Page, Position, Purged, Walk
 
@@ -49,6 +49,7 @@ __all__ = [
     "Purged",
     "Redis",
     "Sent",
+    "Standing",
     "State",
     "Stats",
     "Sweep",

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Added, Cause, Job, NewJob, State, Tag, Topic
+from buckets import Added, Cause, Job, NewJob, Standing, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest
 
@@ -87,6 +87,24 @@ def handed_out(job: Job) -> Answer:
 def in_seconds(ms: int | None) -> float | None:
     """Milliseconds in the unit of the wire."""
     return None if ms is None else ms / 1000
+
+
+def paused(until_ms: int | None) -> Answer:
+    """That a topic is paused, and until when; nothing if it is not."""
+    return {} if until_ms is None else {"paused": True, "paused_until": in_seconds(until_ms or None)}
+
+
+def unknown(known: bool) -> Answer:
+    """That a topic does not exist; nothing if it does."""
+    return {} if known else {"known": False}
+
+
+def stands(standing: Standing | None) -> Answer:
+    """Why a pop found no job, besides that none is ready: no topic exists, or some are paused."""
+    if standing is None:
+        return {}
+    ends = {topic: in_seconds(until or None) for topic, until in standing.paused.items()}
+    return unknown(standing.known) | ({"paused": ends} if ends else {})
 
 
 def listed(topic: Topic) -> Answer:

@@ -30,6 +30,28 @@ _Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed,
 _Lease = Annotated[int, Meta(description="the lease of its newest delivery")]
 
 
+_FALSE = {"const": False}
+_Unknown = (
+    Annotated[bool, Meta(description="false if the topic does not exist, else left out", extra_json_schema=_FALSE)]
+    | UnsetType
+)
+_AnyUnknown = (
+    Annotated[bool, Meta(description="false if no such topic exists, else left out", extra_json_schema=_FALSE)]
+    | UnsetType
+)
+_IsPaused = Annotated[bool, Meta(description="true if the topic is paused, else left out")] | UnsetType
+_PausedUntil = (
+    Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
+)
+_Pauses = (
+    Annotated[
+        dict[str, float | None],
+        Meta(description="without a job: the topics that are paused, and until when; null: until it is resumed"),
+    ]
+    | UnsetType
+)
+
+
 class Refusal(Struct, forbid_unknown_fields=True):
     """The answer to a command that was refused and has changed nothing."""
 
@@ -110,6 +132,8 @@ class NothingPopped(Struct, forbid_unknown_fields=True):
     success: _Yes
     id: Annotated[None, Meta(description="null: no job is ready")]
     value: None
+    known: _AnyUnknown = UNSET
+    paused: _Pauses = UNSET
 
 
 class PoppedJobs(Struct, forbid_unknown_fields=True):
@@ -119,6 +143,8 @@ class PoppedJobs(Struct, forbid_unknown_fields=True):
     jobs: Annotated[
         list[HandedOut], Meta(description="with `count`: the jobs, each with the fields above; may be empty")
     ]
+    known: _AnyUnknown = UNSET
+    paused: _Pauses = UNSET
 
 
 class Finished(Struct, forbid_unknown_fields=True):
@@ -234,6 +260,8 @@ class Known(Described, forbid_unknown_fields=True, kw_only=True):
     """The answer to get."""
 
     success: _Yes
+    paused: _IsPaused = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Figures(Struct, forbid_unknown_fields=True):
@@ -251,6 +279,9 @@ class Figures(Struct, forbid_unknown_fields=True):
         Meta(description="pending jobs by how soon they are due, to the minute (or hour, if added over a day ahead)"),
     ]
     shards: Annotated[int, Meta(description="the number of shards that hold the jobs")]
+    known: _Unknown = UNSET
+    paused: _IsPaused = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Page(Struct, forbid_unknown_fields=True):
@@ -260,6 +291,7 @@ class Page(Struct, forbid_unknown_fields=True):
     topic: _Topic
     jobs: Annotated[list[Described], Meta(description="each as `get` shows it")]
     cursor: _Cursor
+    known: _Unknown = UNSET
 
 
 class Listed(Struct, forbid_unknown_fields=True):
@@ -268,9 +300,7 @@ class Listed(Struct, forbid_unknown_fields=True):
     topic: _Topic
     counts: _Counts
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
-    paused_until: (
-        Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
-    ) = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Listing(Struct, forbid_unknown_fields=True):
@@ -290,6 +320,7 @@ class Paused(Struct, forbid_unknown_fields=True):
     success: _Yes
     topic: _Topic
     until: Annotated[float | None, Meta(description="until when, in unix seconds; null: until it is resumed")]
+    known: _Unknown = UNSET
 
 
 class Resumed(Struct, forbid_unknown_fields=True):
@@ -298,6 +329,7 @@ class Resumed(Struct, forbid_unknown_fields=True):
     success: _Yes
     topic: _Topic
     was_paused: Annotated[bool, Meta(description="whether it was paused")]
+    known: _Unknown = UNSET
 
 
 class Purged(Struct, forbid_unknown_fields=True):
@@ -307,6 +339,7 @@ class Purged(Struct, forbid_unknown_fields=True):
     topic: _Topic
     count: Annotated[int, Meta(description="how many jobs were deleted")]
     cursor: _Cursor
+    known: _Unknown = UNSET
 
 
 ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is one of these if it is carried out

@@ -89,12 +89,17 @@ async def pages(seen: Seen) -> None:
     answer = await seen.ask("peek", topic="t", count=1)
     while answer["cursor"]:
         answer = await seen.ask("peek", topic="t", count=1, cursor=answer["cursor"])
-    await seen.ask("pop", topic="nothing")
+    for command in ("pop", "stats", "peek", "resume", "purge", "pause"):
+        await seen.ask(command, topic=f"no {command}".replace(" ", ":"))
+    await seen.ask("pop", topic="nothing", count=1)
     await seen.ask("add", topic="once", body=1, ttr=0)
     assert (await seen.ask("pop", topic="once"))["ttr"] == 0
     await seen.ask("add", topic="u", body=1)
     await seen.ask("pause", topic="t")
     await seen.ask("pause", topic="u", seconds=60)
+    await seen.ask("pop", topic="u")
+    await seen.ask("pop", topic="u", count=1)
+    await seen.ask("get", id="b7")
     await seen.ask("topics")
     await seen.ask("stats", topic="t")
     await seen.ask("stats")

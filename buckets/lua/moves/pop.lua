@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Reserve ready jobs of the first topics that have any, higher priorities first.
 -- arrows: ready -> reserved, ready -> finished
--- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped; 1 if stale
---   entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 for none; the jobs as
---   they are now
+-- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped, -1 if it is hardly known;
+--   1 if stale entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 if none is
+--   paused, -2 if only until it is resumed; the jobs as they are now
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path
@@ -87,8 +87,8 @@ local function paused(topic)
   local until_ms = redis.pcall('GET', PAUSED .. topic)
   until_ms = type(until_ms) == 'string' and #until_ms < 16 and tonumber(string.match(until_ms, '^%d+$'))
   if not until_ms or (until_ms ~= 0 and until_ms <= now_ms) then return false end
-  local opens = until_ms * 1000 - now_us
-  if until_ms > 0 and (answer[3] < 0 or opens < answer[3]) then answer[3] = opens end
+  local opens = until_ms > 0 and until_ms * 1000 - now_us or -2
+  if answer[3] < 0 or (opens >= 0 and opens < answer[3]) then answer[3] = opens end
   return true
 end
 
@@ -207,6 +207,6 @@ if list then taken[list] = at end
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, whole(n)) end
 end
-answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
+answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready') or -1) or 0
 answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
 return answer
