@@ -70,7 +70,7 @@ def handed_out(job: Job) -> Answer:
     """A job as a worker gets it."""
     kind, body = job.kind, job.body
     reserved = kind.state is _RESERVED
-    return {
+    answer = {
         "id": job.id,
         "value": orjson.Fragment(body) if body else None,
         "state": "reserved" if reserved else kind.state.word,
@@ -82,6 +82,9 @@ def handed_out(job: Job) -> Answer:
         "ttr": kind.ttr / 1000 if reserved else 0,
         "headers": _json(kind.optional.get(Tag.HEADERS)) if kind.optional else None,
     }
+    if kind.deliveries > 1:
+        answer["ready"] = in_seconds(job.ready_again)
+    return answer
 
 
 def in_seconds(ms: int | None) -> float | None:
@@ -139,7 +142,10 @@ def described(job: Job) -> Answer:
         answer["lease"] = job.lease
         answer["worker"] = job.text(Tag.WORKER)
         answer["reason"] = job.text(Tag.REASON)
-    if job.cause is not Cause.NONE:
+    ended = job.lease_ended
+    if ended is not None:
+        answer["reason"], answer["ended"] = "lease ended", ended / 1000
+    elif job.cause not in (Cause.NONE, Cause.LEASE):
         answer["cause"] = job.cause.name.lower()
     # `next` depends on the state: until when the job waits or is remembered, or since when it is ready or dead.
     until = {State.READY: "ready_since", State.DEAD: "dead_since", State.RESERVED: "reserved_until"}

@@ -17,7 +17,7 @@ Fields = Mapping[str, Any]
 
 _STATES = ("delayed", "ready", "reserved", "dead")
 _COLOURS = {"delayed": "cyan", "ready": "green", "reserved": "yellow", "dead": "red"}
-_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until"}
+_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
 _BAR_WIDTH = 30

@@ -118,6 +118,10 @@ class HandedOut(Struct, forbid_unknown_fields=True):
     due: Annotated[float, Meta(description="when it was due, in unix seconds")]
     ttr: Annotated[float, Meta(description="seconds until it is delivered again")]
     headers: _Headers
+    ready: (
+        Annotated[float, Meta(description="if it was delivered before: when it became ready again, in unix seconds")]
+        | UnsetType
+    ) = UNSET
 
 
 class Popped(HandedOut, forbid_unknown_fields=True, kw_only=True):
@@ -245,7 +249,14 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     tags: Annotated[list[str] | None, Meta(description="as in add")]
     lease: _Lease | UnsetType = UNSET
     worker: Annotated[str | None, Meta(description="the worker that had it last")] | UnsetType = UNSET
-    reason: Annotated[str | None, Meta(description="the reason given by the last release or bury")] | UnsetType = UNSET
+    reason: (
+        Annotated[
+            str | None,
+            Meta(description="the reason given by the last release or bury; `lease ended` if its last lease did"),
+        ]
+        | UnsetType
+    ) = UNSET
+    ended: Annotated[float, Meta(description="if its last lease ended: when")] | UnsetType = UNSET
     cause: Annotated[Literal["tries", "ttl", "buried"], Meta(description="why it died")] | UnsetType = UNSET
     until: (
         Annotated[float, Meta(description="delayed: when it is due next; ended: until when it is remembered")]

@@ -41,11 +41,12 @@ local function complete_path(records, members)
     return block and block .. string.sub(raw, job.body_at)
   end
 
-  -- Returns the record as it is now.
+  -- Returns the record as it is now; that of a job that was delivered before with the time at which it became ready again.
   local function deliver(job, raw, worker)
-    local lease_ttr = ttr or job.own_ttr or job.ttr
+    local lease_ttr, since = ttr or job.own_ttr or job.ttr, job.next
     local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
-    local rest = head_of(job, raw) .. (tail or string.sub(raw, job.header + #job.topic + 1))
+    local head = head_of(job, raw)
+    local rest = head .. (tail or string.sub(raw, job.header + #job.topic + 1))
     local changed = tail or job.header == SHORT
     job.header = math.max(job.header, LONG)
     job.attempts = math.min(job.attempts + 1, 65535)
@@ -53,7 +54,7 @@ local function complete_path(records, members)
     job.lease = math.max(job.lease + 1, now_us)
     count(job.topic, 'delivered', 1)
     if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
-    job.ttr = lease_ttr
+    job.ttr, job.cause = lease_ttr, 0
     if lease_ttr == 0 then
       local length, optional = job.header, job.optional
       entomb(job, finished)
@@ -62,7 +63,9 @@ local function complete_path(records, members)
       if not job.ttl then job.bucket = bucket end
       move(job, reserved, from_ms + lease_ttr, changed and rest)
     end
-    return header(job) .. rest
+    if job.deliveries == 1 then return header(job) .. rest end
+    local block = with_optional(job, TAG_READY, struct.pack('>I6', since))
+    return header(job) .. head .. block .. string.sub(raw, job.body_at)
   end
 
   plan.records, plan.bucket[bucket] = records, members
