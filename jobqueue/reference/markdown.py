@@ -88,6 +88,11 @@ _SEMANTICS = """\
   does not show it. Each step waits up to a tenth longer, by the job's id and the step: jobs that failed together do not
   come back together. The end of a lease makes such a job ready at once: its worker died, and another may take it.
 - **`kick` starts a ladder again** at its first step.
+- **A lease that ended** shows in `get` until something else happens to the job: `reason` is `lease ended`, `ended` says
+  when (as the timer saw it), and `worker` who had it.
+- **How late a delivery is**: now, less `ready`, or `due` in a job that is delivered for the first time.
+- **A paused topic** says so: a pop that finds no job in it has `paused` with the end of the pause, as have `get` and
+  `stats`. A pause may begin before the topic exists.
 - **ttl** counts from the due time, and expires even if nobody pops.
 - **Dead letters** keep their body and reason until they are kicked or deleted, or for as long as the topic's policy
   says (30 days by default, `default_dead_age_s`).
