@@ -139,7 +139,7 @@ def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycl
 @click.option("--url", envvar="JOBQUEUE_URL", show_envvar=True, help="check the service that runs there, and its jobs")
 @_settings
 @click.pass_context
-def check_command(ctx: click.Context, url: str | None, config: str | None, **flags: Any) -> None:
+def check_command(ctx: click.Context, /, url: str | None, config: str | None, **flags: Any) -> None:
     """Check a running service and its jobs, or what `serve` would start here, and report what is wrong.
 
     With --url or JOBQUEUE_URL it asks that service. With other options, or without both, it checks the settings, the
