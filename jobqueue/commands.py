@@ -187,9 +187,9 @@ async def touch(engine: Engine, command: params.Touch, handover: Handover) -> An
 
 @one
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off; due at
-    once, it goes to the back of its ready list. It is dead when its tries are used up; with `attempt` false, this
-    delivery does not count as a try."""
+    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off or of the
+    default one; due at once, it goes to the back of its ready list. It is dead when its tries are used up; with
+    `attempt` false, this delivery does not count as a try."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
@@ -289,7 +289,7 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished."""
+    """Stop handing out the jobs of a topic. They still become ready when due, and reserved jobs can be finished."""
     until = await engine.pause(command)
     return success(topic=command.topic, until=in_seconds(until or None))
 

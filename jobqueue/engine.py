@@ -179,13 +179,15 @@ class Engine:
         return await self._pool.touch(command.id, command.lease, _ms_or_none(command.ttr))
 
     async def release(self, command: params.Release) -> Moved:
-        """Give a job back. Raises NotFound, NotReserved, StaleLease."""
+        """Give a job back; one without a back-off of its own, by the default one. Raises NotFound, NotReserved,
+        StaleLease."""
         return await self._pool.release(
             command.id,
             command.lease,
             delay_ms=_ms_or_none(command.delay),
             counts=command.attempt is not False,
             reason=command.reason or "",
+            ladder_ms=self.policies.default_backoff_ms,
         )
 
     async def bury(self, command: params.Bury) -> str:

@@ -33,10 +33,11 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "cli": ("cli", "__main__"),
     },
     "jobqueue_client": {
-        "words": ("times", "job", "fields", "answers", "errors", "options"),
+        "words": ("times", "job", "fields", "answers", "errors", "options", "addresses"),
         "calls": ("commands", "http", "retry", "calls"),
         "clients": ("client", "async_client"),
         "worker": ("worker",),
+        "testing": ("testing",),
     },
     "pyspark_jobqueue": {
         "ground": ("errors", "java", "session"),

@@ -20,7 +20,7 @@ from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_group
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.popping import Popping
 from buckets.pool.send_order import SendOrder
-from buckets.record import unpack
+from buckets.record import pack_ladder, unpack
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
 from buckets.scripts import Value
@@ -144,11 +144,19 @@ class Pool(Popping):
         delay_ms: int | None = None,
         counts: bool = True,
         reason: str = "",
+        ladder_ms: Sequence[int] = (),
     ) -> Moved:
         """Give a job back: it is due after `delay_ms` or the next step of its back-off, or dead when its tries are used
-        up. `counts`: whether this delivery counts as a try. Raises NotFound, NotReserved, StaleLease."""
+        up. `counts`: whether this delivery counts as a try. `ladder_ms`: the back-off of a job without its own, to
+        which each step adds up to a tenth; empty: ready at once. Raises NotFound, NotReserved, StaleLease."""
         reply = await self.one(
-            "release", job_id, lease=_or_empty(lease), delay=_or_empty(delay_ms), counts=int(counts), reason=reason
+            "release",
+            job_id,
+            lease=_or_empty(lease),
+            delay=_or_empty(delay_ms),
+            counts=int(counts),
+            reason=reason,
+            ladder=pack_ladder(ladder_ms),
         )
         moved = Moved(reply[0].decode(), reply[1])
         self._deaths.report(reply[2])

@@ -66,8 +66,8 @@ class Copy(Struct, forbid_unknown_fields=True):
     state: _NewState
     due: _Due
     result: Annotated[
-        Literal["created", "existing", "replaced"],
-        Meta(description="whether the job was created, existed already, or replaced one"),
+        Literal["created", "existing", "replaced", "cancelled"],
+        Meta(description="as for one job; cancelled: this one was deleted, and stays so"),
     ]
 
 

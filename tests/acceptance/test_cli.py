@@ -61,7 +61,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("run b", {"state": "ready"}),
         ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
         ("touch a --ttr 50", {"state": "reserved"}),
-        ("release a --no-attempt --reason later", {"state": "ready"}),
+        ("release a --delay 0 --no-attempt --reason later", {"state": "ready"}),
         ("pop t --count 5", {}),
         ("bury a --reason broken", {"state": "dead"}),
         ("leave web1:412:9f3a", {"worker": "web1:412:9f3a"}),
@@ -324,10 +324,12 @@ async def test_times_are_typed_as_people_write_them(shell: Shell, client: Client
 async def test_where_there_is_nothing_a_terminal_says_so_in_few_words(shell: Shell, client: Client) -> None:
     assert await shell.shown("peek", "t") == "t has no jobs\n"
     assert await shell.shown("peek", "t", "--state", "dead") == "t has no dead jobs\n"
+    assert await shell.shown("topics") == "there are no topics yet\n"
+    assert await shell.shown("topics", "order") == "no topic matches order; * stands for any characters\n"
     assert "0/0" not in await shell.shown("purge", "t", "--yes")
     await client.ask("pause", topic="t")  # now there is such a topic
     assert len((await shell.shown("stats", "t")).splitlines()) < 8
-    await client.ask("add", topic="t", body=1, delay=90)
+    await client.ask("add", topic="t", body=1, delay=300)
     shown = await shell.shown("stats", "t")
     assert ["created", "1"] in [line.split() for line in shown.splitlines()]
     assert [line.split()[:2] for line in shown.splitlines() if "under" in line] == [["under", "10m"]]

@@ -157,7 +157,7 @@ async def test_purge_deletes_by_state_or_all_and_tells_how_many(client: Client) 
     refused = await client.ask("finish", id="reserved", lease=lease)
     assert (refused["code"], refused["state"]) == ("NOT_FOUND", "deleted")
     again = await client.ask("add", topic="t", id="ready", body=1)
-    assert (again["result"], again["state"]) == ("existing", "deleted")
+    assert (again["code"], again["state"]) == ("ALREADY_EXISTS", "deleted")
     stats = await client.ask("stats", topic="t")
     assert (stats["counts"], stats["totals"]["deleted"]) == (dict.fromkeys(WORDS, 0), 4)
     assert (await client.ask("stats", topic="u"))["counts"]["ready"] == 1
@@ -286,7 +286,7 @@ async def test_the_answers_to_a_request_hold_so_many_bytes_of_jobs_and_then_noth
         assert 32 <= good <= 33
         assert {answer["code"] for answer in answers[good:]} == {"TOO_LARGE"}
         assert (await client.ask("stats", topic="t"))["counts"]["reserved"] == good
-        await client.batch([{"command": "release", "id": str(n)} for n in range(40)])
+        await client.batch([{"command": "release", "id": str(n), "delay": 0} for n in range(40)])
         await until(lambda: all_ready(client, 40))
     answers = await client.batch([{"command": "get", "id": str(n)} for n in range(40)])
     assert sum(answer["success"] for answer in answers) in (32, 33)
