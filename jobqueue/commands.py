@@ -21,6 +21,7 @@ from buckets.errors import JobQueueError, Unavailable, WrongState
 from jobqueue.answers import (
     Answer,
     described,
+    died,
     failure,
     handed_out,
     in_seconds,
@@ -250,7 +251,9 @@ async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
     figures, standing = await engine.stats(command.topic)
+    newest = await engine.newest_dead(command.topic) if command.topic and figures.counts["dead"] else None
     answer = success(
+        **({"newest_dead": died(newest)} if newest else {}),
         topic=command.topic,
         counts=figures.counts,
         totals=figures.totals,
