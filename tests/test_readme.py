@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.service import ROOT, ServiceProcess
+from tests.acceptance.service import ROOT, Client, ServiceProcess
 
 # Fields that differ from run to run.
 _VARYING = ("due", "lease")
@@ -46,12 +46,14 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-async def test_the_session_of_the_readme_goes_as_it_says(tmp_path: Path) -> None:
+async def test_the_session_of_the_readme_goes_as_it_says() -> None:
     steps = session()
     assert len(steps) == 6
-    async with ServiceProcess("--data", str(tmp_path / "data")) as service:
+    async with ServiceProcess("--test", workers=None) as service, Client(service.url) as client:
         leases: dict[str, str] = {}  # as the README shows them, and as they are
         for command, shown in steps:
+            if '"wait"' in command:  # meanwhile, the time of the first job comes
+                await client.ask("clock", advance=2)
             real = command.replace("localhost:8000", f"127.0.0.1:{service.port}")
             for old, new in leases.items():
                 real = real.replace(old, new)
