@@ -134,7 +134,7 @@ async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent |
 
 def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
-        return _failure(result, command)
+        return failure(result, command.id)
     return success(id=command.id, state=result, **_durable(command))
 
 
@@ -164,7 +164,7 @@ async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answ
 
 def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
     if isinstance(was, JobQueueError):
-        return failure(was, command.id)
+        return _failure(was, command)
     return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
