@@ -38,7 +38,8 @@ function tell(array $line): void
 function client(string $url, array $options): int
 {
     $options['headers'] = (array) ($options['headers'] ?? []);
-    $client = new Client($url, ...$options, objects: true);
+    $address = isset($options['urls']) ? [] : ['url' => $url];
+    $client = new Client(...$address, ...$options, objects: true);
     $popped = [];
     while (($line = fgets(STDIN)) !== false) {
         try {
