@@ -6,6 +6,9 @@ hosts do not matter. This is the only place where a test can substitute another 
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 
 class Clock:
     """Redis's clock."""
@@ -28,3 +31,18 @@ class HeldClock(Clock):
     def advance(self, ms: int) -> None:
         """Advance by `ms` milliseconds."""
         self.now_us += ms * 1000
+
+
+class SteppedClock(HeldClock):
+    """The clock of a test service (`jobqueue serve --test`). It begins at the host's time and stands still, but for a
+    microsecond per script: leases and ready numbers are made of the time and must not repeat."""
+
+    def __init__(self) -> None:
+        super().__init__(time.time_ns() // 1000)
+        self.in_use = asyncio.Lock()
+        """Held while a script runs, and throughout an advance: no script may run at a time between its steps."""
+
+    def step(self) -> str:
+        """The argument `now` of the next script."""
+        self.now_us += 1
+        return str(self.now_us)

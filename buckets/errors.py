@@ -127,5 +127,6 @@ def from_reply(text: str) -> JobQueueError | None:
         return error()
     if error is AlreadyExists and which == State.DELETED.word:
         return error(_CANCELLED, state=which)
-    message = f"{error.__doc__ or ''}".rstrip(".") + f" (it is {which})"
+    state = f" (it is {which})" if which != error.code.lower() else ""
+    message = f"{error.__doc__ or ''}".rstrip(".") + state
     return error(message, state=which if issubclass(error, Refused) else None)

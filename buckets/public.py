@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from buckets.clock import Clock, HeldClock
+from buckets.clock import Clock, HeldClock, SteppedClock
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Durability
 from buckets.durability.durable import Durable, DurablePool
 from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
 from buckets.notifier import Notifier
+from buckets.pollers import Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Popped
+from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
+from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
@@ -35,6 +38,7 @@ __all__ = [
     "DurablePool",
     "Fsck",
     "HeldClock",
+    "HeldTime",
     "Job",
     "Locks",
     "Members",
@@ -43,15 +47,20 @@ __all__ = [
     "NewJob",
     "Notifier",
     "Page",
+    "Pollers",
+    "Polling",
+    "Pollings",
     "Pool",
     "Popped",
     "Position",
     "Purged",
+    "QueuedPool",
     "Redis",
     "Sent",
     "Standing",
     "State",
     "Stats",
+    "SteppedClock",
     "Sweep",
     "Tag",
     "Timer",

@@ -81,6 +81,7 @@ class Shards:
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         self.redis = redis
+        self.namespace = namespace
         self.clock = clock or Clock()
         self.keys = [Keys(namespace, shard) for shard in range(shards)]
         self.buckets = buckets

@@ -41,7 +41,7 @@ class Waiting:
         self.parked = 0
         """How many pops wait."""
         notifier.register(
-            Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._look_again, lost=self._lose)
+            Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._stands, lost=self._lose)
         )
 
     def _hear_ready(self, shard: int, topic: str, jobs: int) -> None:
@@ -57,9 +57,13 @@ class Waiting:
                 waiter.rung.set()
                 jobs -= 1
 
-    def _look_again(self, shard: int) -> None:
+    def _stands(self, shard: int) -> None:
         """The shard is heard from now on; what it published before is unknown."""
         self._pool.ready_shards.stands(shard)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Let one pop of each topic look, as if a ring had been missed; it wakes the next if it leaves jobs."""
         for topic in self._waiters:
             self.ring(topic, 1)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Durable, Locks, Members, Notifier, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
+from buckets import Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.engine import Engine
@@ -18,10 +20,11 @@ from jobqueue.metrics.scrape import Scrape, leave
 from jobqueue.metrics.totals import Totals
 from jobqueue.policies import Policies
 from jobqueue.process import Lifecycle
+from jobqueue.protocols import PROTOCOLS
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
-from jobqueue.web.address import url_of
+from jobqueue.web.address import check_free, url_of
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 
@@ -36,6 +39,8 @@ class Service(Lifecycle):
     `worker`: its number, if it is one of several processes on a port. Their supervisor has then started and judged the
     Redis whose URL is in the settings, and holds the port.
     """
+
+    protocols = PROTOCOLS
 
     def __init__(self, settings: Settings, worker: int | None = None) -> None:
         super().__init__()
@@ -56,24 +61,26 @@ class Service(Lifecycle):
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
+        if not self._worker:
+            await check_free(settings.host, settings.port)  # before a Redis is started
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
-        url = settings.redis if self._worker else await stack.enter_async_context(service_redis(settings))
+        url = settings.redis if self._worker else await stack.enter_async_context(self._redis())
         redis = redis_at(url, settings.redis_timeout_s, metrics)
         stack.push_async_callback(redis.close)
-        shards, buckets = settings.numbers(redis.is_cluster)
-        pool = await Pool.open(redis, settings.namespace, shards=shards, buckets=buckets)
+        pool = await self._pool(redis)
         stack.push_async_callback(pool.close)
         notifier = Notifier(pool)
         waiting = Waiting(pool, notifier)
         topics = Topics(pool)
         durable = self._durable(redis_at(url, settings.redis_timeout_s, metrics), pool)
+        members = Members(pool, notifier, settings.clock_limit_s)
+        pollers = Pollers(pool, notifier, members.token)
         engine = self._engine = Engine(
-            pool, topics, Walk(pool), waiting, self._policies, durable, self._settings.durability
+            pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
         scrape = Scrape(metrics, topics, waiting, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
-        members = Members(pool, notifier, settings.clock_limit_s)
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
@@ -81,15 +88,41 @@ class Service(Lifecycle):
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
             [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
-            *_timer_loops(pool, notifier, members, locks, sweeps),
+            [Loop("pollers", pollers.run)],
+            *self._timer_loops(pool, waiting, members, locks, sweeps),
         )
         for row in table:
             await stack.enter_async_context(running(*row))
         await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
-        site_web = Web(engine, settings, lambda: _readiness(members, locks, loops), metrics, scrape)
+        site_web = Web(engine, settings, lambda: _readiness(members, locks, loops), metrics, scrape, self.protocols)
         _spare_collections()
         await self._listen(site_web, waiting, limits)
+        pollers.instance = _instance(self.url, self._worker)
+
+    def _redis(self) -> AbstractAsyncContextManager[str]:
+        """The URL of its Redis, while it has one."""
+        return service_redis(self._settings)
+
+    async def _pool(self, redis: Redis) -> Pool:
+        shards, buckets = self._settings.numbers(redis.is_cluster)
+        return await Pool.open(redis, self._settings.namespace, shards=shards, buckets=buckets)
+
+    def _timer_loops(
+        self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
+    ) -> list[list[Loop]]:
+        """The rows of the timers and of what decides where they run."""
+        timers = [
+            Loop(f"timer {lock.shard}/{bucket}", Timer(pool, waiting.notifier, lock, bucket).run, "timers")
+            for lock in locks
+            for bucket in range(pool.buckets)
+        ]
+        return [
+            [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
+            timers,
+            [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
+            [Loop("members", members.run, "timers")],  # first at a stop: others then take the locks given up
+        ]
 
     def _metrics(self, folder: Path | None) -> Metrics:
         """The metrics of this process. Raises Unfit when the folder to share them in cannot be made."""
@@ -105,7 +138,7 @@ class Service(Lifecycle):
 
     def _durable(self, redis: Redis, pool: Pool) -> Durable:
         """The way for durable changes: the same shards, over a connection of its own that opens at its first use."""
-        own = Pool(redis, self._settings.namespace, len(pool.keys), pool.buckets)
+        own = type(pool)(redis, pool.namespace, len(pool.keys), pool.buckets, pool.clock)
         own.ready_shards = pool.ready_shards  # what is added there is ready here
         self._stack.push_async_callback(redis.close)
         self._stack.push_async_callback(own.close)
@@ -137,21 +170,10 @@ class Service(Lifecycle):
         self.url = url_of(runner.addresses[0])
 
 
-def _timer_loops(
-    pool: Pool, notifier: Notifier, members: Members, locks: list[Locks], sweeps: list[Sweep]
-) -> list[list[Loop]]:
-    """The rows of the timers and of what decides where they run."""
-    timers = [
-        Loop(f"timer {lock.shard}/{bucket}", Timer(pool, notifier, lock, bucket).run, "timers")
-        for lock in locks
-        for bucket in range(pool.buckets)
-    ]
-    return [
-        [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
-        timers,
-        [Loop(f"sweep {shard}", sweep.run, "timers") for shard, sweep in enumerate(sweeps)],
-        [Loop("members", members.run, "timers")],  # first at a stop: others then take the locks given up
-    ]
+def _instance(url: str, worker: int | None) -> str:
+    """What people call this instance: its host, its port and, where several processes share it, its number."""
+    name = f"{socket.gethostname()}:{url.rpartition(':')[2]}"
+    return name if worker is None else f"{name}/{worker}"
 
 
 def _spare_collections() -> None:

@@ -8,13 +8,16 @@ one after the other. A pop that follows finishes does not wait for their answers
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import structlog
+
 from buckets import Added, Job, Sent
-from buckets.errors import JobQueueError, Unavailable
+from buckets.errors import JobQueueError, Unavailable, WrongState
 from jobqueue.answers import (
     Answer,
     described,
@@ -25,6 +28,7 @@ from jobqueue.answers import (
     kept_copy,
     listed,
     paused,
+    polling,
     stands,
     success,
     unknown,
@@ -34,6 +38,8 @@ from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import params
 from jobqueue.virtual_topics import Copy
+
+log = structlog.get_logger()
 
 Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -81,7 +87,7 @@ def many(command: AnyMany) -> AnyMany:
 
 def one(command: AnyOne) -> AnyOne:
     """Make a function the command of its name. It takes one at a time."""
-    ONE[params.BY_NAME[command.__name__]] = command
+    ONE[(params.BY_NAME | params.OF_TESTS)[command.__name__]] = command
     return command
 
 
@@ -127,8 +133,24 @@ async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent |
 
 def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
-        return failure(result, command.id)
+        return _failure(result, command)
     return success(id=command.id, state=result, **_durable(command))
+
+
+_WRONG_STATE: dict[type[Any], str] = {
+    params.Delete: "the job is {state}",
+    params.Kick: "only a dead job can be kicked; this one is {state}",
+    params.Run: "only a delayed job can be run; this one is {state}",
+    params.Update: "only a delayed or ready job can be updated; this one is {state}",
+}
+
+
+def _failure(error: Exception, command: Any) -> Answer:
+    """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
+    answer = failure(error, getattr(command, "id", None))
+    if isinstance(error, WrongState) and error.state and type(command) in _WRONG_STATE:
+        answer["error"] = _WRONG_STATE[type(command)].format(state=error.state)
+    return answer
 
 
 @many
@@ -209,9 +231,10 @@ async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer
 
 @one
 async def update(engine: Engine, command: params.Update, handover: Handover) -> Answer:
-    """Change a delayed or ready job; fields that are not given stay as they are. A new time for a ready job is
-    TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved job is RESERVED,
-    any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs room."""
+    """Change a delayed or ready job: at least one field, and those that are not given stay as they are. A new time for
+    a ready job is TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved
+    job is RESERVED, any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs
+    room."""
     moved = await engine.update(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
@@ -255,9 +278,18 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
+    """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
+    particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
-    return success(topics=[listed(topic) for topic in found], cursor=cursor)
+    return success(topics=[listed(*view) for view in found], cursor=cursor)
+
+
+@one
+async def workers(engine: Engine, command: params.Workers, handover: Handover) -> Answer:
+    """Who polls which topics, and through which instance: the workers with a waiting pop, a pop in the last 90 s, or
+    jobs in hand. Each instance knows its own workers and reports them every two seconds, up to 300 of them and sums of
+    the rest. A worker that hangs up or leaves disappears at once, or when it has no more jobs in hand."""
+    return success(**polling(await engine.workers(command.topic)))
 
 
 @one
@@ -283,7 +315,19 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     return success(topic=command.topic, count=count, cursor=cursor, **unknown(known))
 
 
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in params.BY_NAME.items()}
+@one
+async def clock(engine: Engine, command: params.Clock, handover: Handover) -> Answer:
+    """Let time pass on a test service. With the answer, all that fell due meanwhile is ready."""
+    return success(now=in_seconds(await engine.advance(command)))
+
+
+@one
+async def reset(engine: Engine, command: params.Reset, handover: Handover) -> Answer:
+    """Forget all jobs and topics of a test service, and set its clock to the host's time."""
+    return success(now=in_seconds(await engine.reset()))
+
+
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
 
 
 class Commands:
@@ -294,6 +338,7 @@ class Commands:
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
+        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def answer(self, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> Awaitable[list[Answer]]:
         """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
@@ -328,7 +373,7 @@ class Commands:
             else:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
-            answers = [failure(error, getattr(command, "id", None)) for command in run]
+            answers = [_failure(error, command) for command in run]
         self._count(run[0], answers, begun)
         return answers
 
@@ -380,10 +425,22 @@ class Commands:
     def _count(self, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        if self._is_logged:
+            _log(name, command, answers)
         if name is None or begun is None:
             return self._metrics.answered(name or UNREADABLE, answers)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
         return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+def _log(name: str | None, command: params.Command | BadRequest, answers: list[Answer]) -> None:
+    """A line per answer: which command, and what became of which job; no bodies."""
+    topic = getattr(command, "topic", None) or getattr(command, "topics", None)
+    for answer in answers:
+        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        code = answer.get("code", "OK")
+        own = answer.get("topic", topic if len(answers) == 1 else None)
+        log.debug("command.answered", command=name, code=code, id=ids, topic=own)
 
 
 def _runs(commands: Sequence[params.Command | BadRequest]) -> deque[Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,10 +13,13 @@ from buckets import (
     Durability,
     Durable,
     DurablePool,
+    HeldTime,
     Job,
     Moved,
     NewJob,
     Page,
+    Pollers,
+    Pollings,
     Pool,
     Popped,
     Position,
@@ -29,11 +33,15 @@ from buckets import (
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
+from jobqueue.caller import CALLER
+from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
 from jobqueue.schema.params import bad_value, ms
 from jobqueue.virtual_topics import Copy, fan_out, is_virtual
+
+_LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
 
 Change = params.Add | params.Finish | params.Delete | params.Update
 """The commands that may ask for a durability."""
@@ -54,6 +62,16 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
+class TopicView(NamedTuple):
+    """A topic in a listing, how many workers poll it, and the most pending jobs and dead letters it may have (0: no
+    limit)."""
+
+    topic: Topic
+    workers: int
+    max_pending: int
+    max_dead: int
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -63,6 +81,7 @@ class Engine:
         topics: Topics,
         walk: Walk,
         waiting: Waiting,
+        pollers: Pollers,
         policies: Policies,
         durable: Durable,
         durability: Durability = LOCAL,
@@ -76,8 +95,11 @@ class Engine:
         self._topics = topics
         self._walk = walk
         self._waiting = waiting
+        self._pollers = pollers
         self.policies = policies
         """Replaced when the settings are reloaded."""
+        self.held_time: HeldTime | None = None
+        """Of a test service only."""
 
     @property
     def shards(self) -> int:
@@ -121,11 +143,17 @@ class Engine:
     async def pop(self, command: params.Pop, room: int) -> tuple[Popped, Standing | None]:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
         also how its topics stand, where that may be the reason."""
-        topics = command.topics or [command.topic or ""]
+        topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
-        popped = await self._waiting.pop(
-            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
-        )
+        poller = self._pollers.begin(worker, CALLER.get(), topics)
+        try:
+            popped = await self._waiting.pop(
+                topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=worker, room=room
+            )
+        except BaseException as error:
+            self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
+            raise
+        self._pollers.end(poller, popped.jobs)
         if popped.jobs or not popped.doubtful:
             return popped, None
         return popped, await self._topics.standing(topics)
@@ -141,7 +169,10 @@ class Engine:
     async def finish(self, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[str | JobQueueError]:
         """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
         changes that are to be more than local."""
-        return await self._pool_for(commands).finish([(command.id, command.lease) for command in commands], sent)
+        ends = [(command.id, command.lease) for command in commands]
+        states = await self._pool_for(commands).finish(ends, sent)
+        self._pollers.finished(ends)
+        return states
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or the error."""
@@ -228,13 +259,25 @@ class Engine:
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
         return page, cursors.write(page.next), bool(page.jobs) or await self._topics.know(command.topic)
 
-    async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
+    async def workers(self, topic: str | None) -> Pollings:
+        """Who polls, as all live instances know it; of a topic, or of all."""
+        pollings = await self._pollers.read()
+        if topic is not None:
+            pollings.rows = [row for row in pollings.rows if topic in row.topics]
+        return pollings
+
+    async def topics(self, command: params.Topics) -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
         if not self._topics.has(*begin):
             raise cursors.refusal()
         topics, *end = await self._topics.page(command.pattern or "*", *begin)
-        return topics, cursors.write(TopicsPlace(*end) if any(end) else None)
+        polling = await self._pollers.polling()
+        views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
+        return views, cursors.write(TopicsPlace(*end) if any(end) else None)
+
+    def _limits(self, topic: str) -> tuple[int, int]:
+        return self.policies.of(topic).max_pending, self.policies.bounds(topic).most
 
     async def pause(self, command: params.Pause) -> tuple[int, bool]:
         """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed, and whether
@@ -255,3 +298,19 @@ class Engine:
         purged = await self._walk.purge(command.topic, state, place)
         known = bool(purged.count) or await self._topics.know(command.topic)
         return purged.count, cursors.write(purged.next), known
+
+    async def advance(self, command: params.Clock) -> int:
+        """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""
+        assert self.held_time, "only a test service has this command"
+        span_ms = ms(command.advance or 0)
+        if self.held_time.now_ms + span_ms > _LAST_MS:
+            raise BadField("advance goes beyond the year 2200; begin again with reset", field="advance")
+        if span_ms:
+            await self.held_time.advance(span_ms)
+        return self.held_time.now_ms
+
+    async def reset(self) -> int:
+        """Empty a test service and set its clock to the host's time; returns that in ms."""
+        assert self.held_time, "only a test service has this command"
+        await self.held_time.reset()
+        return self.held_time.now_ms

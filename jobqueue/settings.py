@@ -78,7 +78,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
-        """The shards of a namespace that is founded now, and the buckets of each: two are enough on a Cluster, where
+        """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where
         every shard has timers."""
         shards, buckets = (16, 2) if is_cluster else (1, 8)
         return self.shards or shards, self.buckets or buckets
@@ -91,7 +91,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 # What SIGHUP changes in a running service.
 RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
+# What a test service does not take from the settings of another one.
+_ELSEWHERE = {"host", "port", "workers", "redis", "data", "shards", "buckets", "durability", "replicas"}
+
 PREFIX = "JOBQUEUE_"
+_ENVIRONMENT = "the environment"
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 # JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
 _NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
@@ -106,7 +110,7 @@ def load(
     values: dict[str, Any] = {}
     if path:
         values |= _checked(_read(path), f"the file {path}")
-    values |= _checked(_from_environment(environment), "the environment")
+    values |= _checked(_from_environment(environment), _ENVIRONMENT)
     values |= _checked({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
@@ -117,6 +121,17 @@ def load(
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
     """The file that the settings are read from, if any."""
     return file or (os.environ if environment is None else environment).get(PREFIX + _CONFIG)
+
+
+def for_tests(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+    """The settings of a test service: those of a real one, but for where it listens and keeps its data. Raises
+    SettingsError for flags that it cannot have."""
+    refused = [name for name in ("redis", "data", "workers") if flags.get(name) is not None]
+    if refused:
+        raise SettingsError(f"--test excludes --{refused[0]}: a test service is one process with a Redis of its own")
+    kept = {name: getattr(settings, name) for name in Settings.__struct_fields__ if name not in _ELSEWHERE}
+    where = {name: value for name in ("host", "port") if (value := flags.get(name)) is not None}
+    return Settings(**{"port": 0, "workers": 1, **kept, **where})
 
 
 def _check_ttrs(settings: Settings) -> None:
@@ -172,21 +187,33 @@ def _is_service_link(name: str, value: str) -> bool:
 
 def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The values of one source, each converted to the type of its setting."""
-    known = Settings.__struct_fields__
     types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     checked = {}
     for name, value in values.items():
         if name not in types:
-            raise SettingsError(f"unknown setting {name} in {source}{_hint(name, known)}")
-        if source == "the environment" and name in ("topics", "virtual_topics"):
-            raise SettingsError(f"{name} can only be set in a file")
+            raise SettingsError(_unknown(name, source))
+        if source == _ENVIRONMENT and name in ("topics", "virtual_topics"):
+            raise SettingsError(f"{_named(name, source)} can only be set in a file")
         try:
             given = _steps(value) if name == "default_backoff_s" and isinstance(value, str) else value
             checked[name] = msgspec.convert(given, types[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
-            place, fault = _entry(name, value, types[name]) if isinstance(value, dict) else (name, str(error))
+            place, fault = (
+                _entry(name, value, types[name]) if isinstance(value, dict) else (_named(name, source), str(error))
+            )
             raise SettingsError(f"{place} in {source}: {fault}") from None
     return checked
+
+
+def _unknown(name: str, source: str) -> str:
+    known = tuple(_named(each, source) for each in Settings.__struct_fields__)
+    named = _named(name, source)
+    return f"unknown setting {named} in {source}{_hint(named, known)}"
+
+
+def _named(name: str, source: str) -> str:
+    """A setting as its source spells it."""
+    return PREFIX + name.upper() if source == _ENVIRONMENT else name
 
 
 def _steps(text: str) -> list[str]:

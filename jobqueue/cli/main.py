@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,39 +22,50 @@ if TYPE_CHECKING:
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
 
-  curl {url}/command -d '{{"command":"add","topic":"order-close","id":"order-close:1","delay":5,"body":{{"order":1}}}}'
-  curl {url}/command -d '{{"command":"pop","topic":"order-close","wait":10}}'
-  curl {url}/command -d '{{"command":"finish","id":"order-close:1"}}'
+  curl {url}/command -d '{{"command":"add","topic":"example-close-order","id":"example:1","delay":5,"body":1}}'
+  curl {url}/command -d '{{"command":"pop","topic":"example-close-order","wait":10}}'
+  curl {url}/command -d '{{"command":"finish","id":"example:1"}}'
 """
 
 
+# What the help lists, and where. `leave` is for programs.
+_SECTIONS = {
+    "Run a service": ("serve", "callbacks"),
+    "Add and process jobs": (
+        *("add", "get", "update", "run", "delete"),
+        *("pop", "finish", "touch", "release", "bury"),
+    ),
+    "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
+    "Look after a service": ("check", "fsck", "move"),
+}
+
+
 class Sections(click.Group):
-    """Lists the service's own commands first in the help, then those that ask a running one, as the protocol does."""
+    """Adds a command for each of the protocol's, and lists all in sections in the help."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.asking = service_commands.commands()
-        for command in self.asking:
+        for command in service_commands.commands():
             self.add_command(command)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        asking = [str(command.name) for command in self.asking]
-        return [name for name in self.commands if name not in asking] + asking
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        first = len(names) - len(self.asking)
-        width = max(map(len, names))
-        for title, some in (("The service", names[:first]), ("Asking a running service", names[first:])):
+        width = max(map(len, self.commands))
+        for title, names in _SECTIONS.items():
             with formatter.section(title):
-                rows = [(name.ljust(width), self.commands[name].get_short_help_str(70)) for name in some]
-                formatter.write_dl(rows)
+                shown = (self.commands[name] for name in names if name in self.commands)
+                room = formatter.width - width - 6
+                formatter.write_dl(
+                    [(f"{each.name}".ljust(width), each.get_short_help_str(room).removesuffix(".")) for each in shown]
+                )
 
 
-@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"]})
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": shutil.get_terminal_size().columns}
+
+
+@click.group(cls=Sections, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="jobqueue")
 def main() -> None:
-    """A delay-queue service: jobs over HTTP, kept in Redis, handed to workers on time."""
+    """A delay-queue service: jobs over HTTP, stored in Redis, delivered to workers when they are due."""
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -76,8 +88,11 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
     "--workers", type=int, metavar="N", help="processes that answer on the port; 0: according to the cores [0]"
 )
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="format of the logs [auto]")
+@click.option(
+    "--test", is_flag=True, help="a service for tests: in memory, on a free port, with a clock that you advance"
+)
 @click.option("--examples", is_flag=True, help="print three curl commands to try")
-def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
+def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) -> None:
     """Run the service until SIGTERM or Ctrl-C."""
     # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
     from jobqueue import logs, process  # noqa: PLC0415
@@ -85,6 +100,8 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
 
     try:
         chosen, file = settings.load(flags, config), settings.file_of(config)
+        if test:
+            chosen = settings.for_tests(chosen, flags)
         workers = cores.workers_for(chosen.workers)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
@@ -98,13 +115,17 @@ def serve_command(config: str | None, examples: bool, **flags: Any) -> None:
     reread = (lambda: settings.load(flags, config)) if file else None
     try:
         with asyncio.Runner(loop_factory=process.loop_factory()) as runner:
-            runner.run(process.live(_service(chosen, workers), chosen, started, reread))
+            runner.run(process.live(_service(chosen, workers, test=test), chosen, started, reread))
     except (JobQueueError, OSError) as error:
         raise click.ClickException(process.refusal(error, chosen)) from None
 
 
-def _service(chosen: settings.Settings, workers: int) -> Lifecycle:
+def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycle:
     """The service, or a supervisor of several workers, which does not load it."""
+    if test:
+        from jobqueue.testing import TestService  # noqa: PLC0415
+
+        return TestService(chosen)
     if workers == 1:
         from jobqueue.app import Service  # noqa: PLC0415
 
@@ -114,7 +135,7 @@ def _service(chosen: settings.Settings, workers: int) -> Lifecycle:
     return Supervisor(chosen, workers)
 
 
-@main.command("check")
+@main.command("check", short_help="Check settings, Redis and the service")
 @_settings
 def check_command(config: str | None, **flags: Any) -> None:
     """Check settings, Redis and the service, and report what is wrong. Exit code 1: something is bad."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
@@ -21,6 +22,8 @@ from jobqueue.settings import Settings
 
 PROTOCOLS = {"command": "jobqueue.protocols.command.handler:CommandProtocol"}
 """The import string of each protocol by its name."""
+OF_TESTS = PROTOCOLS | {"command": "jobqueue.protocols.command.of_tests:TestProtocol"}
+"""Those of a test service."""
 NATIVE = "command"
 """The protocol that has the fast path."""
 
@@ -72,7 +75,7 @@ class Protocol(ABC, Generic[Form]):
         """The reply to a request that was refused as a whole."""
 
 
-def load(name: str) -> type[Protocol[object]]:
+def load(name: str, table: Mapping[str, str] = PROTOCOLS) -> type[Protocol[object]]:
     """A protocol of the table."""
-    module, _, member = PROTOCOLS[name].partition(":")
+    module, _, member = table[name].partition(":")
     return cast(type[Protocol[object]], getattr(importlib.import_module(module), member))

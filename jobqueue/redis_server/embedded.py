@@ -33,9 +33,9 @@ _LONGEST_PAUSE_S = 10.0
 class EmbeddedRedis:
     """The server of one data directory. `start`, then `watch` in a task; `stop` ends the server in order."""
 
-    def __init__(self, data: Path, binary: str | None = None, appendfsync: str = "everysec") -> None:
+    def __init__(self, data: Path, binary: str | None = None, appendfsync: str | None = "everysec") -> None:
         """`binary`: the server program, looked for when not given. `appendfsync`: Redis's own setting, for a server
-        that is started; one that is taken over keeps its own."""
+        that is started; one that is taken over keeps its own. None: nothing is written to the disk."""
         self._directory = DataDirectory(data)
         self._binary = binary
         self._appendfsync = appendfsync
@@ -189,13 +189,16 @@ class EmbeddedRedis:
             "dir": str(self.data),
             "logfile": str(self._directory.log),
             "pidfile": str(self._directory.pid_file),
-            "appendonly": "yes",
-            "appendfsync": self._appendfsync,
-            "aof-use-rdb-preamble": "no",
+            **self._persistence(),
             "save": "",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
         }
+
+    def _persistence(self) -> dict[str, str]:
+        if self._appendfsync is None:
+            return {"appendonly": "no"}
+        return {"appendonly": "yes", "appendfsync": self._appendfsync, "aof-use-rdb-preamble": "no"}
 
     def _why_it_ended(self, path: Path, code: int, offset: int) -> str:
         lines = self._directory.log_from(offset).splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -29,10 +30,21 @@ async def service_redis(settings: Settings) -> AsyncIterator[str]:
         yield url
 
 
+@contextlib.asynccontextmanager
+async def private_redis(settings: Settings) -> AsyncIterator[str]:
+    """The URL of an embedded Redis in memory, in a temporary folder of its own, which is removed at the end."""
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="jobqueue-test-"))
+        yield await _run(EmbeddedRedis(Path(folder), settings.redis_server or None, None), settings, stack)
+
+
 async def _embedded(settings: Settings, stack: AsyncExitStack) -> str:
     """Start the embedded Redis; its URL."""
     appendfsync = "always" if settings.durability == FSYNCED else "everysec"
-    embedded = EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync)
+    return await _run(EmbeddedRedis(Path(settings.data), settings.redis_server or None, appendfsync), settings, stack)
+
+
+async def _run(embedded: EmbeddedRedis, settings: Settings, stack: AsyncExitStack) -> str:
     url = await embedded.start()
     stack.push_async_callback(_stop, embedded, settings.grace_s)
     await stack.enter_async_context(running(Loop("embedded Redis", embedded.watch)))

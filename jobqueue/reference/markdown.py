@@ -18,27 +18,31 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the docstrings and types in jobqueue/; edit those. -->
 
+[Codes](#codes) · [The commands](#the-commands) · [Guarantees](#guarantees), and [`finish`, exactly](#finish-exactly)
+
 A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 of them, in UTF-8 and of at most 16 MiB
 (`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
 ```json
-{"command": "add", "topic": "order-close", "id": "order-close:1001", "delay": 1800, "ttr": 60, "body": {"order": 1001}}
+{"command": "add", "topic": "example-close-order", "id": "example:1001", "delay": 1800, "body": {"order": 1001}}
 ```
 
 - Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
   counts.
 - Defaults come from the settings; a topic's policy may override them.
-- `null` for an optional field means the same as leaving it out.
+- `null` for an optional field means the same as leaving it out. Of a field given twice, the last one counts; two
+  different commands are refused.
 - An unknown field or command is refused, and the error names the nearest known one: a misspelt `dealy` does not become
-  "no delay".
+  "no delay". The refusal of a value says what is allowed and, if it can tell, what is wrong with this one: a string
+  where a number belongs, milliseconds, a time without an offset.
 
 Every answer has `success`, and most have `id` and `state`: delayed, ready, reserved, dead, finished or deleted. A
 refusal has `error`, a sentence for people; `code`, a word for programs; `field`, if one field is at fault; and `state`,
 if the job is in the wrong one. A refused command has changed nothing.
 
 ```json
-{"success": true, "id": "order-close:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
-{"success": false, "id": "order-close:1001", "error": "no such job", "code": "NOT_FOUND"}
+{"success": true, "id": "example:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
+{"success": false, "id": "example:1001", "error": "no such job", "code": "NOT_FOUND"}
 ```
 
 For a single command, the HTTP status follows from the code. An array is answered with 200 and an array of the same
@@ -96,7 +100,7 @@ _SEMANTICS = """\
   the disk of the Redis that accepted the change. If the level was not reached within `durability_timeout_s`, or is not
   known, the change is still made, and the answer says `local`; repeat the command to find out again. Commands of one
   kind that follow one another in an array wait together.
-- **A body** is any JSON that every reader can decode: a lone surrogate or `1e999` is refused.
+- **A body** is any JSON that every reader can decode: a lone surrogate (`"\\ud800"`) or `1e999` is refused.
 - **A job whose record cannot be read**, because another program wrote to its key, is set aside and logged. It does not
   hold up any other job.
 

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
 from jobqueue.schema.fields import Default, Field
+from jobqueue.schema.mistakes import mistake
 
 _MS = 1000
 _BACKOFF = "after a release the setting `default_backoff_s`; after a lease that expired, ready at once"
@@ -73,7 +74,7 @@ class Delete(_Kind, tag="delete"):
 
 
 class Touch(_Kind, tag="touch"):
-    """Start the lease of a reserved job again from now."""
+    """Renew the lease of a reserved job."""
 
     id: fields.Id
     lease: fields.Lease | None = None
@@ -132,13 +133,13 @@ class Update(_Kind, tag="update"):
 
 
 class Get(_Kind, tag="get"):
-    """Look a job up."""
+    """Show everything about a job."""
 
     id: fields.Id
 
 
 class Stats(_Kind, tag="stats"):
-    """Show the figures of a topic, or of all."""
+    """Show the figures of a topic, or of all topics."""
 
     topic: fields.StatsTopic | None = None
 
@@ -160,8 +161,14 @@ class Topics(_Kind, tag="topics"):
     cursor: fields.Cursor | None = None
 
 
+class Workers(_Kind, tag="workers"):
+    """List the workers that poll."""
+
+    topic: fields.WorkersTopic | None = None
+
+
 class Pause(_Kind, tag="pause"):
-    """Pause a topic: its pops find nothing."""
+    """Stop handing out the jobs of a topic."""
 
     topic: fields.Topic
     seconds: Annotated[fields.Seconds | None, Default("until it is resumed")] = None
@@ -181,6 +188,16 @@ class Purge(_Kind, tag="purge"):
     cursor: fields.Cursor | None = None
 
 
+class Clock(_Kind, tag="clock"):
+    """Advance the clock of a test service."""
+
+    advance: Annotated[fields.Advance | None, Default("0")] = None
+
+
+class Reset(_Kind, tag="reset"):
+    """Forget everything that a test service knows."""
+
+
 Command = (
     Add
     | Pop
@@ -197,11 +214,14 @@ Command = (
     | Stats
     | Peek
     | Topics
+    | Workers
     | Pause
     | Resume
     | Purge
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
+OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}
+"""The commands that only a test service (`jobqueue serve --test`) has besides."""
 FIELDS: dict[str, dict[str, Field]] = {
     name: {field.name: field for field in fields.fields_of(kind)} for name, kind in BY_NAME.items()
 }
@@ -223,9 +243,10 @@ def is_field(name: str) -> bool:
     return name.lower() in _EXPECTED
 
 
-def bad_value(field: str, command: object = None) -> BadField:
-    """The refusal of a field whose value is not allowed."""
-    return BadField(f"{field} {must_be(field, command)}", field=field)
+def bad_value(field: str, command: object = None, value: object = None) -> BadField:
+    """The refusal of a field whose value is not allowed. With the `value`, it says what is probably wrong with it."""
+    words = must_be(field, command)
+    return BadField(f"{field} {words}{mistake(field.lower(), words.removeprefix('must be '), value)}", field=field)
 
 
 def ms(seconds: float) -> int:

@@ -84,9 +84,8 @@ async def test_pause_and_resume_over_the_wire(client: Client) -> None:
     await add(client, 1)
     assert await client.ask("pause", topic="t") == {"success": True, "topic": "t", "until": None}
     assert (await client.ask("pop", topic="t"))["id"] is None
-    assert (await client.ask("topics"))["topics"] == [
-        {"topic": "t", "counts": dict.fromkeys(WORDS, 0) | {"ready": 1}, "paused": True, "paused_until": None}
-    ]
+    (told,) = (await client.ask("topics"))["topics"]
+    assert (told["counts"]["ready"], told["paused"], told["paused_until"]) == (1, True, None)
     before = time.time()
     paused = await client.ask("pause", topic="t", seconds=1000.0001)
     assert 1000 < paused["until"] - before < 1010
@@ -94,7 +93,13 @@ async def test_pause_and_resume_over_the_wire(client: Client) -> None:
     assert (told["paused"], told["paused_until"]) == (True, paused["until"])
     assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": True}
     assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": False}
-    assert (await client.ask("topics"))["topics"][0].keys() == {"topic", "counts", "paused"}
+    assert (await client.ask("topics"))["topics"][0].keys() == {
+        "topic",
+        "counts",
+        "oldest_ready_s",
+        "workers",
+        "paused",
+    }
     assert (await client.ask("pop", topic="t"))["id"] == "0"
 
 
@@ -143,6 +148,21 @@ async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_and_not_before(cli
     await client.ask("resume", topic="t")
     popped = await waiting
     assert popped["id"] == "b" and popped["lease"] / 1e6 >= resumed - 0.001
+
+
+async def test_a_topic_shows_how_long_its_oldest_job_has_waited_and_how_many_workers_poll_it(client: Client) -> None:
+    await add(client, 2)
+    (told,) = (await client.ask("topics"))["topics"]
+    assert told["workers"] == 0 and 0 <= told["oldest_ready_s"] < 60
+    for _ in range(2):
+        await client.ask("pop", topics=["t", "u"], worker="w")
+    await client.ask("pop", topic="t", worker="v")
+
+    async def polled() -> bool:
+        (told,) = (await client.ask("topics"))["topics"]
+        return (told["workers"], told["oldest_ready_s"]) == (2, None)
+
+    await until(polled)
 
 
 async def test_topics_are_listed_in_pages_and_by_pattern(client: Client) -> None:

@@ -32,12 +32,12 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"JOBQUEUE_PROT": "1"}, "unknown setting prot in the environment; did you mean port?"),
-        ({"JOBQUEUE_PORT": "many"}, "port in the environment: Expected `int`"),
-        ({"JOBQUEUE_PORT": "70000"}, "port in the environment: Expected `int` <= 65535"),
-        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "log_level in the environment"),
-        ({"JOBQUEUE_NAMESPACE": "a b"}, "namespace in the environment"),
-        ({"JOBQUEUE_DEFAULT_BACKOFF_S": "1,soon"}, "default_backoff_s in the environment: Expected `float`"),
+        ({"JOBQUEUE_PROT": "1"}, "unknown setting JOBQUEUE_PROT in the environment; did you mean JOBQUEUE_PORT?"),
+        ({"JOBQUEUE_PORT": "many"}, "JOBQUEUE_PORT in the environment: Expected `int`"),
+        ({"JOBQUEUE_PORT": "70000"}, "JOBQUEUE_PORT in the environment: Expected `int` <= 65535"),
+        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "JOBQUEUE_LOG_LEVEL in the environment"),
+        ({"JOBQUEUE_NAMESPACE": "a b"}, "JOBQUEUE_NAMESPACE in the environment"),
+        ({"JOBQUEUE_DEFAULT_BACKOFF_S": "1,soon"}, "JOBQUEUE_DEFAULT_BACKOFF_S in the environment: Expected `float`"),
         ({"JOBQUEUE_CONFIG": "/nowhere.toml"}, "/nowhere.toml cannot be read"),
     ],
 )
@@ -85,10 +85,10 @@ def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_
     settings = load_file(
         tmp_path, plain + "\n" + example.replace("\n# ", "\n").replace("# [", "[").replace("\n#\n", "\n")
     )
-    assert settings.topics["payment-poll"].backoff_s == (15, 15, 30, 180)
+    assert settings.topics["example-poll-payment"].backoff_s == (15, 15, 30, 180)
     assert all(
-        getattr(settings.topics["payment-poll"], name) is not None
-        for name in settings.topics["payment-poll"].__struct_fields__
+        getattr(settings.topics["example-poll-payment"], name) is not None
+        for name in settings.topics["example-poll-payment"].__struct_fields__
     )
     assert settings.virtual_topics == {"paid": ("invoice", "mail")}
 
@@ -131,5 +131,5 @@ def test_the_environment_has_the_steps_of_a_ladder_between_commas(text: str, ste
 
 
 def test_policies_come_from_a_file_only() -> None:
-    with pytest.raises(SettingsError, match="topics can only be set in a file"):
+    with pytest.raises(SettingsError, match="JOBQUEUE_TOPICS can only be set in a file"):
         load({}, None, {"JOBQUEUE_TOPICS": "{}"})

@@ -75,14 +75,17 @@ local function entomb(job, to)
   job.next = now_ms + job.retention
   job.header, job.optional, job.hourly = job.lease > 0 and LONG or SHORT, nil, nil
   if job.retention > 0 then
-    append(plan.tombs, JOB .. job.id, header(job) .. job.topic, whole(job.retention))
+    append(plan.tombs, JOB .. job.id, header(job) .. job.topic, whole(job.retention + longer))
   else
     plan.gone[#plan.gone + 1] = JOB .. job.id
   end
 end
 
+-- A death is reported to the caller of the script, for the log: id, topic, cause, attempts, worker.
 local function die(job, cause, word, rest)
   job.cause = cause
+  local died = under(plan, 'died')
+  died[#died + 1] = {job.id, job.topic, word, job.attempts, job.optional and job.optional[TAG_WORKER] or ''}
   count(job.topic, 'died_' .. word, 1)
   move(job, dead, nil, rest)
 end

@@ -54,7 +54,7 @@ for at = 1, #jobs, 2 do
   if head and (head ~= head_of or retention ~= retention_of) then
     head_of, retention_of, topic = head, retention, sub(front, LONG + 1, last)
     deliveries, step, newest = struct.unpack('>I3BI7', front, 37)
-    members, lasts = out[at_bucket] or {}, whole(retention)
+    members, lasts = out[at_bucket] or {}, whole(retention + longer)
     out[at_bucket] = members
     tomb = LEAD .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
   end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Give a job back: to its next delivery, or to the dead letters.
 -- arrows: reserved -> ready, reserved -> delayed, reserved -> dead
--- returns: {state, due}: due in ms, of the next delivery
+-- returns: {state, due, died}: due in ms, of the next delivery; the job if it died, as in `die` (moves.lua)
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: no
 -- include: planned_writes optional_fields leased_job give_back
@@ -20,4 +20,4 @@ local rest = reason ~= '' and rest_with(job, raw, TAG_REASON, reason) or nil
 if counts == '0' then job.attempts = math.max(job.attempts - 1, 0) end
 give_back(job, delay, rest, ladder)
 commit()
-return {WORDS[job.state], job.next}
+return {WORDS[job.state], job.next, plan.died or {}}

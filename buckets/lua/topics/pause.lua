@@ -14,7 +14,7 @@ plan.topics[topic] = now_ms
 commit()
 local ends = span and from_ms + span or 0
 if span then
-  redis.call('SET', PAUSED .. topic, whole(ends), 'PX', whole(span))
+  redis.call('SET', PAUSED .. topic, whole(ends), 'PX', whole(span + longer))
 else
   redis.call('SET', PAUSED .. topic, '0')
 end

@@ -4,10 +4,14 @@
 -- returns: 1 if it was paused, else 0
 -- fails: never
 -- repeat: yes
+-- include: clock
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-local topic = ARGV[1]  -- string: which
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local topic = ARGV[2]  -- string: which
+local ends = redis.pcall('GET', PAUSED .. topic)
 local was = redis.call('DEL', PAUSED .. topic)
+if type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or 0) <= now_ms then was = 0 end
 local jobs = tonumber(redis.pcall('HGET', COUNTS .. topic, 'ready'))
 if jobs and jobs > 0 then redis.call('SPUBLISH', BELL, 'ready ' .. jobs .. ' ' .. topic) end
 return was

@@ -34,13 +34,13 @@ def parse(data: bytes, max_body_bytes: int) -> Command:
 def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
     """Read an array of commands; an error takes the place of a refused member. Raises BadRequest for the whole."""
     commands = _read_together(data, max_body_bytes)
-    return [*commands] or [_parsed(bytes(part), max_body_bytes) for part in _parts(data)]
+    return [*commands] or [_parsed(bytes(part), max_body_bytes) for part in parts(data)]
 
 
 def _read_together(data: bytes, max_body_bytes: int) -> list[Command]:
     """The members of an array if all of them are correct, else none: one may spoil the reading of the others."""
     if len(data) > _SHORT:
-        _parts(data)  # a million commands, good or bad, would hold up the process
+        parts(data)  # a million commands, good or bad, would hold up the process
     try:
         commands: list[Command] = _MANY.decode(data)
         if len(commands) <= MOST:
@@ -51,15 +51,17 @@ def _read_together(data: bytes, max_body_bytes: int) -> list[Command]:
     return []
 
 
-def _parts(data: bytes) -> list[Raw]:
+def parts(data: bytes) -> list[Raw]:
     """The members of an array, unread. Raises BadRequest."""
     try:
-        parts = _PARTS.decode(data)
+        members = _PARTS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise explained(error, data) from None
-    if not 1 <= len(parts) <= MOST:
-        raise TooMany(f"the request has {len(parts)} commands; 1 to {MOST} are allowed")
-    return parts
+    if not members:
+        raise TooMany("the array is empty; send at least one command")
+    if len(members) > MOST:
+        raise TooMany(f"the request has {len(members)} commands; 1 to {MOST} are allowed")
+    return members
 
 
 def _parsed(data: bytes, max_body_bytes: int) -> Command | BadRequest:

@@ -149,11 +149,29 @@ async def test_the_retention_is_a_minute_unless_the_job_says_otherwise(pool: Poo
     assert await state(pool, "a") == "unknown"
 
 
-async def test_redis_forgets_a_tombstone_by_itself(redis: Redis, pool: Pool) -> None:
-    await add(pool, "a", retention_ms=90_000)
+async def test_redis_forgets_a_tombstone_by_itself(redis: Redis, live_pool: Pool) -> None:
+    await add(live_pool, "a", retention_ms=90_000)
+    await add(live_pool, "b", retention_ms=90_000)
+    await pop_one(live_pool)
+    await finish(live_pool, "a")
+    await delete(live_pool, "b")
+    for job_id in ("a", "b"):
+        assert 60_000 < await redis.read("PTTL", live_pool.keys[0].job(job_id)) <= 90_000
+
+
+async def test_a_tombstone_does_not_expire_by_redis_while_a_test_holds_the_clock(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", retention_ms=1)
+    await add(pool, "b", retention_ms=1)
     await pop_one(pool)
     await finish(pool, "a")
-    assert 60_000 < await redis.read("PTTL", pool.keys[0].job("a")) <= 90_000
+    await delete(pool, "b")
+    for job_id in ("a", "b"):
+        assert await redis.read("PTTL", pool.keys[0].job(job_id)) > 60_000
+        assert await pool.get(job_id)
+    clock.advance(1)
+    assert [await pool.get(job_id) for job_id in ("a", "b")] == [None, None]
 
 
 async def test_a_new_life_does_not_end_with_the_old_tombstone(redis: Redis, pool: Pool) -> None:

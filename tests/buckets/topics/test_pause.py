@@ -87,13 +87,25 @@ async def test_a_topic_is_known_whichever_shard_has_it(redis: Redis) -> None:
     await many.close()
 
 
-async def test_redis_removes_a_pause_that_is_over(redis: Redis, topics: Topics) -> None:
+async def test_redis_removes_a_pause_that_is_over(redis: Redis, live_pool: Pool) -> None:
+    topics = Topics(live_pool)
     await topics.pause("t", 60_000)
     assert 59_000 < await redis.read("PTTL", "{jq:0}:p:t") <= 60_000
     await topics.pause("t")
     assert await redis.read("PTTL", "{jq:0}:p:t") == -1
     await topics.pause("t", 1)
     await until(lambda: gone(redis, "{jq:0}:p:t"))
+
+
+async def test_a_pause_does_not_expire_by_redis_while_a_test_holds_the_clock(
+    redis: Redis, topics: Topics, clock: HeldClock
+) -> None:
+    await topics.pause("t", 1)
+    assert await redis.read("PTTL", "{jq:0}:p:t") > 60_000
+    assert await topics.resume("t")
+    await topics.pause("t", 1)
+    clock.advance(2)
+    assert not await topics.resume("t")
 
 
 async def gone(redis: Redis, key: str) -> bool:

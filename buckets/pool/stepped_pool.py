@@ -1,0 +1,48 @@
+"""The pools of a test service, whose scripts get the time of a `SteppedClock`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from buckets.clock import SteppedClock
+from buckets.pool.pool import Pool
+from buckets.redis.client import Redis
+from buckets.redis.link import Orphan, Sent
+from buckets.scripts import Value
+
+_BY_REAL_TIME = {"sign_in"}  # who is alive, which has nothing to do with jobs
+
+
+class SteppedPool(Pool):
+    """A pool in which each script runs a microsecond after the one before. For whoever advances the clock; all others
+    use a `QueuedPool`."""
+
+    def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: SteppedClock) -> None:
+        super().__init__(redis, namespace, shards, buckets, clock)
+        self.clock: SteppedClock = clock
+
+    async def call(
+        self,
+        script: str,
+        shard: int,
+        rest: Sequence[Value] = (),
+        *,
+        repeat: bool | None = None,
+        orphan: Orphan | None = None,
+        sent: Sent | None = None,
+        **arguments: Value,
+    ) -> Any:
+        """As `Shards.call`. The time is taken when the script is sent, which may be long after the caller asked."""
+        if "now" in arguments:
+            arguments["now"] = "" if script in _BY_REAL_TIME else self.clock.step()
+        return await super().call(script, shard, rest, repeat=repeat, orphan=orphan, sent=sent, **arguments)
+
+
+class QueuedPool(SteppedPool):
+    """A pool whose scripts wait for each other, and for the end of an advance of the clock."""
+
+    async def call(self, script: str, shard: int, rest: Sequence[Value] = (), **arguments: Any) -> Any:
+        """As `SteppedPool.call`, when it is this script's turn."""
+        async with self.clock.in_use:
+            return await super().call(script, shard, rest, **arguments)

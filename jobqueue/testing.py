@@ -1,0 +1,36 @@
+"""The test service, `jobqueue serve --test`: in memory, and its clock stands still until a command advances it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from buckets import HeldTime, Locks, Members, Pool, QueuedPool, Redis, SteppedClock, Sweep, Waiting
+from jobqueue.app import Service
+from jobqueue.loops import Loop
+from jobqueue.protocols import OF_TESTS
+from jobqueue.redis_server.opening import private_redis
+
+
+class TestService(Service):
+    """One running test service. What timers and sweeps do in a real one happens when its clock is advanced."""
+
+    protocols = OF_TESTS
+
+    def _redis(self) -> AbstractAsyncContextManager[str]:
+        return private_redis(self._settings)
+
+    async def _pool(self, redis: Redis) -> Pool:
+        shards, buckets = self._settings.numbers(is_cluster=False)
+        return await QueuedPool.open(
+            redis, self._settings.namespace, shards=shards, buckets=buckets, clock=SteppedClock()
+        )
+
+    def _timer_loops(
+        self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
+    ) -> list[list[Loop]]:
+        assert self._engine and isinstance(pool, QueuedPool)
+        self._engine.held_time = HeldTime(pool, waiting, sweeps)
+        return [
+            [Loop(f"locks {lock.shard}", lock.run, "timers") for lock in locks],
+            [Loop("members", members.run, "timers")],
+        ]
