@@ -179,7 +179,9 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.take(popped.jobs)
     if command.count is not None:
         return success(jobs=[handed_out(job) for job in popped.jobs], **stands(standing))
-    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None, **stands(standing))
+    if popped.jobs:
+        return success(**handed_out(popped.jobs[0]))
+    return success(id=None, value=None, **stands(standing))
 
 
 @one
