@@ -265,6 +265,22 @@ async def test_a_test_service_keeps_nothing_and_leaves_nothing(folder: str) -> N
     assert [*os.walk(folder)] == [(folder, [], ["conf.toml"])]
 
 
+async def test_the_redis_of_a_test_service_that_is_killed_dies_with_it(folder: str) -> None:
+    service = await ServiceProcess("--test", workers=None).start()
+    (socket,) = (f"{path}/redis.sock" for path, _, files in os.walk(folder) if "redis.sock" in files)
+    await service.kill()
+
+    async def is_gone() -> bool:
+        try:
+            _, writer = await asyncio.open_unix_connection(socket)
+        except OSError:
+            return True
+        writer.close()
+        return False
+
+    await until(is_gone)
+
+
 async def test_without_a_port_it_takes_a_free_one_and_says_which() -> None:
     process = await asyncio.create_subprocess_exec(
         *JOBQUEUE, "serve", "--test", "--log-format", "json", stderr=asyncio.subprocess.PIPE
