@@ -25,6 +25,7 @@ FAMILIES = {
     "EVENTS": "e",  # stream: kept for a journal
     "LOCK": "lock:",  # + n             string: token of the instance that runs the timer of bucket n
     "MEMBERS": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
+    "WORKERS": "w:",  # of shard 0: + token      string: the workers that poll through an instance; expires
     "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
     "BELL": "bell",  # a channel, not a key
 }
@@ -75,6 +76,9 @@ class Keys:
     @property
     def members(self) -> str:
         return self.tag + FAMILIES["MEMBERS"]
+
+    def workers(self, token: str) -> str:
+        return self.tag + FAMILIES["WORKERS"] + token
 
     def lock(self, number: int) -> str:
         return f"{self.tag}{FAMILIES['LOCK']}{number}"

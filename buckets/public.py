@@ -9,6 +9,7 @@ from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
 from buckets.notifier import Notifier
+from buckets.pollers import Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Popped
@@ -46,6 +47,9 @@ __all__ = [
     "NewJob",
     "Notifier",
     "Page",
+    "Pollers",
+    "Polling",
+    "Pollings",
     "Pool",
     "Popped",
     "Position",

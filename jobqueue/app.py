@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from aiohttp import web
 
-from buckets import Durable, Locks, Members, Notifier, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
+from buckets import Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.engine import Engine
@@ -23,7 +24,7 @@ from jobqueue.protocols import PROTOCOLS
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
-from jobqueue.web.address import url_of
+from jobqueue.web.address import check_free, url_of
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 
@@ -60,6 +61,8 @@ class Service(Lifecycle):
 
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
+        if not self._worker:
+            await check_free(settings.host, settings.port)  # before a Redis is started
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
         url = settings.redis if self._worker else await stack.enter_async_context(self._redis())
@@ -71,12 +74,13 @@ class Service(Lifecycle):
         waiting = Waiting(pool, notifier)
         topics = Topics(pool)
         durable = self._durable(redis_at(url, settings.redis_timeout_s, metrics), pool)
+        members = Members(pool, notifier, settings.clock_limit_s)
+        pollers = Pollers(pool, notifier, members.token)
         engine = self._engine = Engine(
-            pool, topics, Walk(pool), waiting, self._policies, durable, self._settings.durability
+            pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
         scrape = Scrape(metrics, topics, waiting, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
-        members = Members(pool, notifier, settings.clock_limit_s)
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
@@ -84,6 +88,7 @@ class Service(Lifecycle):
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
             [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
+            [Loop("pollers", pollers.run)],
             *self._timer_loops(pool, waiting, members, locks, sweeps),
         )
         for row in table:
@@ -93,6 +98,7 @@ class Service(Lifecycle):
         site_web = Web(engine, settings, lambda: _readiness(members, locks, loops), metrics, scrape, self.protocols)
         _spare_collections()
         await self._listen(site_web, waiting, limits)
+        pollers.instance = _instance(self.url, self._worker)
 
     def _redis(self) -> AbstractAsyncContextManager[str]:
         """The URL of its Redis, while it has one."""
@@ -162,6 +168,12 @@ class Service(Lifecycle):
         await site.start()
         self._stack.push_async_callback(_close, site, site_web, waiting)
         self.url = url_of(runner.addresses[0])
+
+
+def _instance(url: str, worker: int | None) -> str:
+    """What people call this instance: its host, its port and, where several processes share it, its number."""
+    name = f"{socket.gethostname()}:{url.rpartition(':')[2]}"
+    return name if worker is None else f"{name}/{worker}"
 
 
 def _spare_collections() -> None:

@@ -8,19 +8,35 @@ one after the other. A pop that follows finishes does not wait for their answers
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import structlog
+
 from buckets import Added, Job, Sent
-from buckets.errors import JobQueueError, Unavailable
-from jobqueue.answers import Answer, described, failure, handed_out, in_seconds, kept, kept_copy, listed, success
+from buckets.errors import JobQueueError, Unavailable, WrongState
+from jobqueue.answers import (
+    Answer,
+    described,
+    failure,
+    handed_out,
+    in_seconds,
+    kept,
+    kept_copy,
+    listed,
+    polling,
+    success,
+)
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import params
 from jobqueue.virtual_topics import Copy
+
+log = structlog.get_logger()
 
 Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -99,34 +115,53 @@ def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> A
     return success(id=command.id, topic=command.topic, jobs=copies, **_durable(command))
 
 
-def _states(commands: Sequence[params.Finish | params.Delete], results: Sequence[str | JobQueueError]) -> list[Answer]:
-    return [
-        {"success": True, "id": command.id, "state": result}
-        if isinstance(result, str) and not command.durability
-        else _ended(command, result)
-        for command, result in zip(commands, results, strict=True)
-    ]
-
-
-def _ended(command: params.Finish | params.Delete, result: str | JobQueueError) -> Answer:
-    if isinstance(result, JobQueueError):
-        return failure(result, command.id)
-    return success(id=command.id, state=result, **_durable(command))
-
-
 @many
 async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
     """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
     too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
     job is remembered."""
-    return _states(commands, await engine.finish(commands, sent))
+    return [
+        {"success": True, "id": command.id, "state": result}
+        if isinstance(result, str) and not command.durability
+        else _finished(command, result)
+        for command, result in zip(commands, await engine.finish(commands, sent), strict=True)
+    ]
+
+
+def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
+    if isinstance(result, JobQueueError):
+        return _failure(result, command)
+    return success(id=command.id, state=result, **_durable(command))
+
+
+_WRONG_STATE: dict[type[Any], str] = {
+    params.Delete: "the job is {state}",
+    params.Kick: "only a dead job can be kicked; this one is {state}",
+    params.Run: "only a delayed job can be run; this one is {state}",
+    params.Update: "only a delayed or ready job can be updated; this one is {state}",
+}
+
+
+def _failure(error: Exception, command: Any) -> Answer:
+    """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
+    answer = failure(error, getattr(command, "id", None))
+    if isinstance(error, WrongState) and error.state and type(command) in _WRONG_STATE:
+        answer["error"] = _WRONG_STATE[type(command)].format(state=error.state)
+    return answer
 
 
 @many
 async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
-    succeeds for as long as the deleted job is remembered."""
-    return _states(commands, await engine.delete(commands))
+    succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first."""
+    results = await engine.delete(commands)
+    return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
+
+
+def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
+    if isinstance(was, JobQueueError):
+        return failure(was, command.id)
+    return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
 @one
@@ -151,9 +186,9 @@ async def touch(engine: Engine, command: params.Touch, handover: Handover) -> An
 
 @one
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off; due at
-    once, it goes to the back of its ready list. It is dead when its tries are used up; with `attempt` false, this
-    delivery does not count as a try."""
+    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off or of the
+    default one; due at once, it goes to the back of its ready list. It is dead when its tries are used up; with
+    `attempt` false, this delivery does not count as a try."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
@@ -191,9 +226,10 @@ async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer
 
 @one
 async def update(engine: Engine, command: params.Update, handover: Handover) -> Answer:
-    """Change a delayed or ready job; fields that are not given stay as they are. A new time for a ready job is
-    TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved job is RESERVED,
-    any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs room."""
+    """Change a delayed or ready job: at least one field, and those that are not given stay as they are. A new time for
+    a ready job is TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved
+    job is RESERVED, any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs
+    room."""
     moved = await engine.update(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
@@ -234,14 +270,23 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
+    """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
+    particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
-    return success(topics=[listed(topic) for topic in found], cursor=cursor)
+    return success(topics=[listed(*view) for view in found], cursor=cursor)
+
+
+@one
+async def workers(engine: Engine, command: params.Workers, handover: Handover) -> Answer:
+    """Who polls which topics, and through which instance: the workers with a waiting pop, a pop in the last 90 s, or
+    jobs in hand. Each instance knows its own workers and reports them every two seconds, up to 300 of them and sums of
+    the rest. A worker that hangs up or leaves disappears at once, or when it has no more jobs in hand."""
+    return success(**polling(await engine.workers(command.topic)))
 
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished."""
+    """Stop handing out the jobs of a topic. They still become ready when due, and reserved jobs can be finished."""
     until = await engine.pause(command)
     return success(topic=command.topic, until=in_seconds(until or None))
 
@@ -283,6 +328,7 @@ class Commands:
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
+        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def answer(self, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> Awaitable[list[Answer]]:
         """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
@@ -317,7 +363,7 @@ class Commands:
             else:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
-            answers = [failure(error, getattr(command, "id", None)) for command in run]
+            answers = [_failure(error, command) for command in run]
         self._count(run[0], answers, begun)
         return answers
 
@@ -369,10 +415,22 @@ class Commands:
     def _count(self, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        if self._is_logged:
+            _log(name, command, answers)
         if name is None or begun is None:
             return self._metrics.answered(name or UNREADABLE, answers)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
         return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+def _log(name: str | None, command: params.Command | BadRequest, answers: list[Answer]) -> None:
+    """A line per answer: which command, and what became of which job; no bodies."""
+    topic = getattr(command, "topic", None) or getattr(command, "topics", None)
+    for answer in answers:
+        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        code = answer.get("code", "OK")
+        own = answer.get("topic", topic if len(answers) == 1 else None)
+        log.debug("command.answered", command=name, code=code, id=ids, topic=own)
 
 
 def _runs(commands: Sequence[params.Command | BadRequest]) -> deque[Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from buckets import (
     Moved,
     NewJob,
     Page,
+    Pollers,
+    Pollings,
     Pool,
     Popped,
     Position,
@@ -29,6 +32,7 @@ from buckets import (
 )
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
+from jobqueue.caller import CALLER
 from jobqueue.errors import BadField
 from jobqueue.new_jobs import new_id, new_job
 from jobqueue.policies import Policies
@@ -57,6 +61,16 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
+class TopicView(NamedTuple):
+    """A topic in a listing, how many workers poll it, and the most pending jobs and dead letters it may have (0: no
+    limit)."""
+
+    topic: Topic
+    workers: int
+    max_pending: int
+    max_dead: int
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -66,6 +80,7 @@ class Engine:
         topics: Topics,
         walk: Walk,
         waiting: Waiting,
+        pollers: Pollers,
         policies: Policies,
         durable: Durable,
         durability: Durability = LOCAL,
@@ -79,6 +94,7 @@ class Engine:
         self._topics = topics
         self._walk = walk
         self._waiting = waiting
+        self._pollers = pollers
         self.policies = policies
         """Replaced when the settings are reloaded."""
         self.held_time: HeldTime | None = None
@@ -125,11 +141,18 @@ class Engine:
 
     async def pop(self, command: params.Pop, room: int) -> Popped:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
-        topics = command.topics or [command.topic or ""]
+        topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
-        return await self._waiting.pop(
-            topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=command.worker or "", room=room
-        )
+        poller = self._pollers.begin(worker, CALLER.get(), topics)
+        try:
+            popped = await self._waiting.pop(
+                topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=worker, room=room
+            )
+        except BaseException as error:
+            self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
+            raise
+        self._pollers.end(poller, popped.jobs)
+        return popped
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""
@@ -142,7 +165,10 @@ class Engine:
     async def finish(self, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[str | JobQueueError]:
         """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
         changes that are to be more than local."""
-        return await self._pool_for(commands).finish([(command.id, command.lease) for command in commands], sent)
+        ends = [(command.id, command.lease) for command in commands]
+        states = await self._pool_for(commands).finish(ends, sent)
+        self._pollers.finished(ends)
+        return states
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or the error."""
@@ -153,13 +179,15 @@ class Engine:
         return await self._pool.touch(command.id, command.lease, _ms_or_none(command.ttr))
 
     async def release(self, command: params.Release) -> Moved:
-        """Give a job back. Raises NotFound, NotReserved, StaleLease."""
+        """Give a job back; one without a back-off of its own, by the default one. Raises NotFound, NotReserved,
+        StaleLease."""
         return await self._pool.release(
             command.id,
             command.lease,
             delay_ms=_ms_or_none(command.delay),
             counts=command.attempt is not False,
             reason=command.reason or "",
+            ladder_ms=self.policies.default_backoff_ms,
         )
 
     async def bury(self, command: params.Bury) -> str:
@@ -224,13 +252,25 @@ class Engine:
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
         return page, cursors.write(page.next)
 
-    async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
+    async def workers(self, topic: str | None) -> Pollings:
+        """Who polls, as all live instances know it; of a topic, or of all."""
+        pollings = await self._pollers.read()
+        if topic is not None:
+            pollings.rows = [row for row in pollings.rows if topic in row.topics]
+        return pollings
+
+    async def topics(self, command: params.Topics) -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
         if not self._topics.has(*begin):
             raise cursors.refusal()
         topics, *end = await self._topics.page(command.pattern or "*", *begin)
-        return topics, cursors.write(TopicsPlace(*end) if any(end) else None)
+        polling = await self._pollers.polling()
+        views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
+        return views, cursors.write(TopicsPlace(*end) if any(end) else None)
+
+    def _limits(self, topic: str) -> tuple[int, int]:
+        return self.policies.of(topic).max_pending, self.policies.bounds(topic).most
 
     async def pause(self, command: params.Pause) -> int:
         """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed."""

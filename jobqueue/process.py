@@ -6,6 +6,7 @@ It runs a `Lifecycle`: the service itself (jobqueue/app.py) or a supervisor of s
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -84,6 +85,8 @@ def refusal(error: JobQueueError | OSError, settings: Settings) -> str:
     """Why a service does not start, in a sentence."""
     if isinstance(error, JobQueueError):
         return error.message
+    if error.errno == errno.EADDRINUSE:
+        return f"port {settings.port} is in use"
     return f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
 
 

@@ -26,6 +26,7 @@ _FORMS = {
     "EVENTS": ("", "stream"),
     "LOCK": (r"\d{1,3}", "lock"),
     "MEMBERS": ("", "zset"),
+    "WORKERS": ("[0-9a-f]+", "lock"),
     "BARRIER": ("", "lock"),
 }
 _NAMES = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-from jobqueue.cli import output
+from jobqueue.cli import humanize, output
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 
@@ -57,6 +57,22 @@ def once(name: str) -> Talk:
     return talk
 
 
+async def get(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show jobs, each as soon as it is known. One that does not exist keeps none of the others back."""
+    code = DONE
+    for number, job_id in enumerate(fields["id"]):
+        if number:
+            out.say("")
+        try:
+            out.show(await client.ask("get", id=job_id))
+        except Refusal as error:
+            if out.as_json:
+                out.json(error.answer)
+            output.complain(str(error))
+            code = REFUSED
+    return code
+
+
 async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """Show the jobs, or say that nothing is ready by the exit code."""
     answer = await client.ask("pop", **fields)
@@ -74,16 +90,20 @@ async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> i
     """Show up to `count` jobs, or all. As JSON, one answer per page, each on a line."""
     most = None if extras.all else fields.pop("count", 20)
     rows: list[Fields] = []
-    cursor = None
+    cursor, seen = None, False
     async for answer in _peeked(client, fields, most):
+        seen = seen or bool(answer.fields["jobs"])
         cursor = answer.fields["cursor"]
         if out.as_json:
             out.json(answer)
         elif len(rows := rows + answer.fields["jobs"]) >= _ROWS:
             out.table("jobs", rows)
             rows = []
-    if not out.as_json:
+    if rows and not out.as_json:
         out.table("jobs", rows)
+    if not seen:
+        which = f"{fields['state']} jobs" if "state" in fields else "jobs"
+        out.say(f"{fields['topic']} has no {which}")
     if cursor:
         out.say("there may be more; --all shows them")
     return DONE
@@ -101,9 +121,11 @@ async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIter
 
 
 async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show all topics. As JSON, one answer per page, each on a line."""
+    """Show all topics but empty ones. As JSON, one answer per page, each on a line."""
     found: list[Fields] = []
     cursor = fields.get("cursor", "")
+    if "pattern" in fields and not set(fields["pattern"]) & set("*?"):
+        fields["pattern"] += "*"
     while cursor is not None:
         answer = await client.ask("topics", **(fields | ({"cursor": cursor} if cursor else {})))
         cursor = answer.fields["cursor"]
@@ -111,5 +133,36 @@ async def topics(client: Client, fields: Fields, extras: Extras, out: Output) ->
             out.json(answer)
         found += answer.fields["topics"]
     if not out.as_json:
-        out.table("topics", found)
+        shown = found if extras.all else [topic for topic in found if not _is_empty(topic)]
+        _show_topics(out, found, shown, fields.get("pattern"))
+    return DONE
+
+
+def _show_topics(out: Output, found: list[Fields], shown: list[Fields], pattern: str | None) -> None:
+    if shown:
+        out.table("topics", shown)
+    if not found:
+        out.say("no topic" if pattern is None else f"no topic matches {pattern}")
+    elif len(shown) < len(found):
+        out.say(f"empty topics that are not shown: {len(found) - len(shown)}; --all shows them")
+
+
+def _is_empty(topic: Fields) -> bool:
+    """Whether there is nothing to say about it."""
+    return not (any(topic["counts"].values()) or topic["workers"] or topic["paused"])
+
+
+async def workers(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show who polls."""
+    answer = await client.ask("workers", **fields)
+    if out.as_json:
+        out.json(answer)
+        return DONE
+    found, others = answer.fields["workers"], answer.fields["others"]
+    if found:
+        out.table("workers", found)
+    else:
+        out.say(f"no worker polls {fields['topic']}" if "topic" in fields else "no worker polls")
+    if any(others.values()):
+        out.say(f"more workers, not listed: {others['parked']} waiting pops, {humanize.jobs(others['jobs'])} in hand")
     return DONE

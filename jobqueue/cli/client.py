@@ -27,11 +27,12 @@ class Answer(NamedTuple):
 
 
 class Refusal(Exception):
-    """The service refused the command."""
+    """The service refused the command; the message names it, and the job if there is one."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, command: str, answer: Answer) -> None:
         self.answer = answer
-        super().__init__(f"{answer.fields.get('error')} ({answer.fields.get('code')})")
+        what = f"{command} {answer.fields['id']}" if answer.fields.get("id") else command
+        super().__init__(f"{what}: {answer.fields.get('error')} ({answer.fields.get('code')})")
 
 
 class Client:
@@ -59,7 +60,7 @@ class Client:
         if not isinstance(answer.fields.get("success"), bool):
             raise Unreachable(f"what answers at {self.url} is not a job queue: status {status}, {kind}")
         if not answer.fields["success"]:
-            raise Refusal(answer)
+            raise Refusal(command, answer)
         return answer
 
     async def _post(self, request: bytes, within_s: float) -> tuple[int, str, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,33 +28,44 @@ jobqueue serves on {url} - try, from another terminal:
 """
 
 
+# What the help lists, and where. `leave` is for programs.
+_SECTIONS = {
+    "Run a service": ("serve", "callbacks"),
+    "Add and process jobs": (
+        *("add", "get", "update", "run", "delete"),
+        *("pop", "finish", "touch", "release", "bury"),
+    ),
+    "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
+    "Look after a service": ("check", "fsck", "move"),
+}
+
+
 class Sections(click.Group):
-    """Lists the service's own commands first in the help, then those that ask a running one, as the protocol does."""
+    """Adds a command for each of the protocol's, and lists all in sections in the help."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.asking = service_commands.commands()
-        for command in self.asking:
+        for command in service_commands.commands():
             self.add_command(command)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        asking = [str(command.name) for command in self.asking]
-        return [name for name in self.commands if name not in asking] + asking
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        first = len(names) - len(self.asking)
-        width = max(map(len, names))
-        for title, some in (("The service", names[:first]), ("Asking a running service", names[first:])):
+        width = max(map(len, self.commands))
+        for title, names in _SECTIONS.items():
             with formatter.section(title):
-                rows = [(name.ljust(width), self.commands[name].get_short_help_str(70)) for name in some]
-                formatter.write_dl(rows)
+                shown = (self.commands[name] for name in names if name in self.commands)
+                room = formatter.width - width - 6
+                formatter.write_dl(
+                    [(f"{each.name}".ljust(width), each.get_short_help_str(room).removesuffix(".")) for each in shown]
+                )
 
 
-@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"]})
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": shutil.get_terminal_size().columns}
+
+
+@click.group(cls=Sections, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="jobqueue")
 def main() -> None:
-    """A delay-queue service: jobs over HTTP, kept in Redis, handed to workers on time."""
+    """A delay-queue service: jobs over HTTP, stored in Redis, delivered to workers when they are due."""
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -123,7 +135,7 @@ def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycl
     return Supervisor(chosen, workers)
 
 
-@main.command("check")
+@main.command("check", short_help="Check settings, Redis and the service")
 @_settings
 def check_command(config: str | None, **flags: Any) -> None:
     """Check settings, Redis and the service, and report what is wrong. Exit code 1: something is bad."""

@@ -6,13 +6,15 @@ first. This module turns what is typed into the JSON value of the field; whether
 
 from __future__ import annotations
 
-import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
 import msgspec
 from msgspec import Raw, Struct, inspect
+
+from jobqueue.cli import times
 
 # Positional arguments. Of commands that are not listed: the required fields.
 _POSITIONAL = {
@@ -21,9 +23,11 @@ _POSITIONAL = {
     "kick": ("id",),
     "stats": ("topic",),
     "topics": ("pattern",),
+    "workers": ("topic",),
 }
+_SEVERAL = {("get", "id")}  # given once or more often, though the command takes one: several commands are sent
 _SPELLED = {"headers": "--header", "tags": "--tag"}  # given once for each member
-_METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "at": "TIME", "backoff": "S,S,..."}
+_METAVARS = {"body": "JSON", "id": "ID", "topic": "NAME", "cursor": "CURSOR", "backoff": "DURATION,..."}
 # Fields that the command line spreads over several calls.
 _OWN_HELP = {
     "peek count": "how many jobs to show, over as many pages as it takes",
@@ -31,40 +35,23 @@ _OWN_HELP = {
 }
 
 
-class Number(click.ParamType[Any]):
-    """A finite number, the only kind that JSON has."""
+class Typed(click.ParamType[Any]):
+    """What a function of `times` reads, with its sentence for what it cannot read."""
 
-    name = "number"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return int(number) if number.is_integer() else number
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class Numbers(click.ParamType[Any]):
-    """Numbers separated by commas."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float | int]:
-        return [Number().convert(part, param, ctx) for part in value.split(",")]
-
-
-class Time(click.ParamType[Any]):
-    """Unix seconds, or an RFC 3339 time, which the service parses."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | int | str:
-        try:
-            return Number().convert(value, param, ctx)
-        except click.BadParameter:
-            return str(value)
+DURATION = Typed("duration", times.duration)
+_DURATIONS = Typed("durations", lambda typed: [times.duration(part) for part in typed.split(",")] if typed else [])
+_TIME = Typed("time", times.moment)
 
 
 class Pair(click.ParamType[Any]):
@@ -85,15 +72,15 @@ def parameters(name: str, command: type[Struct]) -> list[click.Parameter]:
     positional = _POSITIONAL.get(name, tuple(field.name for field in fields.values() if field.required))
     options = [field for field in fields.values() if field.name not in positional and not _is_alias(field, fields)]
     return [
-        *(_argument(fields[each]) for each in positional),
+        *(_argument(name, fields[each]) for each in positional),
         *(_option(name, field) for field in options),
     ]
 
 
 _HOW: dict[type[inspect.Type], dict[str, Any]] = {
     inspect.IntType: {"type": click.INT, "metavar": "N"},
-    inspect.FloatType: {"type": Number(), "metavar": "S"},  # all decimals of the protocol are seconds
-    inspect.DateTimeType: {"type": Time()},
+    inspect.FloatType: {"type": DURATION, "metavar": "DURATION"},  # all decimals of the protocol are seconds
+    inspect.DateTimeType: {"type": _TIME, "metavar": "TIME"},
     inspect.DictType: {"type": Pair(), "multiple": True, "metavar": "NAME=VALUE"},
 }
 
@@ -105,10 +92,10 @@ def _is_alias(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
     )
 
 
-def _argument(field: inspect.Field) -> click.Argument:
+def _argument(command: str, field: inspect.Field) -> click.Argument:
     kind, _ = _bare(field.type)
-    if isinstance(kind, inspect.ListType):
-        return click.Argument([field.name], nargs=-1, required=True, metavar=f"{field.name[:-1].upper()}...")
+    if isinstance(kind, inspect.ListType) or (command, field.name) in _SEVERAL:
+        return click.Argument([field.name], nargs=-1, required=True, metavar=f"{field.name.upper().rstrip('S')}...")
     # A body that is not typed comes through a pipe.
     return click.Argument([field.name], required=field.required and field.name != "body")
 
@@ -143,7 +130,7 @@ def _how(kind: inspect.Type) -> dict[str, Any]:
         return {"type": click.Choice([str(value) for value in kind.values])}
     if isinstance(kind, inspect.ListType):
         numbers = isinstance(_bare(kind.item_type)[0], inspect.FloatType)
-        return {"type": Numbers()} if numbers else {"multiple": True}
+        return {"type": _DURATIONS} if numbers else {"multiple": True}
     return next((dict(how) for each, how in _HOW.items() if isinstance(kind, each)), {})
 
 

@@ -87,8 +87,9 @@ def confirm(question: str) -> None:
 
 @contextmanager
 def progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
-    """On a terminal, a progress bar while the block runs. Yields a function that advances it by a number of jobs."""
-    if not _is_terminal(sys.stderr):
+    """On a terminal, a progress bar while the block runs, if there is any work. Yields a function that advances it by a
+    number of jobs."""
+    if not (total and _is_terminal(sys.stderr)):
         yield lambda some: None
         return
     from rich.console import Console  # noqa: PLC0415 - as above

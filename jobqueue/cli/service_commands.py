@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jobqueue.cli import options
+from jobqueue.cli import options, times
 from jobqueue.schema import params
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -24,10 +24,11 @@ _OWN: dict[str, list[click.Option]] = {
     ],
     "purge": [click.Option(["--yes", "-y"], is_flag=True, help="do not ask for confirmation")],
     "peek": [click.Option(["--all"], is_flag=True, help="show all jobs instead of 20")],
+    "topics": [click.Option(["--all"], is_flag=True, help="show empty topics too")],
     "stats": [
         click.Option(
             ["--watch"],
-            type=options.Number(),
+            type=options.DURATION,
             is_flag=False,
             flag_value=2.0,
             metavar="[S]",
@@ -37,14 +38,21 @@ _OWN: dict[str, list[click.Option]] = {
 }
 # Help beyond the one line of `params`.
 _MORE = {
-    "add": "BODY is JSON. If it is missing or -, it is read from standard input.",
+    "add": "BODY is JSON. If it is missing or -, it is read from standard input.\n\n"
+    """For example: jobqueue add call-back '{"phone": "…"}' --at 'tomorrow 09:00'""",
+    "get": "As JSON: one line per job.",
     "pop": "Several topics are tried in order. Exit code 4: nothing is ready.",
     "update": "--body - reads standard input.",
     "kick": "Takes an ID, or --topic with --count or --all.",
     "peek": "Shows 20 jobs; --count or --all shows more. As JSON: one line per page.",
-    "topics": "In PATTERN, * stands for any characters and ? for one. As JSON: one line per page.",
+    "topics": "The topic whose jobs have waited longest comes first. In PATTERN, * stands for any characters and ? for "
+    "one; without either, it is how names begin. As JSON: one line per page.",
+    "workers": "jobs: those that a worker has in hand. parked: it is waiting for a job.",
     "purge": "Asks for confirmation. --state deletes only the jobs in one state.",
 }
+
+# What may be typed for the placeholders of options.
+_TYPED = {"DURATION": f"DURATION: {times.DURATIONS}.", "TIME": f"TIME: {times.TIMES}."}
 
 
 def commands() -> list[click.Command]:
@@ -55,12 +63,16 @@ def commands() -> list[click.Command]:
 def _command(name: str) -> click.Command:
     struct = params.BY_NAME[name]
     summary = struct.__doc__ or ""
+    parameters = options.parameters(name, struct)
     return click.Command(
         name,
-        params=[*options.parameters(name, struct), *_OWN.get(name, ()), *_common()],
+        params=[*parameters, *_OWN.get(name, ()), *_common()],
         callback=partial(_talk, name),
         help=f"{summary}\n\n{_MORE[name]}" if name in _MORE else summary,
         short_help=summary.partition(".")[0],
+        epilog="\n\n".join(
+            words for metavar, words in _TYPED.items() if metavar in {each.metavar for each in parameters}
+        ),
     )
 
 
@@ -89,12 +101,14 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
         given["body"] = _piped()
     fields = options.fields_of(given, text=text)
     talks = {
+        "get": ask.get,
         "pop": ask.pop,
         "peek": ask.peek,
         "topics": ask.topics,
         "kick": bulk.kick,
         "purge": bulk.purge,
         "stats": watch.stats,
+        "workers": ask.workers,
     }
     talk = talks.get(name) or ask.once(name)
     try:

@@ -17,6 +17,7 @@ Fields = Mapping[str, Any]
 
 _STATES = ("delayed", "ready", "reserved", "dead")
 _COLOURS = {"delayed": "cyan", "ready": "green", "reserved": "yellow", "dead": "red"}
+_WORK_COLOURS = {"parked": "green", "busy": "yellow"}
 _TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until"}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
@@ -35,7 +36,7 @@ def answer(fields: Fields) -> RenderableType:
 
 
 def _value(name: str, value: Any) -> Text:
-    if name == "state":
+    if name in ("state", "was"):
         return _state(str(value))
     return Text(_words(name, value))
 
@@ -78,15 +79,52 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
 
 
 def topics(some: Iterable[Fields]) -> RenderableType:
-    """A row per topic, sorted by name."""
+    """A row per topic, those first whose jobs have been ready longest."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     for state in _STATES:
         table.add_column(state, no_wrap=True, justify="right")
-    table.add_column("paused", no_wrap=True)
-    for topic in sorted(some, key=lambda each: str(each["topic"])):
+    table.add_column("oldest ready", no_wrap=True, justify="right")
+    table.add_column("workers", no_wrap=True, justify="right")
+    table.add_column("paused")
+    for topic in sorted(some, key=_by_trouble):
         counts = (Text(humanize.number(topic["counts"][state])) for state in _STATES)
-        table.add_row(Text(humanize.clean(topic["topic"])), *counts, Text(_paused(topic)))
+        oldest, workers = topic["oldest_ready_s"], topic["workers"]
+        is_alone = topic["counts"]["ready"] and not workers
+        table.add_row(
+            Text(humanize.clean(topic["topic"])),
+            *counts,
+            Text("" if oldest is None else humanize.span(round(oldest, 1))),
+            Text(humanize.number(workers), style="red" if is_alone else ""),
+            Text(_paused(topic)),
+        )
+    return table
+
+
+def _by_trouble(topic: Fields) -> tuple[float, int, str]:
+    return -(topic["oldest_ready_s"] or 0), -topic["counts"]["dead"], str(topic["topic"])
+
+
+def workers(some: Iterable[Fields]) -> RenderableType:
+    """A row per worker, sorted by name."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("worker", overflow="fold")
+    table.add_column("topics", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("jobs", no_wrap=True, justify="right")
+    table.add_column("last pop", no_wrap=True)
+    table.add_column("since", no_wrap=True)
+    table.add_column("through", overflow="fold")
+    for worker in sorted(some, key=lambda each: (each["worker"], each["topics"])):
+        table.add_row(
+            Text(humanize.clean(worker["worker"])),
+            Text(humanize.clean(", ".join(worker["topics"]))),
+            Text(worker["state"], style=_WORK_COLOURS.get(worker["state"], "")),
+            Text(humanize.number(worker["jobs"])),
+            Text(humanize.ahead(worker["last_pop"])),
+            Text(humanize.ahead(worker["since"])),
+            Text(humanize.clean(worker["instance"])),
+        )
     return table
 
 
@@ -102,7 +140,9 @@ def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> Renderabl
     oldest = fields["oldest_ready"]
     title = Text(humanize.clean(fields["topic"] or "all topics"), style="bold")
     waits = [] if oldest is None else [Text(f" the oldest ready job has waited {humanize.span(round(oldest, 1))}")]
-    return Group(title, _counts(fields["counts"]), *waits, _totals(fields["totals"], rates), _due(fields["due"]))
+    totals = [_totals(fields["totals"], rates)] if rates or any(fields["totals"].values()) else []
+    due = [_due(fields["due"])] if any(fields["due"].values()) else []
+    return Group(title, _counts(fields["counts"]), *waits, *totals, *due)
 
 
 def _counts(counts: Mapping[str, int]) -> Table:
@@ -119,20 +159,21 @@ def _totals(totals: Mapping[str, int], rates: Mapping[str, float] | None) -> Tab
     table.add_column("jobs", justify="right")
     if rates is not None:
         table.add_column("per second", justify="right")
-    for name in dict.fromkeys([*totals, *(rates or ())]):
+    for name in dict.fromkeys([*(name for name, count in totals.items() if count), *(rates or ())]):
         rate = [] if rates is None else [f"{rates[name]:,.1f}" if name in rates else ""]
         table.add_row(Text(humanize.clean(name)), humanize.number(totals.get(name, 0)), *rate)
     return table
 
 
 def _due(ranges: Mapping[str, int]) -> Table:
-    """The histogram of due times."""
+    """The histogram of due times, without its empty ranges."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("due in")
     table.add_column("jobs", justify="right")
     table.add_column(width=_BAR_WIDTH)
-    most = max([1, *ranges.values()])
+    most = max(ranges.values())
     for name, count in ranges.items():
-        bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
-        table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar if count else "")
+        if count:
+            bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
+            table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar)
     return table

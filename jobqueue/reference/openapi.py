@@ -32,6 +32,7 @@ def description() -> Schema:
         "servers": [{"url": "/"}],
         "paths": {
             load(NATIVE).path: {"post": _command()},
+            "/": {"get": _read("list", "The paths of this service", _json({"type": "object"}))},
             "/healthz": {"get": _read("alive", "Whether the process is alive", _json(_object(status={"const": "up"})))},
             "/readyz": {"get": _ready()},
             "/metrics": {

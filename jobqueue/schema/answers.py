@@ -66,8 +66,8 @@ class Copy(Struct, forbid_unknown_fields=True):
     state: _NewState
     due: _Due
     result: Annotated[
-        Literal["created", "existing", "replaced"],
-        Meta(description="whether the job was created, existed already, or replaced one"),
+        Literal["created", "existing", "replaced", "cancelled"],
+        Meta(description="as for one job; cancelled: this one was deleted, and stays so"),
     ]
 
 
@@ -135,7 +135,10 @@ class Deleted(Struct, forbid_unknown_fields=True):
 
     success: _Yes
     id: _Id
-    state: Annotated[_State, Meta(description="its state before")]
+    state: Annotated[Literal["deleted"], Meta(description="deleted")]
+    was: Annotated[
+        Literal["delayed", "ready", "reserved", "dead", "deleted"], Meta(description="its state before the delete")
+    ]
     durability: _Durability | UnsetType = UNSET
 
 
@@ -264,10 +267,18 @@ class Listed(Struct, forbid_unknown_fields=True):
 
     topic: _Topic
     counts: _Counts
+    oldest_ready_s: Annotated[
+        float | None, Meta(description="for how many seconds its oldest ready job has been ready; null: none is known")
+    ]
+    workers: Annotated[int, Meta(description="how many workers poll it, of those that `workers` lists")]
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
     paused_until: (
         Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
     ) = UNSET
+    max_pending: (
+        Annotated[int, Meta(description="if it has a limit of delayed and ready jobs: the limit")] | UnsetType
+    ) = UNSET
+    max_dead: Annotated[int, Meta(description="if it has a limit of dead letters: the limit")] | UnsetType = UNSET
 
 
 class Listing(Struct, forbid_unknown_fields=True):
@@ -276,9 +287,45 @@ class Listing(Struct, forbid_unknown_fields=True):
     success: _Yes
     topics: Annotated[
         list[Listed],
-        Meta(description="each with `topic`, its `counts` by state, `paused`, and `paused_until` if it is"),
+        Meta(
+            description="each with `topic`, its `counts` by state, `oldest_ready_s`, `workers` that poll it, `paused`, "
+            "`paused_until` if it is, and `max_pending` and `max_dead` if it has such limits"
+        ),
     ]
     cursor: _Cursor
+
+
+class Polling(Struct, forbid_unknown_fields=True):
+    """A worker and the topics that it polls through an instance."""
+
+    worker: Annotated[str, Meta(description="its name; of a worker whose pops give none, its client's address")]
+    topics: Annotated[list[str], Meta(description="the topics that its pops ask for")]
+    instance: Annotated[str, Meta(description="the instance: host, port and, where several processes share it, number")]
+    client: Annotated[str, Meta(description="the network address that its newest pop came from, perhaps a proxy's")]
+    since: Annotated[float, Meta(description="since when it has polled here, in unix seconds")]
+    state: Annotated[
+        Literal["parked", "busy", "idle"],
+        Meta(description="parked: a pop of it is waiting; busy: none is, and it has jobs in hand; idle: neither"),
+    ]
+    jobs: Annotated[int, Meta(description="jobs in hand: delivered through this instance, their leases still hold")]
+    last_pop: Annotated[float, Meta(description="when its newest pop began, in unix seconds")]
+
+
+class WorkerList(Struct, forbid_unknown_fields=True):
+    """The answer to workers."""
+
+    success: _Yes
+    workers: Annotated[
+        list[Polling],
+        Meta(
+            description="each with `worker`, `topics`, `instance`, `client`, `since`, `state`, `jobs` in hand, "
+            "`last_pop`"
+        ),
+    ]
+    others: Annotated[
+        dict[str, int],
+        Meta(description="of the workers beyond those: how many of their pops are `parked`, and their `jobs` in hand"),
+    ]
 
 
 class Paused(Struct, forbid_unknown_fields=True):
@@ -322,6 +369,7 @@ ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is on
     "stats": (Figures,),
     "peek": (Page,),
     "topics": (Listing,),
+    "workers": (WorkerList,),
     "pause": (Paused,),
     "resume": (Resumed,),
     "purge": (Purged,),

@@ -27,7 +27,7 @@ def check(body: bytes, max_body_bytes: int) -> None:
         try:  # a lone surrogate or 1e999: well formed, but no reader could decode the answer that hands it out
             orjson.loads(body)
         except orjson.JSONDecodeError:
-            raise BadField("body has a character or a number that cannot be read back", field="body") from None
+            raise BadField("body has a number that is too large to be read back", field="body") from None
     if len(body) > DEEPEST_BODY and body.count(b"[") + body.count(b"{") > DEEPEST_BODY and _depth(body) > DEEPEST_BODY:
         raise BadField(f"body is nested too deeply; at most {DEEPEST_BODY} levels are allowed", field="body")
 

@@ -23,6 +23,7 @@ NAMED: dict[type[Struct], list[str]] = {
 }
 """The fields of each command that are names."""
 _WITH_BODY = (Add, Update)
+_CHANGES = ("delay", "at", "priority", "ttl")  # what an update may change besides the body
 _FEW = 4  # commands are checked faster one by one
 
 
@@ -32,7 +33,7 @@ def check(command: Command, max_body_bytes: int) -> None:
     for field in NAMED[kind]:
         name = getattr(command, field)
         if name is not None and not is_name(name):
-            raise bad_value(field)
+            raise bad_value(field, value=name)
     rule = _RULES.get(kind)
     if rule:
         rule((command,))
@@ -77,6 +78,8 @@ def _check_adds(commands: Sequence[Add]) -> None:
 def _check_updates(commands: Sequence[Update]) -> None:
     for command in commands:
         _check_due(command)
+        if all(getattr(command, field) is None for field in _CHANGES) and not command.body:
+            raise BadField(f"update changes nothing; give at least one of {', '.join(_CHANGES)} or body", field="delay")
 
 
 def _check_pops(commands: Sequence[Pop]) -> None:
@@ -113,11 +116,11 @@ def _check_ttr(command: Add | Pop | Touch) -> None:
             raise BadField("ttr and TTR are the same field; give only one", field="ttr")
         command.ttr, command.TTR = command.TTR, None
     if command.ttr is not None and not is_ttr(command.ttr):
-        raise bad_value("ttr")
+        raise bad_value("ttr", value=command.ttr)
 
 
 def _check_due(command: Add | Update) -> None:
     if command.delay is not None and command.at is not None:
         raise BadField("delay and at exclude each other", field="at")
     if command.at is not None and not at_ms(command.at) <= (time.time() + TEN_YEARS_S) * 1000:
-        raise bad_value("at")
+        raise bad_value("at", value=command.at)

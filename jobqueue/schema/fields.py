@@ -7,6 +7,7 @@ take them from here. Each range is written once, by a function that makes both i
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Collection
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -22,6 +23,7 @@ MOST_STEPS = 32  # of a back-off
 MOST_SHARDS = 255
 DEEPEST_BODY = 500  # levels: PHP reads 512 by default, Python somewhat less than 1,000; an answer adds a few
 LONGEST_NAME = 255
+LEAST_MS = 1000  # a larger number of seconds than a field allows may have been meant as milliseconds
 
 _SPANS = {DAY_S: " (24 h)", MONTH_S: " (30 days)", TEN_YEARS_S: " (10 years)"}
 _WORDS = "words"  # in the `extra` of a Meta: what a value must be
@@ -61,6 +63,7 @@ _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that no
 _LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")
 is_name = re.compile(_LINE).fullmatch
 """Whether a string is a name: None where it is not."""
+NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
 NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)}"
 
 Name = Annotated[str, _must_be(NAME, pattern=_NAME)]
@@ -96,6 +99,7 @@ KickedTopic = Annotated[
     _Name, Meta(description="the topic whose dead jobs are kicked, in the order in which they died")
 ]
 StatsTopic = Annotated[_Name, Meta(description="the topic; without it, all topics together")]
+WorkersTopic = Annotated[_Name, Meta(description="only those that poll this topic")]
 Pattern = Annotated[
     str,
     _must_be(f"1 to {LONGEST_NAME} characters of a topic, with * for any and ? for one", pattern=_PATTERN),
@@ -113,7 +117,9 @@ NewBody = Annotated[Raw, _must_be("JSON"), Meta(description="the new body; here 
 Delay = Annotated[_Delay, Meta(description="seconds from now until it is due; 0: ready at once")]
 At = Annotated[
     _When,
-    _must_be("unix seconds or an RFC 3339 time with its offset, at most 10 years ahead"),
+    _must_be(
+        "unix seconds or an RFC 3339 time with its offset, such as 2026-11-23T09:00:00+01:00, at most 10 years ahead"
+    ),
     Meta(description="due at this time, instead of after `delay`; a time in the past means now"),
 ]
 Ttr = Annotated[
@@ -139,12 +145,10 @@ Tries = Annotated[
 ]
 Backoff = Annotated[
     list[_Delay],
-    _must_be(
-        f"a list of 1 to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", min_length=1, max_length=MOST_STEPS
-    ),
+    _must_be(f"a list of up to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", max_length=MOST_STEPS),
     Meta(
         description="the delay after the first, second, … lease that expired or release without `delay`; "
-        "the last one repeats"
+        "the last one repeats; an empty list: ready again at once"
     ),
 ]
 Ttl = Annotated[
@@ -158,10 +162,12 @@ Retention = Annotated[
     float, _seconds(0, MONTH_S), Meta(description="seconds for which a finished or deleted job is remembered")
 ]
 IfExists = Annotated[
-    Literal["keep", "reject", "replace"],
+    Literal["keep", "reject", "renew", "replace"],
     Meta(
-        description="for an id that is live or remembered. keep: nothing changes, `result` is existing; "
-        "reject: ALREADY_EXISTS; replace: new body, due time and life, but RESERVED while a worker holds it"
+        description="for an id that is live or remembered. keep: nothing changes, `result` is existing, but "
+        "ALREADY_EXISTS if the job was deleted; reject: ALREADY_EXISTS; renew: a live job is kept as by keep, one that "
+        "is dead or has ended begins a new life; replace: new body, due time and life, but RESERVED while a worker "
+        "holds it"
     ),
 ]
 Headers = Annotated[

@@ -15,8 +15,10 @@ from msgspec import Raw, Struct
 from jobqueue.errors import BadField
 from jobqueue.schema import fields
 from jobqueue.schema.fields import Default, Field
+from jobqueue.schema.mistakes import mistake
 
 _MS = 1000
+_BACKOFF = "after a release the setting `default_backoff_s`; after a lease that expired, ready at once"
 
 
 class _Kind(Struct, tag_field="command", forbid_unknown_fields=True, gc=False):
@@ -35,7 +37,7 @@ class Add(_Kind, tag="add"):
     TTR: fields.UpperTtr | None = None
     priority: Annotated[fields.Priority | None, Default("default_priority")] = None
     tries: Annotated[fields.Tries | None, Default("default_tries")] = None
-    backoff: Annotated[fields.Backoff | None, Default("none: ready again at once")] = None
+    backoff: Annotated[fields.Backoff | None, Default(_BACKOFF)] = None
     ttl: Annotated[fields.Ttl | None, Default("none")] = None
     retention: Annotated[fields.Retention | None, Default("default_retention_s")] = None
     if_exists: Annotated[fields.IfExists | None, Default("keep")] = None
@@ -72,7 +74,7 @@ class Delete(_Kind, tag="delete"):
 
 
 class Touch(_Kind, tag="touch"):
-    """Start the lease of a reserved job again from now."""
+    """Renew the lease of a reserved job."""
 
     id: fields.Id
     lease: fields.Lease | None = None
@@ -131,13 +133,13 @@ class Update(_Kind, tag="update"):
 
 
 class Get(_Kind, tag="get"):
-    """Look a job up."""
+    """Show everything about a job."""
 
     id: fields.Id
 
 
 class Stats(_Kind, tag="stats"):
-    """Show the figures of a topic, or of all."""
+    """Show the figures of a topic, or of all topics."""
 
     topic: fields.StatsTopic | None = None
 
@@ -159,8 +161,14 @@ class Topics(_Kind, tag="topics"):
     cursor: fields.Cursor | None = None
 
 
+class Workers(_Kind, tag="workers"):
+    """List the workers that poll."""
+
+    topic: fields.WorkersTopic | None = None
+
+
 class Pause(_Kind, tag="pause"):
-    """Pause a topic: its pops find nothing."""
+    """Stop handing out the jobs of a topic."""
 
     topic: fields.Topic
     seconds: Annotated[fields.Seconds | None, Default("until it is resumed")] = None
@@ -206,6 +214,7 @@ Command = (
     | Stats
     | Peek
     | Topics
+    | Workers
     | Pause
     | Resume
     | Purge
@@ -234,9 +243,10 @@ def is_field(name: str) -> bool:
     return name.lower() in _EXPECTED
 
 
-def bad_value(field: str, command: object = None) -> BadField:
-    """The refusal of a field whose value is not allowed."""
-    return BadField(f"{field} {must_be(field, command)}", field=field)
+def bad_value(field: str, command: object = None, value: object = None) -> BadField:
+    """The refusal of a field whose value is not allowed. With the `value`, it says what is probably wrong with it."""
+    words = must_be(field, command)
+    return BadField(f"{field} {words}{mistake(field.lower(), words.removeprefix('must be '), value)}", field=field)
 
 
 def ms(seconds: float) -> int:

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from buckets.errors import JobQueueError, NoRoom
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.caller import CALLER
 from jobqueue.errors import TooSlow
 from jobqueue.protocols import Reply
 from jobqueue.web import fast_path
@@ -69,7 +70,8 @@ class Connection(Refusing):
 
     __slots__ = (
         *("_answerer", "_answers", "_answers_at_visit", "_charged", "_has_part_of_head", "_is_fast", "_is_get_passed"),
-        *("_is_held", "_is_surplus", "_late_since", "_limits", "_needed", "_pending", "_task", "_unread_since"),
+        *("_is_held", "_is_surplus", "_late_since", "_limits", "_needed", "_peer", "_pending", "_task"),
+        "_unread_since",
         "_wire",
     )
 
@@ -77,6 +79,7 @@ class Connection(Refusing):
         super().__init__(server, **options)
         self._answerer = answerer
         self._limits = limits
+        self._peer: Any = None  # the address of the client, as the socket has it
         self._charged = 0  # bytes of an incomplete request
         self._is_surplus = False  # whether it is one connection too many
         self._wire: asyncio.Transport | None = None  # until the connection is lost; aiohttp forgets it when it closes
@@ -96,10 +99,17 @@ class Connection(Refusing):
         """A client has connected."""
         super().connection_made(transport)
         wire = self._wire = cast(asyncio.Transport, transport)
+        self._peer = wire.get_extra_info("peername")
         self._late_since = self._loop.time()
         self._is_surplus = self._limits.is_full
         if not self._limits.join(self):
             wire.abort()
+
+    @property
+    def address(self) -> str:
+        """The client's address and port."""
+        host, port = self._peer[:2] if isinstance(self._peer, tuple) else ("", 0)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -208,6 +218,7 @@ class Connection(Refusing):
             self._resume_reading()
 
     async def _serve(self, data: bytes, given_id: str) -> None:
+        CALLER.set(self)
         try:
             await self._answerer.answer(data, given_id, self)
         except Exception as error:  # a bug

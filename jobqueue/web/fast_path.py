@@ -14,11 +14,11 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import SERVER_SOFTWARE
 
 from jobqueue.errors import STATUS
 from jobqueue.protocols import NATIVE, Reply, load
 
+SERVER = "jobqueue"  # the `Server` header: no versions, which would help only attackers
 LONGEST_HEAD = 4096  # bytes; below all bounds of aiohttp's
 _MOST_FIELDS = 64  # aiohttp takes 128
 _POST = f"POST {load(NATIVE).path}".encode()
@@ -73,8 +73,8 @@ _BEGINNINGS = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
     for status in {200, 408, *STATUS.values()}
 }
-_END = f"\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
-_LAST_END = f"\r\nServer: {SERVER_SOFTWARE}\r\nConnection: close\r\n\r\n"
+_END = f"\r\nServer: {SERVER}\r\n\r\n"
+_LAST_END = f"\r\nServer: {SERVER}\r\nConnection: close\r\n\r\n"
 
 
 def written(reply: Reply, request_id: str, *, last: bool) -> bytes:

@@ -12,6 +12,7 @@ from aiohttp.web_protocol import RequestHandler
 from jobqueue.answers import failure
 from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath, TooSlow
 from jobqueue.protocols import Reply
+from jobqueue.web.fast_path import SERVER
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -25,7 +26,8 @@ def refusal(error: Exception) -> Reply:
 
 def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
     reply = refusal(error)
-    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=headers)
+    named = {"Server": SERVER, **(headers or {})}
+    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=named)
 
 
 def in_json(handler: Handler) -> Handler:

@@ -7,6 +7,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
 
 import orjson
 import structlog
@@ -15,6 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.caller import CALLER
 from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
@@ -24,7 +26,8 @@ from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, close_if_hung_up
+from jobqueue.web.connection import Client, Connection, close_if_hung_up
+from jobqueue.web.fast_path import SERVER
 
 log = structlog.get_logger()
 
@@ -51,6 +54,13 @@ class Web:
         self._scrape = scrape
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+        self._pages = {
+            "/": self._root,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._scraped,
+            "/openapi.json": self._openapi,
+        }
         self._description = orjson.dumps(openapi.description())
         self.closing = False
         self.most_bytes = settings.max_request_bytes
@@ -60,10 +70,9 @@ class Web:
         application = web.Application(client_max_size=self.most_bytes)
         for protocol in self._protocols.values():
             application.router.add_post(protocol.path, self._complete_path(protocol))
-        application.router.add_get("/healthz", self._healthz)
-        application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/openapi.json", self._openapi)
-        application.router.add_get("/metrics", self._scraped)
+        for path, handler in self._pages.items():
+            application.router.add_get(path, handler)
+        application.on_response_prepare.append(_name_server)
         return application
 
     def _request_id(self, given: str) -> str:
@@ -97,6 +106,7 @@ class Web:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             client = _AiohttpClient(self, request)
+            CALLER.set(cast(Connection, request.protocol))
             await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), client, protocol)
             return client.response
 
@@ -113,8 +123,12 @@ class Web:
         except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
             return BadJson("the request's body is damaged")
 
+    async def _root(self, request: web.Request) -> web.Response:
+        listed = {"service": "jobqueue", "commands": self._native.path, "paths": [*self._pages][1:]}
+        return web.Response(body=orjson.dumps(listed), content_type="application/json")
+
     async def _healthz(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "up"})
+        return web.Response(body=b'{"status":"up"}', content_type="application/json")
 
     async def _openapi(self, request: web.Request) -> web.Response:
         return web.Response(body=self._description, content_type="application/json")
@@ -130,6 +144,10 @@ class Web:
             body=orjson.dumps({"ready": ready, "checks": checks}),
             content_type="application/json",
         )
+
+
+async def _name_server(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER
 
 
 class _AiohttpClient:

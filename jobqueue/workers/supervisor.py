@@ -49,8 +49,8 @@ class Supervisor(Lifecycle):
         folder = shared_metrics_folder()
         if folder is None:
             folder = self._scratch = stack.enter_context(scratch_folder())
-        redis = await stack.enter_async_context(service_redis(settings))
         address = await stack.enter_async_context(held(settings.host, settings.port))
+        redis = await stack.enter_async_context(service_redis(settings))
         self._settings = msgspec.structs.replace(self._settings, redis=redis, port=address[1])
         stack.push_async_callback(self._stop)
         self._slots = [Slot(number, folder, self._settings) for number in range(1, self.workers + 1)]

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,22 @@ class ServiceProcess:
     """`jobqueue serve` as a process. Use `async with`, or `start` and `kill`.
 
     By default one process answers, so that killing it kills the whole service. `workers` 0: as many as the cores allow;
-    None: no such flag.
+    None: no such flag. `program`: the command of another version.
     """
 
-    def __init__(self, *flags: str, port: int | None = None, log: Path | None = None, workers: int | None = 1) -> None:
+    def __init__(
+        self,
+        *flags: str,
+        port: int | None = None,
+        log: Path | None = None,
+        workers: int | None = 1,
+        program: Sequence[str] = JOBQUEUE,
+    ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._flags = flags if workers is None else ("--workers", str(workers), *flags)
         self._log = log
+        self._program = program
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self, within_s: float = 30) -> ServiceProcess:
@@ -52,7 +61,14 @@ class ServiceProcess:
         output = self._log.open("ab") if self._log else asyncio.subprocess.DEVNULL
         environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
         self.process = await asyncio.create_subprocess_exec(
-            *JOBQUEUE, "serve", "--port", str(self.port), *self._flags, stdout=output, stderr=output, env=environment
+            *self._program,
+            "serve",
+            "--port",
+            str(self.port),
+            *self._flags,
+            stdout=output,
+            stderr=output,
+            env=environment,
         )
         if self._log and not isinstance(output, int):
             output.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -60,18 +61,19 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("run b", {"state": "ready"}),
         ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
         ("touch a --ttr 50", {"state": "reserved"}),
-        ("release a --no-attempt --reason later", {"state": "ready"}),
+        ("release a --delay 0 --no-attempt --reason later", {"state": "ready"}),
         ("pop t --count 5", {}),
         ("bury a --reason broken", {"state": "dead"}),
         ("leave web1:412:9f3a", {"worker": "web1:412:9f3a"}),
         ("kick a", {"count": 1}),
         ("finish b", {"state": "finished"}),
-        ("delete a", {"state": "ready"}),
+        ("delete a", {"state": "deleted", "was": "ready"}),
         ("pause t --seconds 9", {"topic": "t"}),
         ("resume t", {"was_paused": True}),
         ("stats t", {"counts": {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}}),
         ("peek t --state dead", {"jobs": [], "cursor": None}),
         ("topics t*", {"cursor": None}),
+        ("workers t", {"success": True}),
         ("purge t --yes", {"count": 0}),
     ]
     assert {step.split()[0] for step, _ in steps} == set(params.BY_NAME)
@@ -94,16 +96,16 @@ async def test_a_body_is_json_or_text_and_may_come_through_a_pipe(shell: Shell) 
 
 async def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(shell: Shell) -> None:
     wrong = [
-        (["get", "nobody"], 1, "Error: no such job (NOT_FOUND)"),
+        (["get", "nobody"], 1, "Error: get nobody: no such job (NOT_FOUND)"),
         (["get", "a b"], 1, "id must be a string of 1 to 255"),
         (["add", "t", "1", "--delay", "-1"], 1, "delay must be a number of seconds"),
-        (["add", "t", "1", "--delay", "soon"], 2, "'soon' is not a number"),
+        (["add", "t", "1", "--delay", "soon"], 2, "'soon' is not a duration"),
         (["add", "t", "1", "--header", "k"], 2, "'k' is not of the form name=value"),
         (["add", "t", "1", "--dealy", "1"], 2, "No such option '--dealy'"),
         (["add"], 2, "Missing argument 'TOPIC'"),
         (["add", "t"], 2, "nothing came on standard input"),
         (["peek", "t", "--count", "0"], 2, "--count must be at least 1"),
-        (["stats", "--watch", "t"], 2, "'t' is not a number"),
+        (["stats", "--watch", "t"], 2, "'t' is not a duration"),
         (["kick"], 2, "kick takes either ID or --topic"),
         (["kick", "--topic", "t", "--all", "--count", "3"], 2, "--all and --count exclude each other"),
         (["kick", "--topic", "t", "--all"], 2, "no terminal to ask on: use --yes"),
@@ -226,8 +228,30 @@ async def test_peek_and_topics_follow_cursors(shell: Shell, client: Client) -> N
     pages = (await shell.run("topics")).lines
     assert len(pages) > 1
     assert len({topic["topic"] for page in pages for topic in page["topics"]}) == 251
-    shown = await shell.shown("topics", "t24*")
-    assert [row.split()[0] for row in shown.splitlines()[3:] if row.strip()] == ["t24", *(f"t24{n}" for n in range(10))]
+    for pattern in ("t24*", "t24"):
+        shown = await shell.shown("topics", pattern)
+        names = {row.split()[0] for row in shown.splitlines()[3:] if row.strip()}
+        assert names == {"t24", *(f"t24{n}" for n in range(10))}
+    assert await shell.shown("topics", "nix") == "no topic matches nix*\n"
+
+
+async def test_empty_topics_do_not_hide_the_others(shell: Shell, client: Client) -> None:
+    for name in ("empty", "full"):
+        await client.ask("add", topic=name, id=name, body=1, retention=0)
+    await client.ask("delete", id="empty")
+    shown = await shell.shown("topics")
+    assert "full" in shown and "empty topics that are not shown: 1; --all shows them" in shown
+    rows = (await shell.shown("topics", "--all")).splitlines()
+    assert sorted(row.split()[0] for row in rows[3:] if row.strip()) == ["empty", "full"]
+
+
+async def test_workers_shows_who_polls_a_topic_and_what_it_has_in_hand(shell: Shell, client: Client) -> None:
+    assert await shell.shown("workers") == "no worker polls\n"
+    await client.ask("add", topic="t", id="a", body=1)
+    await client.ask("pop", topic="t", worker="web1:412")
+    row = next(row for row in (await shell.shown("workers")).splitlines() if "web1" in row)
+    assert row.split()[:4] == ["web1:412", "t", "busy", "1"]
+    assert await shell.shown("workers", "u") == "no worker polls u\n"
 
 
 async def test_a_watch_shows_what_happens_a_second_until_ctrl_c(shell: Shell, client: Client) -> None:
@@ -262,8 +286,50 @@ async def test_the_version_is_that_of_the_package(shell: Shell) -> None:
     assert (await shell.run("--version")).out == f"jobqueue, version {__version__}\n"
 
 
-async def test_the_help_lists_the_service_first_and_has_help_for_each_command(shell: Shell) -> None:
+async def test_the_help_lists_each_command_once_in_sections_and_those_for_programs_not_at_all(shell: Shell) -> None:
     ran = await shell.run("--help")
-    listed = [line.split()[0] for line in ran.out.partition("The service:")[2].splitlines() if line.startswith("  ")]
-    assert listed[:5] == ["serve", "check", "fsck", "move", "callbacks"]
-    assert listed[-len(params.BY_NAME) :] == list(params.BY_NAME)
+    lines = ran.out.partition("Run a service:")[2].splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    own = ["serve", "callbacks", "check", "fsck", "move"]
+    assert sorted(listed) == sorted([*own, *(set(params.BY_NAME) - {"leave"})])
+
+
+async def test_the_help_takes_the_width_of_the_terminal(shell: Shell) -> None:
+    lines = (await shell.shown("add", "--help")).splitlines()
+    assert 100 < max(map(len, lines)) <= 120
+
+
+async def test_several_jobs_are_shown_although_one_does_not_exist(shell: Shell, client: Client) -> None:
+    for job_id in ("a", "b"):
+        await client.ask("add", topic="t", id=job_id, body=1)
+    ran = await shell.run("get", "a", "nobody", "b")
+    assert (ran.code, [line["id"] for line in ran.lines]) == (1, ["a", "nobody", "b"])
+    assert ran.err == "Error: get nobody: no such job (NOT_FOUND)\n"
+    shown = await shell.shown("get", "a", "b")
+    assert [line.split() for line in shown.splitlines() if line.startswith("id")] == [["id", "a"], ["id", "b"]]
+
+
+async def test_times_are_typed_as_people_write_them(shell: Shell, client: Client) -> None:
+    now = time.time()
+    due = (await shell.run("add", "t", "1", "--id", "a", "--delay", "1h30m")).json["due"]
+    assert 5400 <= due - now < 5430
+    assert (await shell.run("update", "a", "--at", "2030-01-01T09:00:00+01:00")).json["due"] == 1_893_484_800
+    local = time.mktime((2030, 1, 1, 9, 0, 0, 0, 0, -1))
+    assert (await shell.run("update", "a", "--at", "2030-01-01 09:00")).json["due"] == local
+    assert "2030-01-01 09:00:00 (in " in await shell.shown("update", "a", "--at", "2030-01-01 09:00")
+    assert (await shell.run("add", "t", "1", "--id", "b", "--backoff", "15,1m,1h")).code == 0
+    assert (await client.ask("get", id="b"))["backoff"] == [15, 60, 3600]
+
+
+async def test_where_there_is_nothing_a_terminal_says_so_in_few_words(shell: Shell, client: Client) -> None:
+    assert await shell.shown("peek", "t") == "t has no jobs\n"
+    assert await shell.shown("peek", "t", "--state", "dead") == "t has no dead jobs\n"
+    assert await shell.shown("topics") == "there are no topics yet\n"
+    assert await shell.shown("topics", "order") == "no topic matches order; * stands for any characters\n"
+    assert "0/0" not in await shell.shown("purge", "t", "--yes")
+    await client.ask("pause", topic="t")  # now there is such a topic
+    assert len((await shell.shown("stats", "t")).splitlines()) < 8
+    await client.ask("add", topic="t", body=1, delay=300)
+    shown = await shell.shown("stats", "t")
+    assert ["created", "1"] in [line.split() for line in shown.splitlines()]
+    assert [line.split()[:2] for line in shown.splitlines() if "under" in line] == [["under", "10m"]]

@@ -34,6 +34,25 @@ async def test_the_four_commands_work_as_the_protocol_writes_them(client: Client
     assert (await client.ask("pop", topic="order-close"))["id"] is None
 
 
+async def test_delete_answers_deleted_and_the_state_before(client: Client) -> None:
+    for state, delay in (("delayed", 60), ("ready", 0)):
+        await client.ask("add", topic="t", id=state, delay=delay, body=1)
+        assert await client.ask("delete", id=state) == {"success": True, "id": state, "state": "deleted", "was": state}
+    again = await client.ask("delete", id="ready", durability="local")
+    assert again == {"success": True, "id": "ready", "state": "deleted", "was": "deleted", "durability": "local"}
+
+
+async def test_a_cancelled_id_is_refused_until_it_is_renewed(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", delay=60, body=1)
+    await client.ask("delete", id="a")
+    refused = await client.ask("add", topic="t", id="a", delay=60, body=1)
+    assert (refused["code"], refused["state"]) == ("ALREADY_EXISTS", "deleted")
+    assert "renew or replace" in refused["error"]
+    for result in ("replaced", "existing"):
+        answer = await client.ask("add", topic="t", id="a", delay=60, body=2, if_exists="renew")
+        assert (answer["result"], answer["state"]) == (result, "delayed")
+
+
 async def test_a_body_comes_back_byte_for_byte(client: Client) -> None:
     for body in (
         '"ü"',
@@ -190,7 +209,7 @@ async def test_run_makes_a_delayed_job_due_now_and_a_waiting_pop_gets_it(client:
     assert answers[0] == {"success": True, "id": "a", "state": "ready"}
     assert (answers[1]["id"], answers[1]["due"]) == ("a", due) and due < added["due"] - 3500
     await check_refusal(client, 409, "RESERVED", "reserved", "run", id="a")
-    await client.ask("release", id="a")
+    await client.ask("release", id="a", delay=0)
     await check_refusal(client, 409, "TOO_LATE", "ready", "run", id="a")
     await client.ask("finish", id="a")
     await check_refusal(client, 409, "WRONG_STATE", "finished", "run", id="a")
@@ -205,9 +224,9 @@ async def test_a_pop_that_waits_is_woken_by_run_release_kick_and_update(client: 
         assert (await waiting)["id"] == "a"
         await client.ask("finish", id="a")
     await reserved(client)
-    for commands in (["release"], ["bury", "kick"]):
+    for commands in ([{"command": "release", "delay": 0}], [{"command": "bury"}, {"command": "kick"}]):
         waiting = asyncio.create_task(client.ask("pop", topic="t", wait=30))
-        await client.batch([{"command": command, "id": "a"} for command in commands])
+        await client.batch([{**command, "id": "a"} for command in commands])
         assert (await waiting)["id"] == "a"
 
 
@@ -223,12 +242,6 @@ async def test_update_changes_what_it_is_given(client: Client) -> None:
     assert (job["due"], job["priority"], job["ttl"], job["value"], job["tags"]) == (due, 9, 60, {"n": 2.5}, ["x"])
     at = "2030-01-01T00:00:00.0001+01:00"
     assert (await client.ask("update", id="a", at=at))["due"] == 1893452400.001
-    assert await client.ask("update", id="a") == {
-        "success": True,
-        "id": "a",
-        "state": "delayed",
-        "due": 1893452400.001,
-    }
     ready = await client.ask("update", id="a", at=0)
     assert ready["state"] == "ready" and abs(ready["due"] - added["due"] + 3600) < 60
 
@@ -248,10 +261,32 @@ async def test_a_ready_job_is_updated_but_for_its_time_and_others_are_not(client
     await check_refusal(client, 404, "NOT_FOUND", None, "update", id="nobody", body=1)
 
 
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ({"command": "kick", "id": "a"}, "only a dead job can be kicked; this one is finished"),
+        ({"command": "run", "id": "a"}, "only a delayed job can be run; this one is finished"),
+        (
+            {"command": "update", "id": "a", "ttl": 1},
+            "only a delayed or ready job can be updated; this one is finished",
+        ),
+        ({"command": "delete", "id": "a"}, "the job is finished"),
+    ],
+)
+async def test_the_refusal_of_a_state_says_which_states_are_right(
+    client: Client, command: dict[str, Any], sentence: str
+) -> None:
+    await reserved(client)
+    await client.ask("finish", id="a")
+    _, alone = await client.post(json.dumps(command).encode())
+    for answer in (alone, *await client.batch([command, command])):
+        assert (answer["code"], answer["state"], answer["error"]) == ("WRONG_STATE", "finished", sentence)
+
+
 async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_body(client: Client) -> None:
     await client.ask("add", topic="t", id="a", body=1, delay=3600, ttl=60)
     before = await client.ask("get", id="a")
-    assert (await client.ask("update", id="a", delay=None, at=None, priority=None, ttl=None))["success"]
+    assert (await client.ask("update", id="a", delay=None, at=None, priority=4, ttl=None))["success"]
     assert await client.ask("get", id="a") == before
     await client.ask("update", id="a", body=None)
     assert await client.ask("get", id="a") == {**before, "value": None}
@@ -259,7 +294,7 @@ async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_
     popped = await client.ask("pop", topic="t")
     assert (await client.ask("touch", id="a", lease=None, ttr=None, TTR=None))["success"]
     answer = await client.ask("release", id="a", lease=None, delay=None, attempt=None, reason=None)
-    assert (popped["attempt"], answer["state"]) == (1, "ready")
+    assert (popped["attempt"], answer["state"]) == (1, "delayed")
     assert (await client.ask("get", id="a"))["attempt"] == 1
 
 
@@ -269,7 +304,7 @@ async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client
         [
             {"command": "add", "topic": "t", "id": "a", "body": 1},
             {"command": "pop", "topic": "t"},
-            *({"command": kind, "id": "a"} for kind in kinds),
+            *({"command": kind, "id": "a", **({"priority": 4} if kind == "update" else {})} for kind in kinds),
             {"command": "release", "id": "a", "reason": 7},
             {"command": "pop", "topic": "t"},
         ]
@@ -279,8 +314,8 @@ async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client
         (None, "ready"),
         (None, "reserved"),
         (None, "reserved"),
+        (None, "delayed"),
         (None, "ready"),
-        ("TOO_LATE", "ready"),
         (None, "ready"),
         ("NOT_RESERVED", "ready"),
         ("WRONG_STATE", "ready"),
@@ -543,3 +578,37 @@ async def test_a_command_that_fails_takes_nothing_from_the_one_before_it(redis_s
         await redis.read("SET", "{jq:0}:t", "no sorted set")
         answers = await client.batch([{"command": "pop", "topic": "t"}, {"command": "topics"}])
     assert (answers[0]["id"], answers[1]["code"]) == ("a", "INTERNAL")
+
+
+async def test_the_root_lists_the_paths_that_answer(client: Client) -> None:
+    listed = json.loads(await page(client, "/"))
+    assert listed["commands"] == "/command"
+    assert listed["paths"] == ["/healthz", "/readyz", "/metrics", "/openapi.json"]
+    for path in listed["paths"]:
+        assert await page(client, path)
+    assert await page(client, "/healthz") == b'{"status":"up"}'
+
+
+async def page(client: Client, path: str) -> bytes:
+    async with client._session.get(client.url + path) as response:  # type: ignore[union-attr]
+        assert response.status == 200
+        return await response.read()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "data"),
+    [
+        ("POST", "/command", b'{"command":"stats"}'),
+        ("POST", "/command", b"no JSON"),
+        ("POST", "/command?by=aiohttp", b'{"command":"stats"}'),
+        ("GET", "/", None),
+        ("GET", "/metrics", None),
+        ("GET", "/nowhere", None),
+        ("PUT", "/command", None),
+    ],
+)
+async def test_no_answer_says_with_what_the_service_is_made(
+    client: Client, method: str, path: str, data: bytes | None
+) -> None:
+    async with client._session.request(method, client.url + path, data=data) as response:  # type: ignore[union-attr]
+        assert response.headers["Server"] == "jobqueue"

@@ -25,6 +25,7 @@ def test_the_keys_are_those_of_the_design() -> None:
     assert KEYS.due("a") == "{shop:3}:h:a"
     assert KEYS.topics == "{shop:3}:t"
     assert KEYS.aside == "{shop:3}:x"
+    assert KEYS.workers("aa") == "{shop:3}:w:aa"
     assert KEYS.lock(0) == "{shop:3}:lock:0"
 
 

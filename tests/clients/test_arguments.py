@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, cast
 
 import pytest
-from jobqueue_client import Client, Retry, Worker, commands
+from jobqueue_client import AsyncClient, Client, Retry, Worker, commands
 
 
 def test_a_naive_datetime_is_refused() -> None:
@@ -25,6 +25,17 @@ def test_a_datetime_with_an_odd_offset_becomes_utc() -> None:
 def test_a_timedelta_becomes_seconds() -> None:
     fields = commands.add("t", 1, delay=timedelta(minutes=30), backoff=[timedelta(seconds=1.5), 2]).fields
     assert (fields["delay"], fields["backoff"]) == (1800, [1.5, 2])
+
+
+def test_the_third_argument_of_an_add_is_its_delay() -> None:
+    assert commands.add("t", 1, 1800, id="1").fields == commands.add("t", 1, delay=1800, id="1").fields
+    assert commands.add("t", 1, timedelta(minutes=30)).fields["delay"] == 1800
+
+
+@pytest.mark.parametrize("delay", ["30", "order-7", True, [30]], ids=str)
+def test_a_delay_that_is_no_duration_is_refused(delay: Any) -> None:
+    with pytest.raises(TypeError, match="delay must be a number"):
+        commands.add("t", 1, delay)
 
 
 def test_none_is_not_sent_but_for_a_body() -> None:
@@ -49,6 +60,25 @@ def test_none_is_not_sent_but_for_a_body() -> None:
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="url"):
         Client(url)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "give either url"),
+        ({"url": "http://a", "urls": ["http://b"]}, "give either url"),
+        ({"url": ["http://a"]}, 'url must be one URL, .* use urls=\\["http://one'),
+        ({"url": "http://a,http://b"}, "url must be one URL"),
+        ({"urls": "http://a"}, "urls must be a list"),
+        ({"urls": []}, "urls must be a list of at least one"),
+        ({"urls": ["http://a", "b"]}, "each of urls must be a service's URL"),
+    ],
+    ids=str,
+)
+def test_the_addresses_are_one_url_or_a_list_of_urls(given: dict[str, Any], words: str) -> None:
+    for kind in (Client, AsyncClient, Worker):
+        with pytest.raises(ValueError, match=words):
+            kind(**given)
 
 
 def test_a_header_that_would_break_the_request_is_refused() -> None:

@@ -83,12 +83,12 @@ class Driver:
 
     async def ask(self, call: str, args: Line) -> Line:
         """Make a call of the client; gives the line of its result."""
-        await self.begin(call, args)
+        await self.begin({"call": call, "args": args})
         return await self.line()
 
-    async def begin(self, call: str, args: Line) -> None:
+    async def begin(self, call: Line) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps({"call": call, "args": args}).encode() + b"\n")
+        self.process.stdin.write(json.dumps(call).encode() + b"\n")
         await self.process.stdin.drain()
 
     async def line(self) -> Line:
@@ -118,6 +118,11 @@ class Worker(Driver):
     async def event(self, name: str, job: str | None = None, times: int = 1) -> Line:
         """Wait for an event of the hook, of one job if given."""
         return await self.until(lambda line: line.get("event") == name and job in (None, line.get("id")), times)
+
+    async def loss(self, job: str) -> Line:
+        """Wait until a job is lost to its handler: its lease ended, or someone else ended it."""
+        gone = ("job.lost", "job.expired")
+        return await self.until(lambda line: line.get("event") in gone and line["id"] == job)
 
     async def handler(self, word: str, job: str | None = None, times: int = 1) -> Line:
         """Wait for a line of a handler, of one job if given."""

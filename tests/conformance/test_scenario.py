@@ -3,8 +3,8 @@
 `scenario.json` has scenes. Each has steps, and may have `options` of the client, `through` the proxy, a `path` after
 the service's URL, and a list of clients that `cannot` play it. A step is one of
 
-- `call` with `args`: the client's result is `ok`, or it raises the `error`; `meanwhile` is an action that happens once
-  the call has begun;
+- `call` with `args`, and `positional` ones if given: the client's result is `ok`, or it raises the `error`; `meanwhile`
+  is an action that happens once the call has begun;
 - `do`: an action on the service or on Redis (`Stage.act`);
 - `faults`: what the proxy does with the next requests (`proxy.py`);
 - `requests`: the number of commands in each request since the faults; `apart_s`: the least time between two of them;
@@ -33,17 +33,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCENES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "scenario.json").read_text())["scenes"]
 
 
-def given() -> Names:
+def given(stage: Stage) -> Names:
     """The names that scenes may use."""
     soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
-    return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
+    addresses = {"$service": stage.service.url, "$proxy": stage.proxy.url, "$nobody": "http://127.0.0.1:1"}
+    return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat(), **addresses}
 
 
 async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names) -> None:
     """One step."""
     match step:
         case {"call": call, "args": args}:
-            await driver.begin(call, filled(args, names))
+            positional = {"positional": step["positional"]} if "positional" in step else {}
+            await driver.begin({"call": call, "args": filled(args, names), **positional})
             if "meanwhile" in step:
                 await stage.act(step["meanwhile"])
             wanted = {key: filled_later(step[key]) for key in ("ok", "error") if key in step}
@@ -81,8 +83,9 @@ def filled_later(expected: Any) -> Any:
 async def test_the_scene_passes(scene: dict[str, Any], participant: Participant, stage: Stage) -> None:
     stage.proxy.faults.clear()
     url = stage.proxy.url if scene.get("through") == "proxy" else stage.service.url
-    names = given()
-    async with Driver(participant, "client", url + scene.get("path", ""), scene.get("options", {})) as driver:
+    names = given(stage)
+    options = filled(scene.get("options", {}), names)
+    async with Driver(participant, "client", url + scene.get("path", ""), options) as driver:
         for step in scene["steps"]:
             await play(step, driver, stage, names)
 

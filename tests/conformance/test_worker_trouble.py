@@ -69,7 +69,7 @@ async def test_a_handler_that_returns_cannot_end_another_workers_delivery(shift:
         told = await shift.stage.client.ask("pop", topic=shift.topic, wait=10, ttr=30)
         assert told["id"] == job
         worker.process.send_signal(signal.SIGCONT)
-        await worker.event("job.lost", job)
+        await worker.loss(job)
         await worker.handler("returned", job)
         await worker.stop()
         assert not worker.told("event", "job.finished")

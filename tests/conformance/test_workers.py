@@ -26,6 +26,8 @@ FIELDS = {
     "job.retried": {"topic", "id", "seconds", "reason"},
     "job.buried": {"topic", "id", "seconds", "reason"},
     "job.lost": {"topic", "id", "seconds", "reason"},
+    "job.expired": {"topic", "id", "seconds"},
+    "job.died": {"topic", "id", "seconds", "reason"},
     "job.returned": {"topic", "id"},
     "service.lost": {"reason"},
     "service.back": {"seconds"},
@@ -89,7 +91,7 @@ async def test_a_handler_that_hangs_holds_its_job_no_longer_than_keep_alive_s(sh
         job = await shift.add("hangs", {"do": "watch"}, ttr=0.3, backoff=[60])
         assert (await worker.handler("lost", job))["reason"] == "expired"
         await shift.becomes(job, "delayed")
-        await worker.event("job.lost", job)
+        await worker.loss(job)
 
 
 async def test_a_handler_is_told_that_its_job_was_deleted(shift: Shift) -> None:
@@ -113,7 +115,7 @@ async def test_a_worker_that_slept_past_its_ttr_learns_that_another_has_its_job_
         assert told["id"] == job
         worker.process.send_signal(signal.SIGCONT)
         assert (await worker.handler("lost", job))["reason"] in ("stale", "expired")
-        await worker.event("job.lost", job)
+        await worker.loss(job)
         assert (await shift.get(job))["state"] == "reserved"
         assert (await shift.stage.client.ask("finish", id=job, lease=told["lease"]))["success"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from buckets import Durable, NewJob, Notifier, Pool, Redis, Topics, Waiting, Walk
+from buckets import Durable, NewJob, Notifier, Pollers, Pool, Redis, Topics, Waiting, Walk
 from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
@@ -24,7 +24,15 @@ def engine(live_pool: Pool) -> Engine:
 
 def engine_on(pool: Pool) -> Engine:
     waiting = Waiting(pool, Notifier(pool))
-    return Engine(pool, Topics(pool), Walk(pool), waiting, Policies(Settings()), Durable(pool, 1, 1))
+    return Engine(
+        pool,
+        Topics(pool),
+        Walk(pool),
+        waiting,
+        Pollers(pool, Notifier(pool), "ab"),
+        Policies(Settings()),
+        Durable(pool, 1, 1),
+    )
 
 
 async def answers(engine: Engine, *commands: Any) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,13 +34,15 @@ PACKAGES = {
     "pyspark_jobqueue": ROOT / "clients" / "spark" / "pyspark_jobqueue",
 }
 # Other tests may write beside these while they are copied.
-_FOLDERS = ("buckets", "clients", "conf", "docs", "jobqueue", "tests")
-_LEFT_BY_TOOLS = (".*", "node_modules", "vendor", "__pycache__", "build", "dist", "*.egg-info")
+_FOLDERS = (".ci", "buckets", "clients", "conf", "docs", "jobqueue", "tests")
+_FILES = ("*.md", "*.toml", "*.cfg", "*.in", "LICENSE", "Makefile", ".gitignore", ".luacheckrc")
+_LEFT_BY_TOOLS = (".*_cache", ".hypothesis", "node_modules", "vendor", "__pycache__", "build", "dist", "*.egg-info")
 
 
 class Release(NamedTuple):
-    """The two files of a release."""
+    """The two files of a release, and what they were built from."""
 
+    source: Path
     sdist: Path
     wheel: Path
 
@@ -58,16 +61,26 @@ def run(*command: str | Path, cwd: Path, timeout: float = 600) -> str:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """The sdist, and the wheel that is built from it, of a copy of the checkout."""
+    """The sdist, and the wheel that is built from it, of a copy of the checkout in which tools have left things."""
     folder = tmp_path_factory.mktemp("release")
-    source = folder / "source"
+    source, built = folder / "source", folder / "built"
     for name in _FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*_LEFT_BY_TOOLS))
-    for file in [path for path in ROOT.iterdir() if path.is_file()]:
-        shutil.copy(file, source)
-    run(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
+    for pattern in _FILES:
+        for file in ROOT.glob(pattern):
+            shutil.copy(file, source)
+    shutil.copytree(source, built)
+    for left in (
+        "tests/__pycache__/a.pyc",
+        "clients/node/node_modules/a/a.js",
+        "clients/php/vendor/a.php",
+        ".venv/a.py",
+    ):
+        (built / left).parent.mkdir(parents=True)
+        (built / left).touch()
+    run(sys.executable, "-m", "build", "--outdir", folder / "dist", built, cwd=folder)
     (sdist,), (wheel,) = (folder / "dist").glob("*.tar.gz"), (folder / "dist").glob("*.whl")
-    return Release(sdist, wheel)
+    return Release(source, sdist, wheel)
 
 
 def sources() -> set[str]:
@@ -103,12 +116,30 @@ def test_the_wheel_requires_none_of_our_own_names(release: Release) -> None:
     assert not [line for line in required if "jobqueue" in line]
 
 
-def test_the_sdist_holds_what_a_reader_of_it_needs_and_no_tests(release: Release) -> None:
+def test_the_description_on_a_package_index_has_no_relative_links(release: Release) -> None:
+    with zipfile.ZipFile(release.wheel) as wheel:
+        metadata = wheel.read(f"jobqueue-{__version__}.dist-info/METADATA").decode()
+    description = metadata.partition("\n\n")[2]
+    assert "delay-queue service" in description
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", description)
+
+
+def test_the_sdist_holds_the_whole_repository_and_nothing_that_tools_left(release: Release) -> None:
     with tarfile.open(release.sdist) as sdist:
-        files = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} <= files
-    assert {"docs/protocol.md", "conf/jobqueue.toml", "clients/python/jobqueue_client/py.typed"} <= files
-    assert not [file for file in files if file.startswith("tests/")]
+        files = {each.name.partition("/")[2] for each in sdist.getmembers() if each.isfile()}
+    made = {file for file in files if file == "PKG-INFO" or file.startswith("jobqueue.egg-info/")}
+    there = {str(path.relative_to(release.source)) for path in release.source.rglob("*") if path.is_file()}
+    assert {"docs/protocol.md", "conf/jobqueue.toml", "Makefile", ".ci/run", "tests/packaging/test_service.py"} <= there
+    assert files - made == there
+
+
+def test_the_tests_in_the_sdist_run(release: Release, tmp_path: Path) -> None:
+    with tarfile.open(release.sdist) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    tests = ("tests/test_layers.py", "tests/test_readme.py", "tests/buckets/test_job.py")
+    said = run(sys.executable, "-m", "pytest", "-q", *tests, cwd=folder)
+    assert " passed" in said and "skipped" not in said
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 /** The client: one method for each command of docs/protocol.md. */
+import { connected } from './addresses.js';
 import { JobQueueError } from './errors.js';
-import { Transport } from './http.js';
-import { encode } from './json.js';
-import { checkNoneIsLeft, checkSeconds } from './options.js';
-import { jobOf, jobsOf, readReply } from './reply.js';
-import { Retries, isSafe, mayRepeat } from './retry.js';
+import { checkNoneIsLeft, checkSeconds, checkedFields } from './options.js';
+import { jobOf, jobsOf } from './reply.js';
+import { isSafe, mayRepeat } from './retry.js';
+import { Tries } from './tries.js';
 
 /**
  * Each method's last argument holds the command's other fields, by the protocol's names, and `signal`, an AbortSignal:
@@ -12,164 +12,164 @@ import { Retries, isSafe, mayRepeat } from './retry.js';
  * UnreachableError, and, before anything is sent, TypeError for a value that JSON cannot represent.
  */
 export class Client {
-  #transport;
+  #addresses;
   #retry_for_s;
 
-  constructor({ url, timeout_s = 10, connect_timeout_s = 3, retry_for_s = 10, headers = {}, ...rest } = {}) {
+  /** `new Client('http://localhost:8000', options)`, or `new Client({ url or urls, ...options })`. */
+  constructor(first, second) {
+    const { addresses, options: { retry_for_s = 1.5, ...rest } } = connected(first, second);
     checkNoneIsLeft(rest);
     checkSeconds('retry_for_s', retry_for_s);
-    this.#transport = new Transport({ url, timeout_s, connect_timeout_s, headers });
+    this.#addresses = addresses;
     this.#retry_for_s = retry_for_s;
   }
 
   async add(topic, body, options) {
     if (body === undefined) throw new TypeError('the body must not be undefined');
-    return this.#call('add', { ...options, topic, body });
+    return this.#call('add', options, { topic, body });
   }
 
   /** A job, or null. `topic`: one topic, or an array of them in the order in which they are tried. */
   async pop(topic, options) {
-    const answer = await this.#call('pop', { ...options, ...topicsOf(topic) });
+    const answer = await this.#call('pop', options, topicsOf(topic));
     return answer.id === null ? null : jobOf(answer);
   }
 
   /** Up to `count` jobs. */
   async popMany(topic, count, options) {
     if (count == null) throw new TypeError('popMany needs a count');
-    const answer = await this.#call('pop', { ...options, ...topicsOf(topic), count });
+    const answer = await this.#call('pop', options, { ...topicsOf(topic), count });
     return jobsOf(answer);
   }
 
   async finish(job, options) {
-    return this.#call('finish', { ...options, ...delivery(job) });
+    return this.#call('finish', options, delivery(job));
   }
 
   async touch(job, options) {
-    return this.#call('touch', { ...options, ...delivery(job) });
+    return this.#call('touch', options, delivery(job));
   }
 
   async release(job, options) {
-    return this.#call('release', { ...options, ...delivery(job) });
+    return this.#call('release', options, delivery(job));
   }
 
   async bury(job, options) {
-    return this.#call('bury', { ...options, ...delivery(job) });
+    return this.#call('bury', options, delivery(job));
   }
 
   delete(id, options) {
-    return this.#call('delete', { ...options, id });
+    return this.#call('delete', options, { id });
   }
 
   get(id, options) {
-    return this.#call('get', { ...options, id });
+    return this.#call('get', options, { id });
   }
 
   run(id, options) {
-    return this.#call('run', { ...options, id });
+    return this.#call('run', options, { id });
   }
 
   update(id, options) {
-    return this.#call('update', { ...options, id });
+    return this.#call('update', options, { id });
   }
 
   kick(id, options) {
-    return this.#call('kick', { ...options, id });
+    return this.#call('kick', options, { id });
   }
 
   kickTopic(topic, count, options) {
-    return this.#call('kick', { ...options, topic, count });
+    return this.#call('kick', options, { topic, count });
   }
 
   peek(topic, options) {
-    return this.#call('peek', { ...options, topic });
+    return this.#call('peek', options, { topic });
   }
 
   topics(options) {
-    return this.#call('topics', { ...options });
+    return this.#call('topics', options);
   }
 
   stats(options) {
-    return this.#call('stats', { ...options });
+    return this.#call('stats', options);
+  }
+
+  workers(options) {
+    return this.#call('workers', options);
   }
 
   pause(topic, options) {
-    return this.#call('pause', { ...options, topic });
+    return this.#call('pause', options, { topic });
   }
 
   resume(topic, options) {
-    return this.#call('resume', { ...options, topic });
+    return this.#call('resume', options, { topic });
   }
 
   purge(topic, options) {
-    return this.#call('purge', { ...options, topic });
+    return this.#call('purge', options, { topic });
   }
 
   /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker, options) {
-    return this.#call('leave', { ...options, worker });
+    return this.#call('leave', options, { worker });
   }
 
   /** Several commands in one request. Gives each one's answer, or its JobQueueError, which is not thrown. */
   async batch(commands, { signal } = {}) {
     if (commands.length === 0) return [];
     const wired = commands.map(wire);
-    const retries = new Retries(this.#retry_for_s);
-    const results = await this.#send(wired, retries, signal);
+    const tries = this.#tries();
+    const results = await this.#send(wired, tries, signal);
     for (;;) {
       const open = [...results.keys()].filter((at) => isOpen(results[at], wired[at]));
-      if (open.length === 0 || !(await retries.pause(slowest(open.map((at) => results[at])), signal))) return results;
-      const again = await this.#sendAgain(open.map((at) => wired[at]), retries, signal);
+      if (open.length === 0 || !(await tries.another(slowest(open.map((at) => results[at])), signal))) return results;
+      const again = await this.#sendAgain(open.map((at) => wired[at]), tries, signal);
       open.forEach((at, place) => { results[at] = again[place]; });
     }
   }
 
   /** Closes the connections. Calls in flight fail. */
   close() {
-    this.#transport.close();
+    this.#addresses.close();
   }
 
-  #call(command, { signal, ...fields }) {
-    return this.#send(wire({ command, ...fields }), new Retries(this.#retry_for_s), signal);
+  async #call(command, options, fields) {
+    const { signal, ...others } = checkedFields(command, options);
+    return this.#send(wire({ command, ...others, ...fields }), this.#tries(), signal);
+  }
+
+  #tries() {
+    return new Tries(this.#addresses.route(), this.#retry_for_s);
   }
 
   /** The answer to a command, or the answers to an array of them, refusals among them; retried where that is safe. */
-  async #send(asked, retries, signal) {
+  async #send(asked, tries, signal) {
     const safe = Array.isArray(asked) ? asked.every(isSafe) : isSafe(asked);
     for (;;) {
       try {
-        return await this.#ask(asked, signal);
+        return await tries.ask(asked, signal);
       } catch (error) {
         if (!(error instanceof JobQueueError && mayRepeat(error, safe))) throw error;
-        if (!(await retries.pause(error, signal))) throw error;
+        if (!(await tries.another(error, signal))) throw error;
       }
     }
   }
 
   /** The open members of a batch. An error becomes the result of each, so that the others' answers are not lost. */
-  async #sendAgain(asked, retries, signal) {
+  async #sendAgain(asked, tries, signal) {
     try {
-      return await this.#send(asked, retries, signal);
+      return await this.#send(asked, tries, signal);
     } catch (error) {
       if (!(error instanceof JobQueueError)) throw error;
       return asked.map(() => error);
     }
   }
-
-  async #ask(asked, signal) {
-    const text = encode(asked);
-    const wait_s = (Array.isArray(asked) ? asked.at(-1) : asked).wait;
-    const longer_s = wait_s > 0 ? wait_s : 0; // the service refuses an invalid one, with a message
-    return readReply(await this.#transport.post(text, longer_s, signal), asked.length);
-  }
 }
 
-/** A command as sent: without undefined fields, and with a Date as unix seconds. */
+/** A command as sent: with a Date as unix seconds. */
 function wire(command) {
-  const sent = {};
-  for (const [name, value] of Object.entries(command)) {
-    if (value !== undefined) sent[name] = name === 'at' && value instanceof Date ? value.getTime() / 1000 : value;
-  }
-  return sent;
+  return command.at instanceof Date ? { ...command, at: command.at.getTime() / 1000 } : command;
 }
 
 function topicsOf(topic) {

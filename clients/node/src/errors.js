@@ -23,8 +23,8 @@ export class UnreachableError extends JobQueueError {
 
 /** The service refused the command. `answer` is its whole answer; fields that it did not send are null. */
 export class RefusedError extends JobQueueError {
-  constructor(answer, status, retry_after) {
-    super(answer.error ?? answer.code ?? 'refused');
+  constructor(answer, status, retry_after, command) {
+    super(told(answer, command));
     this.code = answer.code ?? null;
     this.status = status;
     this.state = answer.state ?? null;
@@ -88,8 +88,20 @@ const CODES = {
   INTERNAL: [InternalError, 500],
 };
 
-/** The error for a refusal. `status`, `retry_after`: those of the HTTP reply; members of a batch have their own. */
-export function refusal(answer, status = null, retry_after = null) {
+/**
+ * The error for a refusal.
+ * @param {object|object[]} command the one that was refused; when all of a batch was: the batch
+ * @param {number} [status] with `retry_after`: those of the HTTP reply; members of a batch have their own
+ */
+export function refusal(answer, command, status = null, retry_after = null) {
   const [ErrorClass, usualStatus] = CODES[answer.code] ?? [RefusedError, null];
-  return new ErrorClass(answer, status ?? usualStatus, retry_after);
+  return new ErrorClass(answer, status ?? usualStatus, retry_after, command);
+}
+
+/** The message: the command, its job or topic, the service's sentence, and the job's state if that does not name it. */
+function told({ error, code, state }, { command, id, topic, topics } = {}) {
+  const said = error ?? code ?? 'refused';
+  const about = id ?? topic ?? topics?.join(', ');
+  const ofState = state == null || said.includes(state) ? '' : ` (the job is ${state})`;
+  return `${about == null ? '' : `${command} ${about}: `}${said}${ofState}`;
 }

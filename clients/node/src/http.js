@@ -4,11 +4,11 @@ import https from 'node:https';
 import { setImmediate as loopTurn } from 'node:timers/promises';
 
 import { UnreachableError } from './errors.js';
-import { checkHeaders, checkSeconds, checkedUrl } from './options.js';
 import { timerMs } from './timer.js';
 
 const IDLE_MS = 10_000;
 
+/** The connections to one address. */
 export class Transport {
   #module;
   #agent;
@@ -18,16 +18,13 @@ export class Transport {
   #timeout_ms;
   #connect_timeout_ms;
 
+  /** @param {{url: URL}} options valid ones */
   constructor({ url, timeout_s, connect_timeout_s, headers }) {
-    const address = checkedUrl(url);
-    checkSeconds('timeout_s', timeout_s, { positive: true });
-    checkSeconds('connect_timeout_s', connect_timeout_s, { positive: true });
-    checkHeaders(headers);
-    this.#module = address.protocol === 'https:' ? https : http;
+    this.#module = url.protocol === 'https:' ? https : http;
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
     // timeout 0: the agent's time-out is for idle connections only; requests have their own, below.
-    this.#target = { ...targetOf(address), method: 'POST', agent: this.#agent, timeout: 0 };
-    this.#host = address.host;
+    this.#target = { ...targetOf(url), method: 'POST', agent: this.#agent, timeout: 0 };
+    this.#host = url.host;
     this.#headers = { 'Content-Type': 'application/json', ...headers };
     this.#timeout_ms = timeout_s * 1000;
     this.#connect_timeout_ms = connect_timeout_s * 1000;
@@ -65,12 +62,12 @@ export class Transport {
 }
 
 /** Where to send commands. (Node 18 takes the result of urlToHttpOptions for a URL, and ignores our path.) */
-function targetOf(address) {
+function targetOf(url) {
   return {
-    hostname: address.hostname.replace(/^\[|\]$/g, ''), // of an IPv6 address
-    port: address.port,
-    path: `${address.pathname.replace(/\/+$/, '')}/command`,
-    auth: address.username ? decodeURIComponent(`${address.username}:${address.password}`) : undefined,
+    hostname: url.hostname.replace(/^\[|\]$/g, ''), // of an IPv6 address
+    port: url.port,
+    path: `${url.pathname.replace(/\/+$/, '')}/command`,
+    auth: url.username ? decodeURIComponent(`${url.username}:${url.password}`) : undefined,
   };
 }
 

@@ -10,6 +10,8 @@ export class Job {
     this.attempt = answer.attempt;
     this.tries = answer.tries;
     this.due = answer.due;
+    /** When it became ready again, in unix seconds; null on its first delivery. */
+    this.ready = answer.ready ?? null;
     this.ttr = answer.ttr;
     this.headers = answer.headers;
     /** Whether this is the last delivery. */

@@ -1,12 +1,14 @@
-/** JSON as sent: compact, and strict where JSON.stringify would silently change a value. */
+/**
+ * JSON as sent: what JSON.stringify makes of a value, undefined included (dropped from an object, null in an array), but
+ * strict where it would silently change what is there.
+ */
 
 // The escape that JSON.stringify writes for a lone surrogate, after an even number of backslashes.
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
 
 /**
  * The JSON of a value.
- * @throws {TypeError} for a value that JSON cannot represent: NaN, undefined, a function, bytes, a Map, a lone
- *   surrogate, …
+ * @throws {TypeError} for a value that JSON cannot represent: NaN, a function, a BigInt, bytes, a Map, a lone surrogate, …
  */
 export function encode(value) {
   const text = JSON.stringify(value, faithful);
@@ -16,8 +18,9 @@ export function encode(value) {
   return text;
 }
 
-/** A replacer for JSON.stringify: keeps what JSON can represent, and throws for anything else. */
+/** A replacer for JSON.stringify: keeps undefined and what JSON can represent, and throws for anything else. */
 function faithful(key, value) {
+  if (value === undefined) return value;
   const given = this[key]; // before toJSON, which turns an invalid Date into null and a Buffer into an object
   if (typeof value === 'string' || typeof value === 'boolean' || Number.isFinite(value)) return value;
   if (value === null ? given === null : isPlain(value) && !ArrayBuffer.isView(given)) return value;

@@ -1,5 +1,6 @@
 /** Options, validated before anything else happens: the error names the invalid one. */
 import { validateHeaderName, validateHeaderValue } from 'node:http';
+import { inspect } from 'node:util';
 
 /** @throws {TypeError} for an option that remains once all known ones are taken out */
 export function checkNoneIsLeft(options) {
@@ -13,11 +14,37 @@ export function checkSeconds(name, value, { positive = false, most = Infinity } 
   throw new RangeError(`${name} must be a number of seconds ${range}`);
 }
 
-/** The option `url`, parsed. */
-export function checkedUrl(url) {
+/**
+ * The arguments of a constructor, `(url, options)` or `(options)` with `url` or `urls`, as `{urls, ...options}`, with the
+ * URLs parsed.
+ */
+export function addressed(first, second) {
+  if (typeof first === 'string' || first instanceof URL) return addressed({ ...second, ...only(second, first) });
+  if (typeof first !== 'object' || first === null || Array.isArray(first) || second !== undefined) {
+    throw new TypeError("the arguments must be (url, options) or ({ url, … }), such as 'http://localhost:8000'");
+  }
+  const { url, urls, ...options } = first;
+  if (urls === undefined) return { urls: [checkedUrl('url', url)], ...options };
+  if (url !== undefined) throw new TypeError('give url or urls, not both');
+  if (!Array.isArray(urls) || urls.length === 0) throw new TypeError('urls must be an array of at least one URL');
+  return { urls: urls.map((each) => checkedUrl('each of urls', each)), ...options };
+}
+
+/** The first argument as the option `url`, which the second one must not have, too. */
+function only(second, url) {
+  if (second?.url !== undefined || second?.urls !== undefined) {
+    throw new TypeError('give the url as the first argument, or url or urls in the options, not both');
+  }
+  return { url };
+}
+
+function checkedUrl(name, url) {
+  if (Array.isArray(url) || (typeof url === 'string' && url.includes(','))) {
+    throw new TypeError(`${name} must be a single URL; for several, use the option urls: ['http://one', 'http://two']`);
+  }
   const address = parsed(url);
   if (!['http:', 'https:'].includes(address?.protocol)) {
-    throw new TypeError(`url must be an http or https URL such as http://localhost:8000, not ${url}`);
+    throw new TypeError(`${name} must be an http or https URL such as http://localhost:8000, not ${url}`);
   }
   return address;
 }
@@ -30,7 +57,14 @@ function parsed(url) {
   }
 }
 
-export function checkHeaders(headers) {
+/** Throws for time-outs and headers that no request can have. */
+export function checkLimits({ timeout_s, connect_timeout_s, headers }) {
+  checkSeconds('timeout_s', timeout_s, { positive: true });
+  checkSeconds('connect_timeout_s', connect_timeout_s, { positive: true });
+  checkHeaders(headers);
+}
+
+function checkHeaders(headers) {
   if (typeof headers !== 'object' || headers === null) throw new TypeError('headers must be an object of strings');
   for (const [name, value] of Object.entries(headers)) {
     try {
@@ -40,4 +74,30 @@ export function checkHeaders(headers) {
       throw new TypeError(`headers: ${cause.message}`, { cause });
     }
   }
+}
+
+/** The field of a command that people would pass in place of its options. */
+const FIRST_FIELDS = {
+  add: 'delay', update: 'delay', release: 'delay', bury: 'reason', touch: 'ttr', finish: 'lease', pop: 'wait',
+  pause: 'seconds', peek: 'state', purge: 'state', stats: 'topic', topics: 'pattern', workers: 'topic',
+};
+
+/** Hooks: each a function, or undefined. */
+export function checkFunctions(hooks) {
+  for (const [name, hook] of Object.entries(hooks)) {
+    if (hook != null && typeof hook !== 'function') throw new TypeError(`${name} must be a function`);
+  }
+}
+
+/**
+ * The last argument of a command's method.
+ * @throws {TypeError} if it is no object, as in add(topic, body, 1800)
+ */
+export function checkedFields(command, fields) {
+  const options = fields ?? {};
+  const isObject = typeof options === 'object' && !Array.isArray(options);
+  if (isObject && !(options instanceof Date)) return options;
+  const field = options instanceof Date && command === 'add' ? 'at' : FIRST_FIELDS[command] ?? 'signal';
+  const example = inspect({ [field]: options });
+  throw new TypeError(`the last argument of ${command} must be an object such as ${example}, not ${inspect(options)}`);
 }

@@ -4,17 +4,20 @@ import { Job } from './job.js';
 
 /**
  * The answer to a command, or the answers to a batch, refusals among them.
- * @param {number} [count] for a batch: the number of answers that there must be
+ * @param {object|object[]} asked the command, or the batch
  * @throws {RefusedError|UnreachableError} when the whole request was refused, or the reply is not from a job queue
  */
-export function readReply({ status, retry_after, text }, count) {
+export function readReply({ status, retry_after, text }, asked) {
   const answer = parsed(text);
-  if (answer?.success === false) throw refusal(answer, status, retry_after);
-  if (count === undefined && answer?.success === true) return answer;
-  if (Array.isArray(answer) && answer.length === count && answer.every((each) => typeof each?.success === 'boolean')) {
-    return answer.map((each) => (each.success ? each : refusal(each)));
-  }
-  throw foreign(status, retry_after);
+  if (answer?.success === false) throw refusal(answer, asked, status, retry_after);
+  const fits = Array.isArray(asked) ? isBatch(answer, asked.length) : answer?.success === true;
+  if (!fits) throw foreign(status, retry_after);
+  if (!Array.isArray(asked)) return answer;
+  return answer.map((each, place) => (each.success ? each : refusal(each, asked[place])));
+}
+
+function isBatch(answer, count) {
+  return Array.isArray(answer) && answer.length === count && answer.every((each) => typeof each?.success === 'boolean');
 }
 
 /** The jobs in the answer to a pop with `count`. */

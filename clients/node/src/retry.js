@@ -7,7 +7,7 @@ import { timerMs } from './timer.js';
 /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
 const NOT_EXECUTED = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
-const SAFE = new Set(['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'pause', 'resume', 'leave']);
+const SAFE = new Set(['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave']);
 const SAFE_WITH_LEASE = new Set(['touch', 'release', 'bury']);
 
 /** Whether executing a command twice does no harm. */
@@ -21,9 +21,15 @@ export function isSafe(command) {
 /** Whether the failure is temporary and a retry does no harm. `safe`: the commands may be executed twice. */
 export function mayRepeat(error, safe) {
   if (error instanceof UnreachableError) {
-    return (error.status === null || PROXY_ERRORS.has(error.status)) && (safe || !error.maybe_done);
+    return isAway(error) && (safe || !error.maybe_done);
   }
   return NOT_EXECUTED.has(error.code) || (error.code === 'UNAVAILABLE' && safe);
+}
+
+/** Whether the address is at fault, and another one may answer. */
+export function isAway(error) {
+  if (error instanceof UnreachableError) return error.status === null || PROXY_ERRORS.has(error.status);
+  return error?.code === 'SHUTTING_DOWN';
 }
 
 /** Whether the same command may succeed later, however long that takes. */
@@ -45,7 +51,7 @@ export async function pause(ms, signal) {
   await sleep(timerMs(ms), undefined, { signal }).catch(() => signal.throwIfAborted());
 }
 
-/** The retries of one call, for `retry_for_s` seconds after its first failure. */
+/** The pauses between the attempts of one call, for `retry_for_s` seconds after its first failure. */
 export class Retries {
   #retry_for_ms;
   #end = null;
@@ -55,7 +61,7 @@ export class Retries {
     this.#retry_for_ms = retry_for_s * 1000;
   }
 
-  /** Pauses before the next retry; false, at once, if it would come too late. */
+  /** Pauses before the next attempt; false, at once, if it would come too late. */
   async pause(error, signal) {
     this.#end ??= performance.now() + this.#retry_for_ms;
     this.#count += 1;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 
-import { Client } from '../src/client.js';
+import { connected } from '../src/addresses.js';
 import { Outbox } from '../src/worker/outbox.js';
 import { Report } from '../src/worker/report.js';
 
@@ -15,22 +15,22 @@ const server = createServer(async (request, response) => {
   sizes.push(commands.length);
   response.end(JSON.stringify(commands.map(() => ({ success: true, jobs: [] }))));
 });
-let client;
+let addresses;
 
 before(async () => {
   await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
-  client = new Client({ url: `http://127.0.0.1:${server.address().port}`, retry_for_s: 0 });
+  ({ addresses } = connected(`http://127.0.0.1:${server.address().port}`));
 });
 
 after(() => {
-  client.close();
+  addresses.close();
   server.close();
 });
 
 test('a request holds no more than the service takes, the pop with it; and its ends are over before its pop', async () => {
   const open = [];
   const popBeside = () => ({ command: { command: 'pop', topic: 't', count: 1 }, resolve: () => open.push(outbox.open) });
-  const outbox = new Outbox(client, new Report('w'), popBeside);
+  const outbox = new Outbox(addresses, new Report('w'), popBeside);
   await Promise.all(Array.from({ length: 1500 }, () => outbox.send({ command: 'finish', id: 'x', lease: 1 })));
   assert.deepEqual(sizes, [1000, 502]);
   assert.deepEqual(open, [501, 0]);

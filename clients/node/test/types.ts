@@ -2,13 +2,21 @@
 import {
   Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
 } from 'jobqueue-client';
+import { useQueue } from 'jobqueue-client/testing';
 
 interface Order {
   order: number;
   coupon?: string;
 }
 
-const client = new Client({ url: 'http://localhost:8000', timeout_s: 5, headers: { Authorization: 'Bearer x' } });
+const client = new Client('http://localhost:8000', { timeout_s: 5, headers: { Authorization: 'Bearer x' } });
+
+export const others = [
+  new Client({ url: new URL('http://localhost:8000') }),
+  new Client({ urls: ['http://one:8000', 'http://two:8000'], retry_for_s: 3 }),
+  new Worker('http://localhost:8000'),
+  new Worker({ urls: ['http://one:8000', 'http://two:8000'], logger: console, max_jobs: 1000, max_time_s: 3600, memory_mb: 256 }),
+];
 
 export async function commands(): Promise<void> {
   const order: Order = { order: 1001 };
@@ -28,6 +36,8 @@ export async function commands(): Promise<void> {
     const page: Awaited<ReturnType<typeof client.peek>> = await client.peek('order-close', { state: 'dead', cursor });
     if ((cursor = page.cursor) === null) break;
   }
+  const { workers } = await client.workers({ topic: 'order-close' });
+  workers.some((worker) => worker.state === 'parked') satisfies boolean;
   const [sum, popped] = await client.batch([
     { command: 'stats', topic: coupon ?? 'order-close' },
     { command: 'pop', topics: ['order-close'], count: 2, wait: 1 },
@@ -52,7 +62,16 @@ export async function work(): Promise<boolean> {
     url: new URL('http://localhost:8000'),
     on_event: (name, fields) => {
       if (name === 'job.failed') fields.reason satisfies string;
+      if (name === 'job.died') fields.attempt satisfies number;
+      if (name === 'worker.stopping' && fields.reason === 'memory') console.log(fields.worker);
+      if (name === 'worker.stopped') fields.died satisfies number;
     },
+    on_error: (error, job) => console.log(error instanceof Error, job.topic),
+    on_death: async (job, reason, error) => console.log(job.id satisfies string, reason satisfies string | null, error),
+  });
+  worker.use(async (job, next) => {
+    console.time(job.id);
+    await next();
   });
   worker.job<Order>('order-close', async (job, { signal }) => {
     if (job.last_try) throw new Bury('it is enough');
@@ -69,7 +88,27 @@ export async function work(): Promise<boolean> {
   return worker.run();
 }
 
+export async function testing(worker: Worker): Promise<void> {
+  const queue = useQueue();
+  await new Client(queue.url).add('order-close', { order: 1 }, { delay: 1800 });
+  const waiting = await queue.assertWaiting<Order>('order-close', { delay: 1800, body: { order: 1 } });
+  waiting.body.order satisfies number;
+  await queue.advance({ minutes: 30 });
+  for (const done of await queue.drain(worker)) if (done.outcome === 'failed') console.log(done.job.id, done.error);
+  await queue.assertNoneWaiting();
+  // @ts-expect-error: the unit is `minutes`
+  await queue.advance({ minute: 30 });
+}
+
 export function mistakes(): void {
+  // @ts-expect-error: a delay goes into an object
+  void client.add('t', 1, 1800);
+  // @ts-expect-error: several addresses are `urls`
+  void new Client(['http://one:8000', 'http://two:8000']);
+  // @ts-expect-error: not both
+  void new Client({ url: 'http://one:8000', urls: ['http://two:8000'] });
+  // @ts-expect-error: a logger has `error`, too
+  void new Worker('http://one:8000', { logger: { info: console.info } });
   // @ts-expect-error: misspelt
   void client.add('t', 1, { dealy: 30 });
   // @ts-expect-error: undefined is not JSON

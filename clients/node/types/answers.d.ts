@@ -18,7 +18,8 @@ export interface AddedJob {
   state: JobState;
   /** In unix seconds. */
   due: number;
-  result: 'created' | 'existing' | 'replaced';
+  /** `cancelled`: a copy for a topic of a virtual one that was deleted before, and stays so. */
+  result: 'created' | 'existing' | 'replaced' | 'cancelled';
 }
 
 export interface AddAnswer extends Answer, AddedJob {
@@ -30,6 +31,10 @@ export interface AddAnswer extends Answer, AddedJob {
 
 /** The answer to a pop in a batch. */
 export interface PopAnswer<T = unknown> extends Answer {
+  /** Without a job: until when the paused ones of the topics are paused; null: until they are resumed. */
+  paused?: Record<string, number | null>;
+  /** When it became ready again, if it was delivered before. */
+  ready?: number;
   id?: string | null;
   value?: T | null;
   state?: 'reserved' | 'finished';
@@ -53,6 +58,8 @@ export interface PoppedJob<T = unknown> {
   attempt: number;
   tries: number;
   due: number;
+  /** When it became ready again, if it was delivered before. */
+  ready?: number;
   ttr: number;
   headers: Record<string, string> | null;
 }
@@ -61,8 +68,10 @@ export interface FinishAnswer extends AnswerOfJob {
   durability?: 'local' | 'replicated' | 'fsynced';
 }
 
-/** `state`: the state before the delete. */
 export interface DeleteAnswer extends AnswerOfJob {
+  state: 'deleted';
+  /** The state before; `deleted` also if this delete was repeated because its first answer was lost. */
+  was: JobState;
   durability?: 'local' | 'replicated' | 'fsynced';
 }
 
@@ -113,6 +122,11 @@ export interface JobDescription<T = unknown> {
   worker?: string | null;
   reason?: string | null;
   cause?: 'tries' | 'ttl' | 'buried';
+  /** When the lease of its last delivery ended, if it did. */
+  ended?: number;
+  /** Whether its topic is paused, and until when; null: until it is resumed. */
+  paused?: boolean;
+  paused_until?: number | null;
   until?: number;
   ready_since?: number;
   reserved_until?: number;
@@ -123,6 +137,8 @@ export interface GetAnswer<T = unknown> extends Answer, JobDescription<T> {}
 
 export interface PeekAnswer<T = unknown> extends Answer {
   topic: string;
+  /** False: the topic has never been used. */
+  known?: boolean;
   jobs: JobDescription<T>[];
   /** For the next page; null on the last one. */
   cursor: string | null;
@@ -131,8 +147,33 @@ export interface PeekAnswer<T = unknown> extends Answer {
 export type Counts = Record<LiveState, number>;
 
 export interface TopicsAnswer extends Answer {
-  topics: { topic: string; counts: Counts; paused: boolean; paused_until?: number | null }[];
+  topics: {
+    topic: string;
+    counts: Counts;
+    /** Seconds for which its oldest ready job has been ready. */
+    oldest_ready_s?: number | null;
+    /** The number of workers that poll it. */
+    workers?: number;
+    paused: boolean;
+    paused_until?: number | null;
+  }[];
   cursor: string | null;
+}
+
+export interface WorkerRow {
+  worker: string;
+  topics: string[];
+  instance: string;
+  client: string;
+  since: number;
+  state: 'parked' | 'busy' | 'idle';
+  jobs: number;
+  last_pop: number;
+}
+
+export interface WorkersAnswer extends Answer {
+  workers: WorkerRow[];
+  others: { parked: number; jobs: number };
 }
 
 export interface StatsAnswer extends Answer {
@@ -144,21 +185,31 @@ export interface StatsAnswer extends Answer {
   oldest_ready: number | null;
   due: Record<string, number>;
   shards: number;
+  paused?: boolean;
+  paused_until?: number | null;
+  /** False: the topic has never been used. */
+  known?: boolean;
 }
 
 export interface PauseAnswer extends Answer {
   topic: string;
+  /** False: the topic has never been used. */
+  known?: boolean;
   /** In unix seconds; null: until it is resumed. */
   until: number | null;
 }
 
 export interface ResumeAnswer extends Answer {
   topic: string;
+  /** False: the topic has never been used. */
+  known?: boolean;
   was_paused: boolean;
 }
 
 export interface PurgeAnswer extends Answer {
   topic: string;
+  /** False: the topic has never been used. */
+  known?: boolean;
   count: number;
   cursor: string | null;
 }
@@ -182,6 +233,7 @@ interface Answers {
   kick: KickAnswer | KickTopicAnswer;
   peek: PeekAnswer;
   topics: TopicsAnswer;
+  workers: WorkersAnswer;
   stats: StatsAnswer;
   pause: PauseAnswer;
   resume: ResumeAnswer;

@@ -1,24 +1,33 @@
-/** The client's methods and options. Times are seconds unless stated otherwise. */
+/** The client's methods and options. */
 import type { Job } from './job.js';
 import type {
   AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions, PeekOptions,
   PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TopicsOptions, TouchOptions, UpdateOptions,
+  WorkersOptions,
 } from './commands.js';
 import type {
   AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, FinishAnswer, GetAnswer, KickAnswer, KickTopicAnswer, LeaveAnswer,
   MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TopicsAnswer, TouchAnswer,
-  UpdateAnswer,
+  UpdateAnswer, WorkersAnswer,
 } from './answers.js';
 import type { JobQueueError } from './errors.js';
 
+/** Where the service is: one address, or several instances of it, of which one that fails is left out for a while. */
+export type Addresses =
+  | {
+    /** The service's URL, including its path prefix if it has one: `http://localhost:8000`. */
+    url: string | URL;
+    urls?: never;
+  }
+  | { urls: readonly (string | URL)[]; url?: never };
+
+/** Times are seconds. */
 export interface ClientOptions {
-  /** The service's URL, including its path prefix if it has one: `http://localhost:8000`. */
-  url: string | URL;
   /** Time to wait for an answer, on top of a pop's `wait`; default 10. */
   timeout_s?: number;
   /** Time to wait for a connection; default 3. */
   connect_timeout_s?: number;
-  /** How long to retry after the first failure; 0 turns retries off; default 10. */
+  /** How long to retry after the first failure; 0: only at another address; default 1.5. */
   retry_for_s?: number;
   /** Sent with every request. */
   headers?: Record<string, string>;
@@ -31,7 +40,8 @@ export interface ClientOptions {
  */
 export class Client {
   /** @throws {TypeError|RangeError} that names the invalid option */
-  constructor(options: ClientOptions);
+  constructor(url: string | URL, options?: ClientOptions);
+  constructor(options: Addresses & ClientOptions);
   add(topic: string, body: Body, options?: AddOptions): Promise<AddAnswer>;
   /** A job, or null. Of several topics, the first that has a ready job is used. */
   pop<T = unknown>(topic: string | readonly string[], options?: PopOptions): Promise<Job<T> | null>;
@@ -51,6 +61,8 @@ export class Client {
   peek<T = unknown>(topic: string, options?: PeekOptions): Promise<PeekAnswer<T>>;
   topics(options?: TopicsOptions): Promise<TopicsAnswer>;
   stats(options?: StatsOptions): Promise<StatsAnswer>;
+  /** Who polls, a topic or any, and with how many jobs in hand. */
+  workers(options?: WorkersOptions): Promise<WorkersAnswer>;
   pause(topic: string, options?: PauseOptions): Promise<PauseAnswer>;
   resume(topic: string, options?: CallOptions): Promise<ResumeAnswer>;
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;

@@ -1,23 +1,31 @@
 /** The fields of the commands; docs/protocol.md describes their ranges, defaults and meanings. Times are seconds. */
 import type { LiveState } from './answers.js';
 
-/** A value that JSON can represent; checked before it is sent. */
+/**
+ * A value that JSON can represent; checked before it is sent. As with JSON.stringify, `undefined` is dropped from an
+ * object, and `null` in an array.
+ */
 export type Body = {} | null;
 
 export interface AddFields {
   id?: string;
-  /** Seconds from now until it is due. */
+  /** Seconds (not milliseconds) from now until it is due: 1800 is half an hour. */
   delay?: number;
   /** Due at this time, instead of `delay`: a Date, unix seconds, or RFC 3339 text. */
   at?: Date | number | string;
   ttr?: number;
   /** 0 to 9; higher is delivered first. */
   priority?: number;
+  /** The number of deliveries after which it is a dead letter; 0: no limit. */
   tries?: number;
+  /** Seconds from each failed delivery to the next; by default the service's `default_backoff_s`; []: none. */
   backoff?: readonly number[];
+  /** Seconds after `due` at which it becomes a dead letter. */
   ttl?: number;
+  /** Seconds for which its id is remembered once it has ended. */
   retention?: number;
-  if_exists?: 'keep' | 'reject' | 'replace';
+  /** What to do if there is a job of this id; `renew` replaces one that has ended or is dead. */
+  if_exists?: 'keep' | 'reject' | 'replace' | 'renew';
   headers?: Record<string, string>;
   tags?: readonly string[];
   durability?: 'local' | 'replicated' | 'fsynced';
@@ -26,6 +34,7 @@ export interface AddFields {
 export interface PopFields {
   /** Seconds to wait for a job, 0 to 60. */
   wait?: number;
+  /** Seconds for which the jobs are reserved, instead of their own. */
   ttr?: number;
   worker?: string;
 }
@@ -42,6 +51,7 @@ export interface TouchFields {
 
 export interface ReleaseFields {
   lease?: number;
+  /** Seconds from now until it is due; by default the next step of its back-off. */
   delay?: number;
   attempt?: boolean;
   reason?: string;
@@ -57,6 +67,7 @@ export interface DeleteFields {
 }
 
 export interface UpdateFields {
+  /** Seconds from now until it is due. */
   delay?: number;
   at?: Date | number | string;
   body?: Body;
@@ -75,6 +86,10 @@ export interface PeekFields {
 export interface TopicsFields {
   pattern?: string;
   cursor?: string | null;
+}
+
+export interface WorkersFields {
+  topic?: string;
 }
 
 export interface StatsFields {
@@ -104,6 +119,7 @@ export type DeleteOptions = DeleteFields & CallOptions;
 export type UpdateOptions = UpdateFields & CallOptions;
 export type PeekOptions = PeekFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
+export type WorkersOptions = WorkersFields & CallOptions;
 export type StatsOptions = StatsFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
 export type PurgeOptions = PurgeFields & CallOptions;
@@ -122,6 +138,7 @@ export type Command =
   | { command: 'kick'; id?: string; topic?: string; count?: number }
   | ({ command: 'peek'; topic: string } & PeekFields)
   | ({ command: 'topics' } & TopicsFields)
+  | ({ command: 'workers' } & WorkersFields)
   | ({ command: 'stats' } & StatsFields)
   | ({ command: 'pause'; topic: string } & PauseFields)
   | { command: 'resume'; topic: string }

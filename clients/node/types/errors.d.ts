@@ -23,9 +23,12 @@ export interface RefusedAnswer {
   retry_after?: number;
 }
 
-/** The service refused the command. Each code has a class; a code that this version does not know is a RefusedError. */
+/**
+ * The service refused the command. Each code has a class; a code that this version does not know is a RefusedError. The
+ * message names the command, its job or topic, and the job's state: `delete order-close:1001: no such job`.
+ */
 export class RefusedError extends JobQueueError {
-  constructor(answer: RefusedAnswer, status: number | null, retry_after: number | null);
+  constructor(answer: RefusedAnswer, status: number | null, retry_after: number | null, command?: object);
   readonly code: string | null;
   readonly status: number | null;
   readonly state: JobState | null;

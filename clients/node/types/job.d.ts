@@ -12,6 +12,8 @@ export class Job<T = unknown> {
   readonly tries: number;
   /** When it was due, in unix seconds. */
   readonly due: number;
+  /** When it became ready again, in unix seconds; null on its first delivery. */
+  readonly ready: number | null;
   /** Seconds until it is delivered again; 0: never. */
   readonly ttr: number;
   readonly headers: Record<string, string> | null;

@@ -30,6 +30,8 @@ class Settled(TypedDict):
     success: bool
     id: str
     state: State
+    was: NotRequired[State]
+    """Of a delete: the state before it."""
     durability: NotRequired[str]
 
 
@@ -91,11 +93,16 @@ class Details(TypedDict):
     ready_since: NotRequired[float]
     reserved_until: NotRequired[float]
     dead_since: NotRequired[float]
+    ended: NotRequired[float]
+    """When the last lease ended, if it was not used in time; `reason` is then "lease ended"."""
+    paused: NotRequired[bool]
+    paused_until: NotRequired[float | None]
 
 
 class Peeked(TypedDict):
     success: bool
     topic: str
+    known: NotRequired[Literal[False]]
     jobs: list[Details]
     cursor: str | None
 
@@ -104,7 +111,10 @@ class TopicRow(TypedDict):
     topic: str
     counts: Counts
     paused: bool
-    paused_until: NotRequired[float]
+    paused_until: NotRequired[float | None]
+    oldest_ready_s: NotRequired[float | None]
+    workers: NotRequired[int]
+    """How many workers poll it."""
 
 
 class Topics(TypedDict):
@@ -113,25 +123,47 @@ class Topics(TypedDict):
     cursor: str | None
 
 
+class WorkerRow(TypedDict):
+    worker: str
+    topics: list[str]
+    instance: str
+    client: str
+    since: float
+    state: Literal["parked", "busy", "idle"]
+    jobs: int
+    last_pop: float
+
+
+class Workers(TypedDict):
+    success: bool
+    workers: list[WorkerRow]
+    others: dict[str, int]
+
+
 class Stats(TypedDict):
     success: bool
     topic: str | None
+    known: NotRequired[Literal[False]]
     counts: Counts
     totals: dict[str, int]
     oldest_ready: float | None
     due: dict[str, int]
     shards: int
+    paused: NotRequired[bool]
+    paused_until: NotRequired[float | None]
 
 
 class Paused(TypedDict):
     success: bool
     topic: str
+    known: NotRequired[Literal[False]]
     until: float | None
 
 
 class Resumed(TypedDict):
     success: bool
     topic: str
+    known: NotRequired[Literal[False]]
     was_paused: bool
 
 
@@ -143,5 +175,6 @@ class Left(TypedDict):
 class Purged(TypedDict):
     success: bool
     topic: str
+    known: NotRequired[Literal[False]]
     count: int
     cursor: str | None

@@ -6,6 +6,7 @@ Both clients have a method for each of these functions, with the same arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
 from jobqueue_client.answers import (
@@ -24,6 +25,7 @@ from jobqueue_client.answers import (
     TopicKicked,
     Topics,
     Touched,
+    Workers,
 )
 from jobqueue_client.fields import (
     AddFields,
@@ -75,8 +77,10 @@ def _topics(topics: str | Sequence[str]) -> dict[str, Any]:
     return {"topic": topics} if isinstance(topics, str) else {"topics": list(topics)}
 
 
-def add(topic: str, body: Any, **fields: Unpack[AddFields]) -> Command[Added]:
-    return _command("add", {"topic": topic, "body": body, **fields})
+def add(topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[AddFields]) -> Command[Added]:
+    if not isinstance(delay, int | float | timedelta | None) or isinstance(delay, bool):
+        raise TypeError(f"delay must be a number of seconds or a timedelta, not {delay!r}")
+    return _command("add", {"topic": topic, "body": body, "delay": delay, **fields})
 
 
 def pop(topics: str | Sequence[str], **fields: Unpack[PopFields]) -> Command[Job | None]:
@@ -145,6 +149,10 @@ def topics(**fields: Unpack[TopicsFields]) -> Command[Topics]:
 
 def stats(topic: str | None) -> Command[Stats]:
     return _command("stats", {"topic": topic})
+
+
+def workers(topic: str | None) -> Command[Workers]:
+    return _command("workers", {"topic": topic})
 
 
 def pause(topic: str, seconds: Seconds | None) -> Command[Paused]:

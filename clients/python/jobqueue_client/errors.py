@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -31,9 +32,15 @@ class Refused(JobQueueError):
 
     code = ""
 
-    def __init__(self, answer: dict[str, Any], status: int, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        answer: dict[str, Any],
+        status: int,
+        retry_after: float | None = None,
+        command: Mapping[str, Any] | None = None,
+    ) -> None:
         self.code = str(answer.get("code", self.code))
-        super().__init__(str(answer.get("error", self.code)))
+        super().__init__(_words(answer, self.code, command or {}))
         self.answer = answer
         """The whole answer."""
         self.status = status
@@ -193,6 +200,20 @@ class Internal(Refused):
 _BY_CODE = {kind.code: kind for kind in Refused.__subclasses__()}
 
 
-def refusal(answer: dict[str, Any], status: int, retry_after: float | None = None) -> Refused:
-    """The error for an answer that refuses a command."""
-    return _BY_CODE.get(str(answer.get("code")), Refused)(answer, status, retry_after)
+def refusal(
+    answer: dict[str, Any],
+    status: int,
+    retry_after: float | None = None,
+    command: Mapping[str, Any] | None = None,
+) -> Refused:
+    """The error for an answer that refuses a command; `command` is what was sent, if it was a single one."""
+    return _BY_CODE.get(str(answer.get("code")), Refused)(answer, status, retry_after, command)
+
+
+def _words(answer: dict[str, Any], code: str, command: Mapping[str, Any]) -> str:
+    """The command and its job or topic, the service's sentence, and the state of the job if that does not name it."""
+    said = str(answer.get("error", code))
+    state = answer.get("state")
+    of_state = f" (the job is {state})" if state and str(state) not in said else ""
+    about = command.get("id") or command.get("topic") or ", ".join(map(str, command.get("topics") or ()))
+    return f"{command['command']} {about}: {said}{of_state}" if about else f"{said}{of_state}"

@@ -16,7 +16,6 @@ Durability = Literal["local", "replicated", "fsynced"]
 
 class AddFields(TypedDict, total=False):
     id: str | None
-    delay: Seconds | None
     at: Moment | None
     ttr: Seconds | None
     priority: int | None
@@ -24,7 +23,7 @@ class AddFields(TypedDict, total=False):
     backoff: Sequence[Seconds] | None
     ttl: Seconds | None
     retention: Seconds | None
-    if_exists: Literal["keep", "reject", "replace"] | None
+    if_exists: Literal["keep", "renew", "reject", "replace"] | None
     headers: Mapping[str, str] | None
     tags: Sequence[str] | None
     durability: Durability | None

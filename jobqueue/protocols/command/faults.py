@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import json
 import math
 import re
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any
 
@@ -19,9 +21,14 @@ from jobqueue.schema.fields import LONGEST_NAME, is_name
 from jobqueue.schema.params import BY_NAME, bad_value, is_field
 
 _MOST_QUOTED = 64  # characters of an unknown name that an error text repeats
+_SURELY = 0.75  # how alike two words must be: "push" is not "pause"
 _MOST_TO_EXPLAIN = 65_536  # bytes; a longer request is not read twice to find the field at fault
 _PATH = re.compile(r"`\$\.(\w+)")
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_LONE_SURROGATE = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+(\\u[dD][89a-fA-F][0-9a-fA-F]{2})",
+    re.DOTALL,
+)
 _QUOTED = re.compile(r"(?:unknown|required) field `(.*)`")
 
 
@@ -42,7 +49,7 @@ def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None
         return None
     before = takewhile(lambda name: name[:_MOST_QUOTED] != field, read)
     wrong = (name for name in before if name in NAMED[kind] and isinstance(read[name], str) and not is_name(read[name]))
-    return next((bad_value(name) for name in wrong), None)
+    return next((bad_value(name, value=read[name]) for name in wrong), None)
 
 
 def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadRequest:
@@ -50,8 +57,18 @@ def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadReque
         return BadJson("the request is nested too deeply")
     if not isinstance(error, msgspec.ValidationError):
         endless = _endless_field(data)
-        return bad_value(endless) if endless else BadJson(f"the request is not JSON: {error}")
+        return bad_value(endless) if endless else BadJson(f"the request is not JSON: {_malformed(data, str(error))}")
     return _misfit(str(error), read)
+
+
+def _malformed(data: bytes, text: str) -> str:
+    """Why bytes are not JSON; `text` is msgspec's message."""
+    if data.startswith(codecs.BOM_UTF8):
+        return "it begins with a UTF-8 byte order mark (BOM); leave that out"
+    lone = _LONE_SURROGATE.match(data)
+    if lone:
+        return f"{lone[1].decode()} is a lone surrogate, which is not a character"
+    return "it ends too early" if text == "Input data was truncated" else text
 
 
 def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
@@ -61,11 +78,14 @@ def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
     path = _PATH.search(text)
     name = read.get("command")
     if path and path[1] != "command":
-        return bad_value(path[1], name)
+        return bad_value(path[1], name, read.get(path[1]))
+    if name is None:
+        return BadField(f"command is missing{_instead_of_command(read)}", field="command")
     if not isinstance(name, str):
-        return BadField(f"command {'is missing' if name is None else 'must be a string'}", field="command")
+        return bad_value("command", value=name)
     if name not in BY_NAME:
-        return UnknownCommand(_unknown("command", name, list(BY_NAME)), field="command")
+        near = _near(name, BY_NAME, _SURELY) or f"; the commands are {', '.join(BY_NAME)}"
+        return UnknownCommand(f"unknown command: {name[:_MOST_QUOTED]!r}{near}", field="command")
     return _misnamed(text, name)
 
 
@@ -73,12 +93,11 @@ def _misnamed(text: str, command: str) -> BadRequest:
     """Which field of a command is unknown or missing."""
     quoted = _QUOTED.search(text)
     if not quoted:
-        return BadField(f"the command cannot be read: {text}", field="command")
+        return BadField("command is given twice", field="command")
     field = quoted[1]
     if "unknown field" in text:
-        return UnknownField(
-            _unknown(f"field of {command}", field, BY_NAME[command].__struct_fields__), field=field[:_MOST_QUOTED]
-        )
+        near = _near(field, BY_NAME[command].__struct_fields__)
+        return UnknownField(f"unknown field of {command}: {field[:_MOST_QUOTED]!r}{near}", field=field[:_MOST_QUOTED])
     return BadField(f"{field} is missing", field=field)
 
 
@@ -96,9 +115,15 @@ def _endless_field(data: bytes) -> str | None:
     return next((name for name in found if is_field(name)), None)
 
 
-def _unknown(kind: str, name: str, known: tuple[str, ...] | list[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, 1)
-    return f"unknown {kind}: {name[:_MOST_QUOTED]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    near = difflib.get_close_matches(name[:_MOST_QUOTED].lower(), [*known], 1, likeness)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _instead_of_command(read: dict[str, Any]) -> str:
+    """The field that was probably to be `command`."""
+    name = next((name for name in read if name != "command" and _near(name, ["command"])), "")
+    return f"; unknown field: {name[:_MOST_QUOTED]!r}; did you mean 'command'?" if name else ""
 
 
 def _fields_of(data: bytes) -> dict[str, Any]:

@@ -57,7 +57,9 @@ def parts(data: bytes) -> list[Raw]:
         members = _PARTS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise explained(error, data) from None
-    if not 1 <= len(members) <= MOST:
+    if not members:
+        raise TooMany("the array is empty; send at least one command")
+    if len(members) > MOST:
         raise TooMany(f"the request has {len(members)} commands; 1 to {MOST} are allowed")
     return members
 

@@ -23,7 +23,16 @@ _MORE = {
     "connections": 0,
 }
 _GONE = ("clients", "waiting pops")
-_KEYS_THAT_STAY = ("meta", "t", "c", "d", "j", "lock", "roll")  # d and j: dead letters, and tombstones, which expire
+_KEYS_THAT_STAY = (
+    "meta",
+    "t",
+    "c",
+    "d",
+    "j",
+    "lock",
+    "roll",
+    "w",
+)  # d and j: dead letters, and tombstones, which expire
 
 
 def leaks(before: Held, after: Held) -> Iterator[str]:

@@ -11,6 +11,9 @@ function tell(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
+/** The options, with the address: the URL, unless they have `urls`. */
+const withAddress = (given) => ('urls' in given ? given : { url, ...given });
+
 // -- the client
 
 /** The jobs that were popped, to be passed to the client's methods as they are. */
@@ -25,6 +28,7 @@ const CALLS = {
   kick_topic: (client, { topic, count }) => client.kickTopic(topic, count),
   batch: (client, { commands }) => client.batch(commands),
   topics: (client, args) => client.topics(args),
+  workers: (client, args) => client.workers(args),
   stats: (client, args) => client.stats(args),
   leave: (client, { worker }) => client.leave(worker),
 };
@@ -48,10 +52,10 @@ function remembered(answer) {
   return answer;
 }
 
-async function answered(client, { call, args }) {
+async function answered(client, { call, args, positional }) {
   if (args.at?.time) args.at = new Date(args.at.time);
   try {
-    const answer = await resultOf(client, call, args);
+    const answer = await (positional ? client[call](...positional) : resultOf(client, call, args));
     if (call !== 'batch') return { ok: remembered(answer) };
     return { ok: answer.map((each) => (each instanceof Error ? { error: described(each) } : { ok: each })) };
   } catch (error) {
@@ -60,7 +64,7 @@ async function answered(client, { call, args }) {
 }
 
 async function runClient() {
-  const client = new Client({ url, ...JSON.parse(options) });
+  const client = new Client(withAddress(JSON.parse(options)));
   for await (const line of createInterface({ input: process.stdin })) tell(await answered(client, JSON.parse(line)));
   client.close();
 }
@@ -88,7 +92,7 @@ async function handle(job) {
 
 async function runWorker() {
   const { topics, ...rest } = JSON.parse(options);
-  const worker = new Worker({ url, ...rest, on_event: (event, fields) => tell({ event, ...fields }) });
+  const worker = new Worker({ ...withAddress(rest), on_event: (event, fields) => tell({ event, ...fields }) });
   for (const topic of topics) worker.job(topic, handle);
   const clean = await worker.run();
   tell({ clean });

@@ -61,12 +61,13 @@ def fields_of_kwargs(**given: Any) -> dict[str, Any]:
 
 def test_what_is_typed_is_what_the_service_reads() -> None:
     job = read(
-        *("add", "t", '{"a": 2.50}', "--delay", "1.5", "--backoff", "15,15,30", "--tag", "x", "--tag", "y"),
+        *("add", "t", '{"a": 2.50}', "--delay", "1.5", "--backoff", "15,0.25m,30s", "--tag", "x", "--tag", "y"),
         *("--header", "a=b=c", "--priority", "9", "--if-exists", "replace", "--ttr", "0", "--durability", "local"),
     )
     assert (job.topic, bytes(job.body), job.delay, job.backoff) == ("t", b'{"a": 2.50}', 1.5, [15, 15, 30])
     assert (job.tags, job.headers, job.priority, job.if_exists) == (["x", "y"], {"a": "b=c"}, 9, "replace")
     assert (job.ttr, job.durability, job.id) == (0, "local", None)
+    assert read("pop", "a", "--wait", "1m").wait == 60
     assert read("add", "t", "1", "--at", "1893456000").at == 1893456000
     assert read("add", "t", "1", "--at", "2030-01-01T00:00:00Z").at.year == 2030
     assert read("release", "a").attempt is None
@@ -76,8 +77,8 @@ def test_what_is_typed_is_what_the_service_reads() -> None:
 
 
 @pytest.mark.parametrize("typed", ["nan", "inf", "1e999", "soon", ""])
-def test_a_number_that_json_has_not_is_refused(typed: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not a number"):
+def test_what_is_not_a_duration_is_refused(typed: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a duration"):
         read("add", "t", "1", "--delay", typed)
 
 

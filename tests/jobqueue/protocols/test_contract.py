@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buckets import Durable, Notifier, Pool, Topics, Waiting, Walk
+from buckets import Durable, Notifier, Pollers, Pool, Topics, Waiting, Walk
 from jobqueue.commands import Commands
 from jobqueue.engine import Engine
 from jobqueue.errors import BadJson, NoSuchPath, ShuttingDown
@@ -19,7 +19,9 @@ def protocol(request: pytest.FixtureRequest, live_pool: Pool) -> Protocol[object
     """Each of the table."""
     settings = Settings()
     engine = Engine(
-        *(live_pool, Topics(live_pool), Walk(live_pool), Waiting(live_pool, Notifier(live_pool)), Policies(settings)),
+        *(live_pool, Topics(live_pool), Walk(live_pool), Waiting(live_pool, Notifier(live_pool))),
+        Pollers(live_pool, Notifier(live_pool), "ab"),
+        Policies(settings),
         Durable(live_pool, 1, 1),
     )
     return load(request.param)(Commands(engine, Metrics(), 5.0), settings)

@@ -140,7 +140,7 @@ def test_a_field_of_a_topics_command_that_is_not_allowed_is_named(command: str, 
     for value in values:
         refused = refusal(command=command, **topic, **{field: value})
         assert (refused.code, refused.field) == ("BAD_FIELD", field), value
-        assert refused.message == f"{field} {params.must_be(field, command)}"
+        assert refused.message.startswith(f"{field} {params.must_be(field, command)}")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,8 @@ def test_every_name_of_a_job_or_a_topic_is_checked() -> None:
             if fields._NAME in json.dumps(schema).replace("\\\\", "\\"):
                 value = ["a b"] if field == "topics" else "a b"
                 refused = refusal(**{"command": command, **_needed(kind), field: value})
-                assert (refused.field, refused.message) == (field, f"{field} {params.must_be(field)}")
+                assert refused.field == field
+                assert refused.message == f"{field} {params.must_be(field)}; this one has a space"
 
 
 _TIMES: st.SearchStrategy[dict[str, float]] = st.sampled_from(

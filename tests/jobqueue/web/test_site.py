@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import web as aiohttp_web
 
-from buckets import Durable, NewJob, Notifier, Pool, Topics, Waiting, Walk
+from buckets import Durable, NewJob, Notifier, Pollers, Pool, Topics, Waiting, Walk
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.engine import Engine
 from jobqueue.metrics.process import Metrics
@@ -35,7 +35,15 @@ async def web(live_pool: Pool) -> AsyncIterator[Web]:
         Topics(live_pool),
         Waiting(live_pool, Notifier(live_pool)),
     )
-    engine = Engine(live_pool, topics, Walk(live_pool), waiting, Policies(settings), Durable(live_pool, 1, 1))
+    engine = Engine(
+        live_pool,
+        topics,
+        Walk(live_pool),
+        waiting,
+        Pollers(live_pool, Notifier(live_pool), "ab"),
+        Policies(settings),
+        Durable(live_pool, 1, 1),
+    )
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
     yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, Totals()))
 

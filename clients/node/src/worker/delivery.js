@@ -1,5 +1,5 @@
 /** A delivery: runs the handler of one job, and sends the outcome to the service. */
-import { Bury, Lost, Retry, asReason } from './outcome.js';
+import { Lost, outcomeOf } from './outcome.js';
 import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
@@ -27,8 +27,8 @@ export class Delivery {
 
   /** Runs the handler and ends the job; resolves once the service has answered. Never rejects. */
   async run(handler, keep_alive_s) {
-    const { attempt, due, ttr } = this.#job;
-    this.#report.job('started', this.#job, { attempt, late_s: Math.round(Date.now() - due * 1000) / 1000 });
+    const { due, ready, ttr } = this.#job;
+    this.#report.job('started', this.#job, { late_s: Math.round(Date.now() - (ready ?? due) * 1000) / 1000 });
     if (ttr > 0) this.#lease = new Lease(this.#job, this.#outbox, keep_alive_s, (reason) => this.#lose(reason));
     this.#handling = true;
     const end = await this.#handle(handler);
@@ -47,38 +47,47 @@ export class Delivery {
   async stop() {
     if (!this.#handling || this.#job.lost) return;
     this.#lose('stopping');
-    if (this.#lease) await this.#ask('release', { delay: 0, reason: 'stopping' });
+    if (!this.#lease) return;
+    const answer = await this.#ask('release', { delay: 0, reason: 'stopping' });
+    if (answer?.state === 'dead') this.#report.death('died', this.#job, this.#ending({ reason: 'stopping' }));
   }
 
   /** The outcome to send; null if the job is lost and nothing is sent. */
   async #handle(handler) {
     try {
       await handler(this.#job, { signal: this.#job.signal });
-      return OVER.includes(this.#job.lost) ? null : { event: 'finished', command: 'finish' };
+      return OVER.includes(this.#job.lost) ? null : { event: 'finished', command: 'finish', fields: {} };
     } catch (error) {
       return error instanceof Lost || this.#job.lost ? null : this.#afterThrowing(error);
     }
   }
 
   #afterThrowing(error) {
-    if (error instanceof Bury) {
-      return { event: 'buried', command: 'bury', fields: { reason: error.reason } };
-    }
-    if (error instanceof Retry) {
-      const { after, attempt, reason } = error;
-      return { event: 'retried', command: 'release', fields: { delay: after, attempt, reason } };
-    }
-    this.#report.failure(this.#job, error);
-    return { event: 'failed', command: 'release', fields: { reason: asReason(error) } };
+    const outcome = outcomeOf(error);
+    if (outcome.event === 'failed') this.#report.raised(this.#job, this.#ending({ ...outcome.fields, error }));
+    return { ...outcome, error };
   }
 
-  async #send({ event, command, fields }) {
-    const seconds = secondsSince(this.#begun);
+  async #send({ event, command, fields, error }) {
+    const ending = this.#ending({ reason: fields.reason ?? null, error });
     const answer = this.#lease === null ? { success: true } : await this.#ask(command, fields);
     if (answer === undefined) return; // the worker stopped before the service answered
     // A command that the service refuses because of a defect: the job is delivered again after its TTR, as if expired.
     if (!answer.success) return this.#lose(lossOf(answer) ?? 'expired');
-    this.#report.job(event, this.#job, event === 'finished' ? { seconds } : { seconds, reason: fields.reason ?? null });
+    this.#over(event, ending, command === 'release' && answer.state === 'dead');
+  }
+
+  /** Reports the end. A job that died was not retried; that its handler failed is reported besides. */
+  #over(event, ending, died) {
+    if (event === 'finished') return this.#report.job('finished', this.#job, { seconds: ending.seconds });
+    if (event === 'buried') return this.#report.death('buried', this.#job, ending);
+    if (!died || event === 'failed') this.#report.job(event, this.#job, ending);
+    if (died) this.#report.death('died', this.#job, ending);
+  }
+
+  /** The fields of the events of the end: `seconds` from the beginning until now. */
+  #ending(fields) {
+    return { seconds: secondsSince(this.#begun), ...fields };
   }
 
   #ask(command, fields) {
@@ -90,6 +99,7 @@ export class Delivery {
     if (this.#job.lost) return;
     this.#lease?.end();
     this.#job.lose(reason);
-    this.#report.job('lost', this.#job, { seconds: secondsSince(this.#begun), reason });
+    const event = reason === 'expired' ? 'expired' : 'lost';
+    this.#report.job(event, this.#job, this.#ending(reason === 'expired' ? {} : { reason }));
   }
 }

@@ -9,7 +9,7 @@ import { isForNow, pause, pauseBefore } from '../retry.js';
 const MOST_COMMANDS = 999; // the service's limit of a batch, less one for the pop that follows
 
 export class Outbox {
-  #client;
+  #addresses;
   #report;
   #popBeside;
   #open = 0;
@@ -22,8 +22,8 @@ export class Outbox {
    * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside gives the pop to
    *   send with this many ends; its `resolve` gets the answer, or the error, after the ends got theirs
    */
-  constructor(client, report, popBeside) {
-    this.#client = client;
+  constructor(addresses, report, popBeside) {
+    this.#addresses = addresses;
     this.#report = report;
     this.#popBeside = popBeside;
   }
@@ -64,45 +64,66 @@ export class Outbox {
   }
 
   async #sendAll() {
+    let route = this.#addresses.route();
     for (let failures = 0; this.#waiting.length > 0;) {
       const sent = this.#waiting.splice(0, MOST_COMMANDS);
       // No pop on a retry: its jobs would pile up behind the ends that keep being refused.
-      const error = await this.#exchange(sent, failures === 0 ? this.#popBeside(sent.length) : null);
+      const error = await this.#exchange(route, sent, failures === 0 ? this.#popBeside(sent.length) : null);
       failures = error ? failures + 1 : 0;
-      if (error) await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
+      if (!error) route = this.#addresses.route();
+      else if (!route.hasAnother(error)) await this.#pause(failures, error);
     }
     this.#sending = false;
   }
 
+  async #pause(failures, error) {
+    this.#report.serviceFailed(error);
+    await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
+  }
+
   /** Sends and settles a batch. What must be sent again goes back to the front; gives an error of it, or null. */
-  async #exchange(sent, pop) {
-    const answers = await this.#answers(pop ? [...sent, pop] : sent);
+  async #exchange(route, sent, pop) {
+    const answers = await this.#answers(route, pop ? [...sent, pop] : sent);
     const again = sent.filter((each, place) => !settled(each, answers[place]));
     this.#open -= sent.length - again.length;
     this.#waiting.unshift(...again);
     pop?.resolve(answers[sent.length]);
-    return again.length > 0 ? answers.find(isForNow) : null;
+    return again.length > 0 ? firstForNow(answers) : null;
   }
 
   #touchAll() {
     while (this.#touches.length > 0) {
       const sent = this.#touches.splice(0, MOST_COMMANDS);
-      this.#answers(sent).then((answers) => sent.forEach(({ resolve }, place) => resolve(answers[place])));
+      this.#touched(sent).then((answers) => sent.forEach(({ resolve }, place) => resolve(answers[place])));
+    }
+  }
+
+  async #touched(sent) {
+    const route = this.#addresses.route();
+    for (;;) {
+      const answers = await this.#answers(route, sent);
+      const error = firstForNow(answers);
+      if (error && route.hasAnother(error)) continue;
+      if (error) this.#report.serviceFailed(error);
+      return answers;
     }
   }
 
   /** For each its answer or its error; undefined once the outbox is closed. */
-  async #answers(sent) {
+  async #answers(route, sent) {
     const { signal } = this.#closed;
-    const answers = await this.#client
-      .batch(sent.map(({ command }) => command), { signal })
+    const answers = await route
+      .ask(sent.map(({ command }) => command), signal)
       .catch((error) => sent.map(() => error));
     if (signal.aborted) return sent.map(() => undefined);
-    const gone = answers.find(isForNow);
-    if (gone) this.#report.serviceFailed(gone);
-    else this.#report.serviceAnswered();
+    if (!firstForNow(answers)) this.#report.serviceAnswered();
     return answers;
   }
+}
+
+/** The first error that may be over soon, or undefined. */
+function firstForNow(answers) {
+  return answers.find((answer) => answer !== undefined && isForNow(answer));
 }
 
 /** Resolves an end; false if its answer is temporary: it must be sent again. */

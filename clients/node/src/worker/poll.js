@@ -10,7 +10,7 @@ const LEAVE_MS = 1000; // for a poll to return after its `leave`; then its conne
 const MOST_JOBS = 1000; // the service's limit of a pop
 
 export class Poll {
-  #client;
+  #addresses;
   #report;
   #worker;
   #wait;
@@ -27,8 +27,8 @@ export class Poll {
    * @param {number} wait seconds, 60 at most
    * @param {(jobs: Job[]) => void} begin called with the jobs of each pop before the next pop is sent
    */
-  constructor(client, report, { worker, wait, topics, begin }) {
-    this.#client = client;
+  constructor(addresses, report, { worker, wait, topics, begin }) {
+    this.#addresses = addresses;
     this.#report = report;
     this.#worker = worker;
     this.#wait = wait;
@@ -54,11 +54,12 @@ export class Poll {
   }
 
   /**
-   * A pop to send with the ends of jobs, and the function for its answer; null if a pop is in flight, or it has left.
+   * A pop to send with the ends of jobs, and the function for its answer; null if there is no room, a pop is in
+   * flight, or it has left.
    * An error is ignored: there is room then, and the next poll will report it.
    */
   beside(count) {
-    if (this.#inFlight || this.#left.signal.aborted) return null;
+    if (count < 1 || this.#inFlight || this.#left.signal.aborted) return null;
     this.#inFlight = true;
     const most = Math.min(count, MOST_JOBS);
     const command = { command: 'pop', topics: this.#rotated(), count: most, worker: this.#worker };
@@ -70,20 +71,25 @@ export class Poll {
   }
 
   async #jobs(count) {
+    const route = this.#addresses.route();
     for (let asked = 1; !this.#left.signal.aborted; asked++) {
       try {
         // Do not wait after a failure, or only the next job would show that the service is back.
-        const jobs = await this.#ask(Math.min(count, MOST_JOBS), asked === 1 ? this.#wait : 0);
+        const jobs = await this.#ask(route, Math.min(count, MOST_JOBS), asked === 1 ? this.#wait : 0);
         this.#report.serviceAnswered();
         return jobs;
       } catch (error) {
         if (this.#cut.signal.aborted) break;
         if (!isForNow(error) && error.code !== 'INTERNAL') throw error;
-        this.#report.serviceFailed(error);
-        await pause(pauseBefore(asked, error), this.#left.signal).catch(() => {});
+        if (!route.hasAnother(error)) await this.#pause(asked, error);
       }
     }
     return [];
+  }
+
+  async #pause(asked, error) {
+    this.#report.serviceFailed(error);
+    await pause(pauseBefore(asked, error), this.#left.signal).catch(() => {});
   }
 
   /** Ends the waiting poll, and sends no other. */
@@ -91,14 +97,26 @@ export class Poll {
     this.#left.abort();
     if (!this.#waiting) return;
     this.#cutting = setTimeout(() => this.#cut.abort(), LEAVE_MS);
-    this.#client.leave(this.#worker).catch(() => {});
+    this.#sendLeave().catch(() => {});
   }
 
-  async #ask(count, wait) {
-    const options = { wait, worker: this.#worker, signal: this.#cut.signal };
+  /** To any address: it reaches every instance. */
+  async #sendLeave() {
+    const route = this.#addresses.route();
+    for (;;) {
+      try {
+        return await route.ask({ command: 'leave', worker: this.#worker });
+      } catch (error) {
+        if (!route.hasAnother(error)) throw error;
+      }
+    }
+  }
+
+  async #ask(route, count, wait) {
+    const command = { command: 'pop', topics: this.#rotated(), count, wait, worker: this.#worker };
     this.#waiting = true;
     try {
-      return await this.#client.popMany(this.#rotated(), count, options);
+      return jobsOf(await route.ask(command, this.#cut.signal));
     } finally {
       this.#waiting = false;
       clearTimeout(this.#cutting);

@@ -1,41 +1,61 @@
-/** The report of a worker: events for its hook, log lines on standard error, and the counts of its heartbeat. */
+/** The report of a worker: events and hooks, log lines, and the counts of its heartbeat. */
+import { Log } from './log.js';
 import { asReason } from './outcome.js';
 
-const COUNTED = ['finished', 'failed', 'retried', 'buried', 'lost'];
+/** The counter of each event that is counted. */
+const COUNTERS = {
+  finished: 'finished', failed: 'failed', retried: 'retried', buried: 'buried', died: 'died', lost: 'lost', expired: 'lost',
+};
 
 export class Report {
   #worker;
-  #on_event;
-  #counts = Object.fromEntries(COUNTED.map((event) => [event, 0]));
+  #hooks;
+  #log;
+  #counts = Object.fromEntries(Object.values(COUNTERS).map((counter) => [counter, 0]));
   #lost_since = null;
 
-  /** @param {(name: string, fields: object) => void} [on_event] its errors are logged and otherwise ignored */
-  constructor(worker, on_event) {
+  /** @param {object} hooks `on_event`, `on_error` and `on_death`; their errors are logged and otherwise ignored */
+  constructor(worker, hooks = {}, logger = undefined) {
     this.#worker = worker;
-    this.#on_event = on_event;
+    this.#hooks = hooks;
+    this.#log = new Log(logger);
   }
 
-  /** @param {string} event started, stopping or stopped */
-  worker(event) {
-    this.#event(`worker.${event}`, { worker: this.#worker });
+  started() {
+    this.#worker_event('started', {});
+  }
+
+  /** @param {string} reason signal, stop, max_jobs, max_time or memory */
+  stopping(reason) {
+    this.#worker_event('stopping', { reason });
+  }
+
+  stopped() {
+    this.#worker_event('stopped', this.#counts);
   }
 
   heartbeat(running) {
-    const fields = { worker: this.#worker, running, ...this.#counts };
-    log('worker.heartbeat', fields);
-    this.#event('worker.heartbeat', fields);
+    this.#worker_event('heartbeat', { running, ...this.#counts });
   }
 
-  /** @param {string} event started, finished, failed, retried, buried, lost or returned */
-  job(event, { topic, id }, fields) {
-    if (event in this.#counts) this.#counts[event] += 1;
-    if (event === 'lost') log('job.lost', { topic, id, ...fields });
-    this.#event(`job.${event}`, { topic, id, ...fields });
+  /** @param {string} event started, finished, failed, retried, lost, expired or returned */
+  job(event, job, fields) {
+    if (event in COUNTERS) this.#counts[COUNTERS[event]] += 1;
+    if (event === 'lost' || event === 'expired') this.#log.error(`job.${event}`, named(job, fields));
+    this.#event(`job.${event}`, named(job, fields));
   }
 
-  /** A handler failed: logs its error with the stack. */
-  failure({ topic, id }, error) {
-    log('job.failed', { topic, id }, error);
+  /** A handler raised an error: logged and given to the hook now; the event follows when the service has its end. */
+  raised(job, { error, ...fields }) {
+    this.#log.error('job.failed', named(job, fields), error);
+    this.#call('on_error', error, job);
+  }
+
+  /** @param {string} event died or buried: the job is a dead letter now */
+  death(event, job, { error, ...fields }) {
+    this.#log.error(`job.${event}`, named(job, fields));
+    this.job(event, job, { ...fields, error });
+    this.#call('on_death', job, fields.reason, error);
   }
 
   /** A request failed; reported once, until a request is answered again. */
@@ -43,7 +63,7 @@ export class Report {
     if (this.#lost_since !== null) return;
     this.#lost_since = performance.now();
     const fields = { reason: asReason(error) };
-    log('service.lost', fields);
+    this.#log.error('service.lost', fields);
     this.#event('service.lost', fields);
   }
 
@@ -52,31 +72,35 @@ export class Report {
     if (this.#lost_since === null) return;
     const fields = { seconds: secondsSince(this.#lost_since) };
     this.#lost_since = null;
-    log('service.back', fields);
+    this.#log.info('service.back', fields);
     this.#event('service.back', fields);
   }
 
+  #worker_event(event, fields) {
+    const all = { worker: this.#worker, ...fields };
+    this.#log.info(`worker.${event}`, all);
+    this.#event(`worker.${event}`, all);
+  }
+
   #event(name, fields) {
-    const failed = (error) => log('hook.failed', { event: name }, error);
+    this.#call('on_event', name, fields);
+  }
+
+  #call(hook, ...about) {
+    const failed = (error) => this.#log.error('hook.failed', { hook, reason: asReason(error) }, error);
     try {
-      this.#on_event?.(name, fields)?.catch?.(failed);
+      this.#hooks[hook]?.(...about)?.catch?.(failed);
     } catch (error) {
       failed(error);
     }
   }
 }
 
+function named({ topic, id, attempt }, fields) {
+  return { topic, id, attempt, ...fields };
+}
+
 /** Seconds since a performance.now(), to the millisecond. */
 export function secondsSince(then) {
   return Math.round(performance.now() - then) / 1000;
-}
-
-function log(event, fields, ...more) {
-  const words = Object.entries(fields).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
-  const line = `jobqueue: ${event} ${words.join(' ')}`;
-  try {
-    console.error(line, ...more);
-  } catch {
-    console.error(line, ...more.map(asReason)); // an error that cannot be printed
-  }
 }

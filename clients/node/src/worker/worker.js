@@ -2,9 +2,10 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 
-import { Client } from '../client.js';
+import { connected } from '../addresses.js';
 import { Delivery } from './delivery.js';
-import { checkNoneIsLeft, checkSeconds } from '../options.js';
+import { Limits } from './limits.js';
+import { checkFunctions, checkNoneIsLeft, checkSeconds } from '../options.js';
 import { Outbox } from './outbox.js';
 import { Poll } from './poll.js';
 import { Report } from './report.js';
@@ -13,31 +14,44 @@ import { timerMs } from '../timer.js';
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 const LAST_WORDS_MS = 1000; // after the grace period: for handlers that heed their signal, and for the releases
 
-/** `new Worker({url, …})`, then `job(topic, handler)` for each topic, then `await run()`, once. */
+/** For the test kit: the handler of each topic of a worker, with the middlewares around it. */
+export let handlersOf;
+
+/** `new Worker(url, options)`, then `job(topic, handler)` for each topic, then `await run()`, once. */
 export class Worker {
-  #client;
+  #addresses;
   #report;
   #outbox;
   #poll;
+  #limits;
   #handlers = new Map();
+  #middlewares = [];
   #running = new Set(); // the deliveries whose end is not answered yet
   #options;
   #stopped_at = null; // in ms of performance.now()
   #graceIsOver = false;
   #changed = () => {};
 
-  constructor({
-    concurrency = 10, name = randomName(), poll_s = 20, grace_s = 25, heartbeat_s = 60, keep_alive_s = 3600, on_event,
-    url, timeout_s, connect_timeout_s, headers, ...rest
-  } = {}) {
+  static {
+    handlersOf = (worker) => new Map([...worker.#handlers.keys()].map((topic) => [topic, worker.#handlerOf(topic)]));
+  }
+
+  constructor(first, second) {
+    const { addresses, options } = connected(first, second);
+    const {
+      concurrency = 10, name = randomName(), poll_s = 20, grace_s = 25, heartbeat_s = 60, keep_alive_s = 3600,
+      max_jobs, max_time_s, memory_mb, logger, on_event, on_error, on_death, ...rest
+    } = options;
     checkNoneIsLeft(rest);
-    checkWorker({ concurrency, name, on_event });
+    checkWorker({ concurrency, name, max_jobs, memory_mb, logger });
     checkSeconds('poll_s', poll_s, { positive: true, most: 60 });
     for (const [option, value] of Object.entries({ grace_s, heartbeat_s, keep_alive_s })) checkSeconds(option, value);
-    // The worker does its own retries, for as long as it takes.
-    this.#client = new Client({ url, timeout_s, connect_timeout_s, retry_for_s: 0, headers });
-    this.#report = new Report(name, on_event);
-    this.#outbox = new Outbox(this.#client, this.#report, (ends) => this.#poll.beside(ends + this.#room()));
+    if (max_time_s !== undefined) checkSeconds('max_time_s', max_time_s, { positive: true });
+    checkFunctions({ on_event, on_error, on_death });
+    this.#addresses = addresses;
+    this.#report = new Report(name, { on_event, on_error, on_death }, logger);
+    this.#limits = new Limits({ max_jobs, max_time_s, memory_mb }, (reason) => this.#stop(reason));
+    this.#outbox = new Outbox(addresses, this.#report, (ends) => this.#poll.beside(this.#room(ends)));
     this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
   }
 
@@ -49,8 +63,15 @@ export class Worker {
     this.#handlers.set(topic, handler);
   }
 
+  /** Adds a middleware around every handler, `async (job, next) => …`: the first one added is the outermost. */
+  use(middleware) {
+    if (typeof middleware !== 'function') throw new TypeError('a middleware must be a function (job, next)');
+    if (this.#poll) throw new Error('call use(middleware) before run()');
+    this.#middlewares.push(middleware);
+  }
+
   /**
-   * Works until stop(), SIGTERM or SIGINT.
+   * Works until stop(), SIGTERM, SIGINT, or a limit.
    * @returns {Promise<boolean>} whether all jobs ended within the grace period
    * @throws {RefusedError} that no retry can help, such as for an invalid topic name
    */
@@ -60,14 +81,14 @@ export class Worker {
     if (topics.length === 0) throw new Error('the worker has no handler: register one with job(topic, handler)');
     if (this.#poll) throw new Error('a worker can run only once');
     const begin = (jobs) => this.#begin(jobs);
-    this.#poll = new Poll(this.#client, this.#report, { worker: name, wait: poll_s, topics, begin });
+    this.#poll = new Poll(this.#addresses, this.#report, { worker: name, wait: poll_s, topics, begin });
     const detach = this.#attach();
-    this.#report.worker('started');
+    this.#report.started();
     let failure = null;
     await this.#work().catch((error) => { failure = error; });
     this.stop();
     const clean = await this.#end();
-    this.#report.worker('stopped');
+    this.#report.stopped();
     detach();
     if (failure) throw failure;
     return clean;
@@ -75,9 +96,13 @@ export class Worker {
 
   /** Starts no new job; running handlers may finish, for `grace_s`. */
   stop() {
+    this.#stop('stop');
+  }
+
+  #stop(reason) {
     if (this.#stopped_at !== null) return;
     this.#stopped_at = performance.now();
-    this.#report.worker('stopping');
+    this.#report.stopping(reason);
     this.#poll?.leave();
     this.#changed();
   }
@@ -85,13 +110,15 @@ export class Worker {
   /** Installs signal handlers and the heartbeat, whose timer keeps the process alive. Gives the function to undo it. */
   #attach() {
     let signals = 0;
-    const signalled = () => (++signals === 1 ? this.stop() : this.#endGrace());
+    const signalled = () => (++signals === 1 ? this.#stop('signal') : this.#endGrace());
     for (const signal of SIGNALS) process.on(signal, signalled);
     const beat_ms = this.#options.heartbeat_s * 1000;
     const beat = () => { if (beat_ms) this.#report.heartbeat(this.#running.size); };
     const timer = setInterval(beat, timerMs(beat_ms || Infinity));
+    const endTime = this.#limits.start();
     return () => {
       clearInterval(timer);
+      endTime();
       for (const signal of SIGNALS) process.off(signal, signalled);
     };
   }
@@ -105,26 +132,47 @@ export class Worker {
     }
   }
 
-  /** The number of jobs that can start now. A job keeps its slot until its end is answered. */
-  #room() {
+  /** The number of jobs that can start once `ends` are answered. A job keeps its slot until its end is answered. */
+  #room(ends = 0) {
     const handling = [...this.#running].filter((delivery) => delivery.handling).length;
-    return this.#options.concurrency - handling - this.#outbox.open;
+    return Math.min(this.#options.concurrency - handling - this.#outbox.open + ends, this.#limits.left);
   }
 
   #begin(jobs) {
     for (const job of jobs) {
       const delivery = new Delivery(job, this.#outbox, this.#report);
       this.#running.add(delivery);
+      this.#limits.jobBegan();
       // A job with ttr 0 cannot be given back: it is run even now.
       const end = this.#stopped_at !== null && job.ttr > 0
         ? delivery.giveBack()
-        : delivery.run(this.#handlers.get(job.topic), this.#options.keep_alive_s);
+        : delivery.run(this.#limitedHandlerOf(job.topic), this.#options.keep_alive_s);
       end.then(() => {
         this.#running.delete(delivery);
         this.#changed();
       });
     }
     this.#changed(); // a poll may fill the slots that are still free
+  }
+
+  /** The handler of a topic, with the middlewares around it. */
+  #handlerOf(topic) {
+    return this.#middlewares.reduceRight(
+      (inner, middleware) => (job, context) => middleware(job, async () => inner(job, context)),
+      this.#handlers.get(topic),
+    );
+  }
+
+  /** The same, after which the limits are checked, before the end of the job brings the next one. */
+  #limitedHandlerOf(topic) {
+    const handler = this.#handlerOf(topic);
+    return async (job, context) => {
+      try {
+        await handler(job, context);
+      } finally {
+        this.#limits.jobEnded();
+      }
+    };
   }
 
   /** Waits for the running handlers; whether all of them ended within the grace period. */
@@ -136,7 +184,7 @@ export class Worker {
     const clean = this.#running.size === 0;
     if (!clean) await this.#giveUp();
     this.#outbox.close();
-    this.#client.close();
+    this.#addresses.close();
     return clean;
   }
 
@@ -164,14 +212,16 @@ export class Worker {
   }
 }
 
-function checkWorker({ concurrency, name, on_event }) {
-  if (!Number.isInteger(concurrency) || concurrency < 1) {
-    throw new RangeError('concurrency must be an integer of at least 1');
+function checkWorker({ concurrency, name, max_jobs = 1, memory_mb = 1, logger }) {
+  for (const [option, value] of Object.entries({ concurrency, max_jobs })) {
+    if (!Number.isInteger(value) || value < 1) throw new RangeError(`${option} must be an integer of at least 1`);
   }
   if (typeof name !== 'string' || name.length < 1 || name.length > 128) {
     throw new RangeError('name must be a string of 1 to 128 characters');
   }
-  if (on_event != null && typeof on_event !== 'function') throw new TypeError('on_event must be a function');
+  if (!(typeof memory_mb === 'number' && memory_mb > 0)) throw new RangeError('memory_mb must be a number above 0');
+  const writes = typeof logger?.info === 'function' && typeof logger.error === 'function';
+  if (logger !== undefined && !writes) throw new TypeError('logger must have the methods info and error');
 }
 
 function randomName() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobqueue_client.answers import Answer
@@ -17,24 +18,27 @@ def encode(value: Any) -> bytes:
     return _to_json(value).encode()
 
 
-def read(reply: Reply) -> Answer:
-    """The answer to one command. Raises Refused, or Unreachable for a reply that no job queue sends."""
+def read(reply: Reply, command: Mapping[str, Any] | None = None) -> Answer:
+    """The answer to a command. Raises Refused, or Unreachable for a reply that no job queue sends."""
     answer = _parsed(reply)
     if not _is_answer(answer):
         raise _foreign(reply)
     if not answer["success"]:
-        raise refusal(answer, reply.status, _header_s(reply))
+        raise refusal(answer, reply.status, _header_s(reply), command)
     return answer  # type: ignore[no-any-return]  # _is_answer checked it
 
 
-def read_many(reply: Reply, count: int) -> list[Answer | Refused]:
-    """The answers to `count` commands. Raises as `read` does when the request was refused as a whole."""
+def read_many(reply: Reply, commands: Sequence[Mapping[str, Any]]) -> list[Answer | Refused]:
+    """The answers to a batch. Raises as `read` does when the request was refused as a whole."""
     answers = _parsed(reply)
     if not isinstance(answers, list):
         read(reply)
-    if not isinstance(answers, list) or len(answers) != count or not all(map(_is_answer, answers)):
+    if not isinstance(answers, list) or len(answers) != len(commands) or not all(map(_is_answer, answers)):
         raise _foreign(reply)
-    return [answer if answer["success"] else refusal(answer, reply.status) for answer in answers]
+    return [
+        answer if answer["success"] else refusal(answer, reply.status, command=command)
+        for answer, command in zip(answers, commands, strict=True)
+    ]
 
 
 def _parsed(reply: Reply) -> Any:

@@ -1,0 +1,128 @@
+/** The addresses of the service: to which a request goes, and which are left out for a while after a failure. */
+import { JobQueueError } from './errors.js';
+import { Transport } from './http.js';
+import { encode } from './json.js';
+import { addressed, checkLimits } from './options.js';
+import { readReply } from './reply.js';
+import { isAway } from './retry.js';
+
+const OUT_MS = 5_000; // doubled with each failure in a row
+const LONGEST_OUT_MS = 60_000;
+
+/** The arguments of a constructor as its addresses and its other options. */
+export function connected(first, second) {
+  const { urls, timeout_s = 10, connect_timeout_s = 3, headers = {}, ...options } = addressed(first, second);
+  const limits = { timeout_s, connect_timeout_s, headers };
+  checkLimits(limits);
+  return { addresses: new Addresses(urls, limits), options };
+}
+
+class Addresses {
+  #all;
+
+  /** @param {URL[]} urls used in a random order, so that many clients spread their load */
+  constructor(urls, limits) {
+    this.#all = shuffled(urls).map((url) => new Address(url, limits));
+  }
+
+  /** The route of a request: for its first attempt and its retries. */
+  route() {
+    return new Route(this.#all);
+  }
+
+  /** Closes the connections; requests in flight fail. */
+  close() {
+    for (const address of this.#all) address.close();
+  }
+}
+
+/** The attempts of one request, each at the best address: one that is not left out, and not the one that just failed. */
+class Route {
+  #all;
+  #attempts = 0;
+  #tried = new Map(); // address -> the number of its last attempt
+
+  constructor(all) {
+    this.#all = all;
+  }
+
+  /**
+   * One attempt: the answer to a command, or the answers to an array of them, refusals among them.
+   * @throws {JobQueueError}
+   */
+  async ask(asked, signal) {
+    const address = this.#next();
+    this.#tried.set(address, ++this.#attempts);
+    return address.ask(asked, signal);
+  }
+
+  /** Whether the next attempt needs no pause: the address was at fault, and another one was not tried yet. */
+  hasAnother(error) {
+    return isAway(error) && this.#tried.size < this.#all.length;
+  }
+
+  #next() {
+    const now = performance.now();
+    const rank = (address) => [address.outFor(now) > 0, this.#tried.get(address) ?? 0, address.outFor(now)];
+    return this.#all.reduce((best, each) => (isLess(rank(each), rank(best)) ? each : best));
+  }
+}
+
+/** One address, and whether it is left out. */
+class Address {
+  #transport;
+  #failures = 0; // in a row
+  #failed_at = -Infinity;
+  #out_until = 0;
+
+  constructor(url, limits) {
+    this.#transport = new Transport({ url, ...limits });
+  }
+
+  async ask(asked, signal) {
+    const begun = performance.now();
+    const wait_s = (Array.isArray(asked) ? asked.at(-1) : asked).wait;
+    const longer_s = wait_s > 0 ? wait_s : 0; // the service refuses an invalid one, with a message
+    const text = encode(asked);
+    try {
+      const answer = readReply(await this.#transport.post(text, longer_s, signal), asked);
+      this.#note([answer].flat().some(isAway), begun);
+      return answer;
+    } catch (error) {
+      if (error instanceof JobQueueError) this.#note(isAway(error), begun);
+      throw error;
+    }
+  }
+
+  /** The time for which it is left out from now on, in ms. */
+  outFor(now) {
+    return Math.max(0, this.#out_until - now);
+  }
+
+  close() {
+    this.#transport.close();
+  }
+
+  /** The end of a request. One that began before the last failure says nothing new: all in flight fail together. */
+  #note(away, begun) {
+    if (begun <= this.#failed_at) return;
+    this.#failures = away ? this.#failures + 1 : 0;
+    if (!away) this.#out_until = 0;
+    else this.#leaveOut();
+  }
+
+  #leaveOut() {
+    this.#failed_at = performance.now();
+    this.#out_until = this.#failed_at + Math.min(OUT_MS * 2 ** (this.#failures - 1), LONGEST_OUT_MS);
+  }
+}
+
+/** Whether a list of numbers comes before another one of the same length. */
+function isLess(one, other) {
+  const place = one.findIndex((value, at) => value !== other[at]);
+  return place >= 0 && one[place] < other[place];
+}
+
+function shuffled(list) {
+  return list.map((each) => [Math.random(), each]).sort(([one], [other]) => one - other).map(([, each]) => each);
+}

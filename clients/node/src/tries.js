@@ -1,0 +1,30 @@
+/** The attempts of one call of the client: where each goes, and for how long there are more. */
+import { UnreachableError } from './errors.js';
+import { Retries } from './retry.js';
+
+export class Tries {
+  #route;
+  #retries;
+  #maybe_done = false;
+
+  constructor(route, retry_for_s) {
+    this.#route = route;
+    this.#retries = new Retries(retry_for_s);
+  }
+
+  async ask(asked, signal) {
+    try {
+      return await this.#route.ask(asked, signal);
+    } catch (error) {
+      // An earlier attempt may have been executed, even if this one was not.
+      if (error instanceof UnreachableError) this.#maybe_done = error.maybe_done ||= this.#maybe_done;
+      else this.#maybe_done ||= error.code === 'UNAVAILABLE';
+      throw error;
+    }
+  }
+
+  /** Waits for the next attempt; false if it would come too late. Another address is asked at once. */
+  async another(error, signal) {
+    return this.#route.hasAnother(error) || this.#retries.pause(error, signal);
+  }
+}

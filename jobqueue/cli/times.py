@@ -1,0 +1,99 @@
+"""Durations and times as people type them: `30m`, `1h30m`, `09:00`, `tomorrow 09:00`, `2026-11-23`.
+
+A time without an offset is one of the local zone. Whatever could mean two moments is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, time, timedelta
+
+_UNITS = {
+    "ms": 0.001,
+    **dict.fromkeys(("s", "sec"), 1),
+    **dict.fromkeys(("m", "min"), 60),
+    "h": 3600,
+    "d": 86_400,
+    "w": 604_800,
+}
+_PART = r"(\d+(?:\.\d+)?)\s*(" + "|".join(sorted(_UNITS, key=len, reverse=True)) + r")(?![a-z])"
+_PART_OF = re.compile(_PART)
+_PARTS = re.compile(rf"(?:{_PART}\s*)+")
+_DAYS = {"today": 0, "tomorrow": 1}
+
+DURATIONS = "seconds, or such as 90s, 30m, 1h30m, 2d"
+TIMES = "such as 09:00, tomorrow 09:00, 2026-11-23, '2026-11-23 09:00', 2026-11-23T09:00:00+01:00, or unix seconds"
+
+
+def number(typed: str) -> float | int:
+    """A finite number, the only kind that JSON has. Raises ValueError."""
+    value = float(typed)
+    if not math.isfinite(value):
+        raise ValueError(typed)
+    return int(value) if value.is_integer() else value
+
+
+def duration(typed: str) -> float | int:
+    """Seconds. Raises ValueError with a sentence."""
+    try:
+        return number(typed)
+    except ValueError:
+        text = typed.strip().lower()
+    if not _PARTS.fullmatch(text):
+        raise ValueError(f"{typed!r} is not a duration; give {DURATIONS}")
+    parts = _PART_OF.findall(text)
+    sizes = [_UNITS[unit] for _, unit in parts]
+    if sizes != sorted(set(sizes), reverse=True):
+        raise ValueError(f"{typed!r} names a unit twice, or a larger one after a smaller; give {DURATIONS}")
+    return number(str(round(sum(float(count) * _UNITS[unit] for count, unit in parts), 6)))
+
+
+def moment(typed: str, now: datetime | None = None) -> float | int | str:
+    """Unix seconds, or an RFC 3339 time, which the service reads. `now`: a local time, for tests. Raises ValueError
+    with a sentence."""
+    try:
+        return number(typed)
+    except ValueError:
+        text = typed.strip()
+    now = now or datetime.now()
+    named = _named(text, now)
+    if named is None:
+        raise ValueError(f"{typed!r} is not a time; give one {TIMES}")
+    if named.tzinfo:
+        return text
+    return number(str(_unix_s(named, typed)))
+
+
+def _named(text: str, now: datetime) -> datetime | None:
+    """The moment that a text names: without a date, the next one; without a time, the beginning of that day."""
+    day, _, rest = text.partition(" ")
+    if day.lower() in _DAYS:
+        clock = _clock(rest.strip())
+        return datetime.combine(now + timedelta(days=_DAYS[day.lower()]), clock) if clock else None
+    clock = _clock(text)
+    if clock:
+        today = datetime.combine(now, clock)
+        return today if today > now else datetime.combine(now + timedelta(days=1), clock)
+    try:
+        return datetime.fromisoformat(text) if re.match(r"\d{4}-\d\d-\d\d", text) else None
+    except ValueError:
+        return None
+
+
+def _clock(text: str) -> time | None:
+    try:
+        return (
+            time.fromisoformat(text.zfill(5) if text[1:2] == ":" else text) if re.match(r"\d\d?:\d\d", text) else None
+        )
+    except ValueError:
+        return None
+
+
+def _unix_s(local: datetime, typed: str) -> float:
+    """The moment of a local time. Raises ValueError where the clocks are changed: for a time that is skipped, or that
+    comes twice."""
+    first, second = (local.replace(fold=fold).timestamp() for fold in (0, 1))
+    if first != second:
+        raise ValueError(f"{typed!r} is when the clocks are changed; give the offset, as in {local.isoformat()}+01:00")
+    return first

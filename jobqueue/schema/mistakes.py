@@ -1,0 +1,126 @@
+"""What is probably wrong with a value that a field does not allow: the end of the sentence that refuses it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from datetime import datetime
+
+from jobqueue.schema import fields
+
+_PLAIN = "".join(map(chr, range(0x21, 0x7F)))  # shown as they are
+_MOST_QUOTED = 40  # characters of a value that the sentence repeats
+_FIRST_UNIX_S = 1_000_000_000  # in 2001
+_FIRST_UNIX_MS = 100_000_000_000  # above the largest `at`
+_LAST_UNIX_MS = 100_000_000_000_000
+
+
+def mistake(field: str, allowed: str, value: object) -> str:
+    """The end of the sentence "`field` must be `allowed`", or nothing where no more can be said than that."""
+    kind = next((word for each, word in _KINDS if isinstance(value, each)), None)
+    if kind is None:
+        return ""
+    if _takes(allowed, kind, field):
+        return _IN[kind](field, allowed, value)
+    return f", not {kind}"
+
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "a boolean"),
+    (str, "a string"),
+    (int, "a number"),
+    (float, "a number"),
+    (list, "an array"),
+    (dict, "an object"),
+)
+
+
+def _takes(allowed: str, kind: str, field: str) -> bool:
+    """Whether a field takes values of a kind at all."""
+    if field == "at":
+        return kind in ("a string", "a number")
+    words = {"a list": "an array", "an object": "an object", "true": "a boolean", "an integer": "a number"}
+    own = next((own for start, own in words.items() if allowed.startswith(start)), None)
+    return kind == (own or ("a number" if "a number of seconds" in allowed else "a string"))
+
+
+def _in_text(field: str, allowed: str, text: str) -> str:
+    if field == "at":
+        return _in_time(text)
+    if fields.NAME in allowed:
+        return _in_name(text, fields.NAME_CHARACTERS)
+    if field == "pattern":
+        return _in_name(text, fields.NAME_CHARACTERS + "*?")
+    if " characters" in allowed:
+        return _length(text)
+    if " or " not in allowed:
+        return ""
+    choices = allowed.replace(" or ", ", ").split(", ")
+    near = difflib.get_close_matches(text.lower(), choices, 1)
+    return f"; did you mean {near[0]!r}?" if near else f", not {text[:_MOST_QUOTED]!r}"
+
+
+def _in_name(name: str, characters: str) -> str:
+    if not 1 <= len(name) <= fields.LONGEST_NAME:
+        return _length(name)
+    wrong = next((each for each in name if each not in characters), "")
+    return f"; this one has {_shown(wrong)}" if wrong else ""
+
+
+def _shown(character: str) -> str:
+    if character == " ":
+        return "a space"
+    return repr(character) + ("" if character in _PLAIN else f" (U+{ord(character):04X})")
+
+
+def _length(text: str) -> str:
+    return f"; this one has {len(text)} characters" if text else "; this one is empty"
+
+
+def _in_time(text: str) -> str:
+    try:
+        float(text)
+    except ValueError:
+        pass
+    else:
+        return "; unix seconds are a number, not a string"
+    try:
+        naive = datetime.fromisoformat(text).tzinfo is None
+    except ValueError:
+        return ""
+    return "; this one has no offset" if naive else ""
+
+
+def _in_number(field: str, allowed: str, number: float) -> str:
+    if not math.isfinite(number) or number < fields.LEAST_MS:
+        return ""
+    if field == "at":
+        return "; this looks like milliseconds" if _FIRST_UNIX_MS < number < _LAST_UNIX_MS else ""
+    if "a number of seconds" not in allowed:
+        return ""
+    if number < _FIRST_UNIX_S:
+        return "; this looks like milliseconds"
+    return "; this looks like a time, which goes into `at`" if field == "delay" and number < _LAST_UNIX_MS else ""
+
+
+def _in_list(field: str, allowed: str, members: list[object]) -> str:
+    if field == "topics":
+        names = (each for each in members if isinstance(each, str) and not fields.is_name(each))
+        return next((_in_name(name, fields.NAME_CHARACTERS) for name in names), "")
+    texts = field == "backoff" and any(isinstance(each, str) for each in members)
+    return "; these are numbers, not strings" if texts else ""
+
+
+def _in_object(field: str, allowed: str, members: dict[str, object]) -> str:
+    wrong = next((name for name, value in members.items() if not isinstance(value, str)), None)
+    return "" if wrong is None else f"; the value of {wrong[:_MOST_QUOTED]!r} is not a string"
+
+
+_IN: dict[str, Callable[..., str]] = {
+    "a string": _in_text,
+    "a number": _in_number,
+    "an array": _in_list,
+    "an object": _in_object,
+    "a boolean": lambda *_: "",
+}

@@ -1,0 +1,150 @@
+"""A refusal says what is probably wrong with the value, not only what is allowed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jobqueue.errors import BadJson, BadRequest, TooMany, UnknownCommand
+from jobqueue.protocols.command import reading
+from jobqueue.schema import params
+
+
+def refusal(data: bytes) -> BadRequest:
+    with pytest.raises(BadRequest) as refused:
+        reading.parse(data, 1000)
+    return refused.value
+
+
+def refusal_of(fields: dict[str, Any]) -> BadRequest:
+    return refusal(json.dumps(fields).encode())
+
+
+def add(field: str, value: Any) -> dict[str, Any]:
+    return {"command": "add", "topic": "t", "body": 1, field: value}
+
+
+def pop(field: str, value: Any) -> dict[str, Any]:
+    return {"command": "pop", "topic": "t", field: value}
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "end"),
+    [
+        (add("delay", "30"), "delay", "(10 years), not a string"),
+        (add("delay", True), "delay", ", not a boolean"),
+        (add("delay", [30]), "delay", ", not an array"),
+        (add("delay", 1_795_370_000), "delay", "; this looks like a time, which goes into `at`"),
+        (add("delay", -1), "delay", "from 0 to 315360000 (10 years)"),
+        (add("ttr", 1_800_000), "ttr", "; this looks like milliseconds"),
+        (add("ttr", 0.05), "ttr", "from 0.1 to 86400 (24 h)"),
+        (pop("wait", 5000), "wait", "; this looks like milliseconds"),
+        (pop("wait", 90), "wait", "from 0 to 60"),
+        (add("at", 1_795_370_000_000), "at", "; this looks like milliseconds"),
+        (add("at", "1795370000"), "at", "; unix seconds are a number, not a string"),
+        (add("at", "2026-11-23T09:00:00"), "at", "; this one has no offset"),
+        (add("at", "9 o'clock"), "at", "such as 2026-11-23T09:00:00+01:00, at most 10 years ahead"),
+        (add("at", "2099-11-23T09:00:00Z"), "at", "at most 10 years ahead"),
+        (add("topic", "order close"), "topic", "; this one has a space"),
+        (add("topic", "🛒"), "topic", "; this one has '🛒' (U+1F6D2)"),
+        (add("topic", "a%b"), "topic", "; this one has '%'"),
+        (add("id", "a\n"), "id", "; this one has '\\n' (U+000A)"),
+        (add("id", "x" * 300), "id", "; this one has 300 characters"),
+        (add("id", ""), "id", "; this one is empty"),
+        (add("id", 17), "id", ", not a number"),
+        (pop("topics", ["a", "b c"]), "topics", "; this one has a space"),
+        (pop("topics", "a"), "topics", ", not a string"),
+        (pop("worker", "x" * 200), "worker", "; this one has 200 characters"),
+        (pop("count", "5"), "count", ", not a string"),
+        (add("backoff", ["1", "5"]), "backoff", "; these are numbers, not strings"),
+        (add("headers", {"a": 1}), "headers", "; the value of 'a' is not a string"),
+        (add("if_exists", "Replace"), "if_exists", "; did you mean 'replace'?"),
+        (add("if_exists", "never"), "if_exists", ", not 'never'"),
+        ({"command": "topics", "pattern": "[a]"}, "pattern", "; this one has '['"),
+        ({"command": "peek", "topic": "t", "cursor": ""}, "cursor", "an earlier answer to this command gave"),
+        ({"command": "finish", "id": "a", "lease": "12"}, "lease", ", not a string"),
+        ({"command": "release", "id": "a", "attempt": "no"}, "attempt", ", not a string"),
+    ],
+)
+def test_the_refusal_of_a_value_ends_with_the_likely_mistake(command: dict[str, Any], field: str, end: str) -> None:
+    refused = refusal_of(command)
+    assert (refused.code, refused.field) == ("BAD_FIELD", field)
+    assert refused.message.startswith(f"{field} {params.must_be(field, command['command'])}")
+    assert refused.message.endswith(end)
+
+
+@pytest.mark.parametrize("wrong", ["Command", "comand", "COMMAND", "cmd"])
+def test_a_misspelt_command_field_is_recognised(wrong: str) -> None:
+    refused = refusal_of({wrong: "add", "topic": "t", "body": 1})
+    assert (refused.code, refused.field) == ("BAD_FIELD", "command")
+    assert refused.message == f"command is missing; unknown field: {wrong!r}; did you mean 'command'?"
+
+
+def test_a_request_without_anything_like_a_command_lacks_one() -> None:
+    for request in ({"topic": "t", "id": "a"}, {"command": None}):
+        assert refusal_of(request).message == "command is missing"
+
+
+@pytest.mark.parametrize("name", ["enqueue", "push", "ack", "reserve", "put", "remove"])
+def test_the_refusal_of_a_command_of_another_queue_lists_the_commands(name: str) -> None:
+    refused = refusal_of({"command": name})
+    assert isinstance(refused, UnknownCommand)
+    assert refused.message == f"unknown command: {name!r}; the commands are {', '.join(params.BY_NAME)}"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("ADD", "add"), ("finsh", "finish"), ("peak", "peek"), ("popp", "pop")])
+def test_a_misspelt_command_is_recognised(name: str, meant: str) -> None:
+    assert refusal_of({"command": name}).message == f"unknown command: {name!r}; did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize("nothing", [{}, {"delay": None, "ttl": None}, {"durability": "local"}])
+def test_an_update_of_nothing_is_refused(nothing: dict[str, Any]) -> None:
+    refused = refusal_of({"command": "update", "id": "a", **nothing})
+    assert refused.code == "BAD_FIELD"
+    assert refused.message == "update changes nothing; give at least one of delay, at, priority, ttl or body"
+
+
+def test_an_update_to_a_null_body_or_to_priority_zero_is_a_change() -> None:
+    for change in ({"body": None}, {"priority": 0}, {"delay": 0}):
+        reading.parse(json.dumps({"command": "update", "id": "a", **change}).encode(), 1000)
+
+
+def test_an_empty_array_asks_for_a_command() -> None:
+    with pytest.raises(TooMany, match=r"^the array is empty; send at least one command$"):
+        reading.parse_many(b"[]", 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "lone"),
+    [
+        (r'"\ud800"', r"\ud800"),
+        (r'"\ud83d\ude00 \udC00"', r"\udC00"),
+        (r'"\\\ud83dx"', r"\ud83d"),
+        (r'"\ud83d\u0041"', r"\ud83d"),
+    ],
+)
+def test_a_lone_surrogate_is_named(text: str, lone: str) -> None:
+    for field in ("body", "id"):
+        refused = refusal(f'{{"command":"add","topic":"t","{field}":{text}}}'.encode())
+        assert isinstance(refused, BadJson)
+        assert refused.message == f"the request is not JSON: {lone} is a lone surrogate, which is not a character"
+
+
+def test_a_request_that_is_cut_off_ends_too_early() -> None:
+    assert refusal(b'{"command":"stats"').message == "the request is not JSON: it ends too early"
+
+
+def test_two_commands_in_one_object_are_refused() -> None:
+    refused = refusal(b'{"command":"stats","command":"get","id":"a"}')
+    assert (refused.code, refused.field, refused.message) == ("BAD_FIELD", "command", "command is given twice")
+
+
+def test_what_looks_like_a_lone_surrogate_is_not_blamed_for_another_mistake() -> None:
+    assert "surrogate" not in refusal(rb'{"command":"add","body":"\\ud800 \ud83d\ude00"').message
+
+
+def test_a_byte_order_mark_is_named() -> None:
+    refused = refusal(b'\xef\xbb\xbf{"command":"stats"}')
+    assert isinstance(refused, BadJson) and "byte order mark (BOM)" in refused.message

@@ -1,0 +1,1 @@
+"""What operators do with a running service, as the documents describe it."""
