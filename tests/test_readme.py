@@ -1,4 +1,4 @@
-"""The documents: the session in the README, run against a real service; links; log events; how to install."""
+"""The documents: the session in the README, run against a real service; links; how to install."""
 
 from __future__ import annotations
 
@@ -108,11 +108,3 @@ def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
     for path in texts():
         found = _BY_NAME.search(path.read_text())
         assert path == Path(__file__) or not found, f"{path}: {found and found[0]}"
-
-
-def test_operations_tells_what_each_log_event_means() -> None:
-    sources = [path.read_text() for folder in ("buckets", "jobqueue") for path in (ROOT / folder).rglob("*.py")]
-    logged = {event for text in sources for event in re.findall(r"log\.\w+[(,]\s*\"(\w+\.\w+)\"", text)}
-    table = (ROOT / "docs" / "operations.md").read_text().partition("## Logs")[2]
-    assert len(logged) > 20
-    assert logged == set(re.findall(r"\w+\.\w+", "\n".join(re.findall(r"^\| ([^|]*) \|", table, re.M))))
