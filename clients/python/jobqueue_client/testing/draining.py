@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from jobqueue_client.client import Client
 from jobqueue_client.errors import JobQueueError
 from jobqueue_client.job import Job, Lost
-from jobqueue_client.worker import Worker
-from jobqueue_client.worker.handlers import is_async
+from jobqueue_client.worker.middleware import Call, call_of
 from jobqueue_client.worker.outcome import Bury, Retry, outcome
-from jobqueue_client.worker.threads import Handler, attempt
+from jobqueue_client.worker.threads import Handler, HandlerThreads, attempt
+from jobqueue_client.worker.worker import Worker
 
 _MOST_TIMES = 100  # that one job is delivered while the clock stands still
 
@@ -36,34 +37,38 @@ class Draining:
 
     def __init__(self, client: Client, worker: Worker, *, raise_errors: bool) -> None:
         self._client = client
-        self._handlers = worker._handlers
+        self._threads = HandlerThreads(1)  # for sync handlers inside async middleware
+        self._calls: dict[str, Call] = {
+            topic: call_of(handler, worker._middleware, self._threads) for topic, handler in worker._handlers.items()
+        }
         self._raise_errors = raise_errors
         self._deliveries: Counter[str] = Counter()
         self._done: list[Done] = []
 
     def run(self) -> list[Done]:
         """Run all handlers in this thread."""
-        with asyncio.Runner() as runner:
+        with asyncio.Runner() as runner, contextlib.closing(self._threads):
             for job in self._jobs():
-                handler = self._handlers[job.topic]
-                if is_async(handler):
-                    self._end(job, runner.run(_attempt(handler, job)))
+                call = self._calls[job.topic]
+                if call.is_async:
+                    self._end(job, runner.run(_attempt(call.run, job)))
                 else:
-                    self._end(job, attempt(handler, job))
+                    self._end(job, attempt(call.run, job))
         return self._done
 
     async def run_async(self) -> list[Done]:
         """Run async handlers in the running loop, and the others in threads, as the worker does."""
-        for job in self._jobs():
-            handler = self._handlers[job.topic]
-            if is_async(handler):
-                self._end(job, await _attempt(handler, job))
-            else:
-                self._end(job, await asyncio.to_thread(attempt, handler, job))
+        with contextlib.closing(self._threads):
+            for job in self._jobs():
+                call = self._calls[job.topic]
+                if call.is_async:
+                    self._end(job, await _attempt(call.run, job))
+                else:
+                    self._end(job, await asyncio.to_thread(attempt, call.run, job))
         return self._done
 
     def _jobs(self) -> Iterator[Job]:
-        topics = list(self._handlers)
+        topics = list(self._calls)
         while job := self._client.pop(topics, worker="drain"):
             self._deliveries[job.id] += 1
             if self._deliveries[job.id] > _MOST_TIMES:

@@ -12,7 +12,7 @@ from jobqueue_client.client import Client
 from jobqueue_client.errors import JobQueueError
 from jobqueue_client.testing.draining import Done, Draining
 from jobqueue_client.times import Moment, Seconds, moment, seconds
-from jobqueue_client.worker import Worker
+from jobqueue_client.worker.worker import Worker
 
 _NEAR_S = 1.0  # two times that differ by less are the same to an assert: code under test reads the real clock
 _ANY: Any = object()
