@@ -74,8 +74,8 @@ class Queue:
     def drain(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
         """Run the worker's handlers, here and one after the other, until none of its topics has a ready job.
 
-        Each job ends as in the worker itself, with its middleware, `on_error` and `on_death`. An error that a handler did
-        not raise on purpose (Retry, Bury and Lost are) is raised once its job has ended, unless `raise_errors` is
+        Each job ends as in the worker itself, with its middleware, `on_error` and `on_death`. An error that a handler
+        did not raise on purpose (Retry, Bury and Lost are) is raised once its job has ended, unless `raise_errors` is
         False. Returns what was done, in order.
         """
         return Draining(self.client, worker, Here(), raise_errors=raise_errors).run()
