@@ -239,6 +239,15 @@ async def test_clock_goes_in_an_array_between_others(client: Client) -> None:
     assert answers[-1]["id"] == "a"
 
 
+async def test_a_pop_follows_finishes_in_one_array(client: Client) -> None:
+    await add(client)
+    await add(client, "b")
+    assert (await client.ask("pop", topic="t"))["id"] == "a"
+    async with asyncio.timeout(20):
+        answers = await client.batch([{"command": "finish", "id": "a"}, {"command": "pop", "topic": "t", "wait": 5}])
+    assert (answers[0]["state"], answers[1]["id"]) == ("finished", "b")
+
+
 async def test_metrics_are_answered_however_odd_the_clock(client: Client, _service: ServiceProcess) -> None:
     await add(client, delay=DAY_S)
     await advance(client, 40 * DAY_S)
