@@ -1,4 +1,4 @@
-"""The documents: the session in the README, run against a real service; links; log events; how to install."""
+"""The documents: the session in the README, run against a real service; links; how to install."""
 
 from __future__ import annotations
 

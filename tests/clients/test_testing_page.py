@@ -88,4 +88,4 @@ async def test_the_commands_for_any_language_do_as_the_page_says() -> None:
     assert set(reset) == {"success", "now"}
     assert added["result"] == "created"
     assert early[1]["id"] is None
-    assert late[1]["id"] == "order-close:1"
+    assert late[1]["id"] == "example-close-order:1"
