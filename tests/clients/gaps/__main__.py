@@ -11,7 +11,7 @@ from tests.clients.gaps.programs import PROGRAMS
 from tests.clients.gaps.scenario import run
 
 MARKS_S = {"stop": 0.1, "kill": 1.0}
-ROUNDS = 2
+ROUNDS = 3
 
 
 async def main(names: list[str]) -> None:
