@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, Unavailable
-from buckets.job import LIVE, State
+from buckets.job import LIVE, Job, State
 from buckets.pool.pool import Pool
 from buckets.scripts import Value
 from buckets.shards import MOST
@@ -53,6 +53,14 @@ class Topic:
     counts: dict[str, int]
     oldest_ready_ms: int | None
     paused_until: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of some topics: whether any of them exists, and those that are paused, with the end as `Topic.paused_until`."""
+
+    known: bool
+    paused: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,14 @@ class Topics:
         key = self._pool.keys[shard].dead(topic)
         ids: list[bytes] = await self._pool.redis.read("ZRANGE", key, 0, min(count, MOST) - 1)
         return ids
+
+    async def newest_dead(self, topic: str) -> Job | None:
+        """The dead letter that died last."""
+        ends = await self._in_all(
+            lambda shard: self._read([], "ZRANGE", self._pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
+        )
+        deaths = [(float(end[1]), end[0].decode("utf-8", "replace")) for end in ends if end]
+        return await self._pool.get(max(deaths)[1]) if deaths else None
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""
@@ -174,11 +190,24 @@ class Topics:
 
     async def paused_until(self, name: str) -> int | None:
         """The end of a topic's pause, as `Topic.paused_until`."""
-        (raw,) = await self._pool.redis.read(
-            "MGET", self._pool.keys[0].paused(name)
-        )  # None where the key is not a string
-        until = int(raw) if raw is not None and raw.isdigit() and len(raw) < 16 else None
-        return None if until and until <= await self._pool.now_ms() else until
+        return (await self._pauses([name])).get(name)
+
+    async def _pauses(self, names: Sequence[str]) -> dict[str, int]:
+        """Those of the topics that are paused, with the end of the pause as `Topic.paused_until`."""
+        raws = await self._pool.redis.read("MGET", *map(self._pool.keys[0].paused, names))  # None where it is no string
+        found = zip(names, raws, strict=True)
+        ends = {name: int(raw) for name, raw in found if raw is not None and raw.isdigit() and len(raw) < 16}
+        now = await self._pool.now_ms() if any(ends.values()) else 0
+        return {name: until for name, until in ends.items() if until == 0 or until > now}
+
+    async def know(self, *names: str) -> bool:
+        """Whether any of these topics exists, be it empty."""
+        scores = await self._in_all(lambda shard: self._read([], "ZMSCORE", self._pool.keys[shard].topics, *names))
+        return any(score is not None for each in scores for score in each)
+
+    async def standing(self, names: Sequence[str]) -> Standing:
+        """Why a pop of these topics may find no job, whatever is ready."""
+        return Standing(*await asyncio.gather(self.know(*names), self._pauses(names)))
 
     async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
         """Delete the dead letters of a shard that exceed the bounds of their topics, the oldest first; returns how many

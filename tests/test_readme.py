@@ -17,6 +17,14 @@ _BY_NAME = re.compile(r"(pip3? install|npm (install|i))\b[^\n`#]*?[ '\"](@?jobqu
 _TEXTS = (".md", ".py", ".js", ".ts", ".php", ".json", ".toml", ".cfg")
 
 
+# A topic in JSON, in a call, and on a command line.
+_TOPICS = (
+    re.compile(r"""topic["']?(?::|=|,) ?["']([\w*?-]+)["'](?!:)"""),
+    re.compile(r"""--topic '?([a-z*][\w*?-]*)"""),
+    re.compile(r"^jobqueue (?:add|pop|peek|pause|resume|purge|topics) '?([a-z*][\w*?-]*)", re.M),
+)
+
+
 def session() -> list[tuple[str, str]]:
     """The commands in the README, each with the answer that it shows."""
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -113,6 +121,19 @@ def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
 def test_operations_tells_what_each_log_event_means() -> None:
     sources = [path.read_text() for folder in ("buckets", "jobqueue") for path in (ROOT / folder).rglob("*.py")]
     logged = {event for text in sources for event in re.findall(r"log\.\w+[(,]\s*\"(\w+\.\w+)\"", text)}
+    outages = [pair for text in sources for pair in re.findall(r"Outage\(log, \"(\w+\.\w+)\", \"(\w+\.\w+)\"", text)]
+    logged |= {event for pair in outages for event in pair}
     table = (ROOT / "docs" / "operations.md").read_text().partition("## Logs")[2]
     assert len(logged) > 20
     assert logged == set(re.findall(r"\w+\.\w+", "\n".join(re.findall(r"^\| ([^|]*) \|", table, re.M))))
+
+
+def test_examples_use_topics_of_their_own() -> None:
+    """Somebody who tries one at a service that works must not pop, delete or purge real jobs. Those of `testing.md`
+    run on a service of their own."""
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.name != "testing.md"]
+    documents = [ROOT / "README.md", *pages, ROOT / "clients" / "spark" / "README.md"]
+    texts_with_examples = [path.read_text() for path in (*documents, ROOT / "jobqueue" / "cli" / "main.py")]
+    found = [topic for text in texts_with_examples for pattern in _TOPICS for topic in pattern.findall(text)]
+    assert len(found) > 30
+    assert [topic for topic in found if not topic.startswith("example-")] == []

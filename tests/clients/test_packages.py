@@ -137,6 +137,14 @@ client.close();
 """
 
 
+REQUIRED = """
+const [major, minor] = process.versions.node.split('.').map(Number);
+const mayRequire = major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19);
+const loaded = mayRequire ? Promise.resolve(require('jobqueue-client')) : import('jobqueue-client');
+loaded.then(({ Client }) => console.log(typeof Client));
+"""  # as its README says
+
+
 def test_the_node_package_has_what_it_needs_and_no_more(tmp_path: Path) -> None:
     (packed,) = json.loads(run(copy(NODE, tmp_path), "npm", "pack", "--dry-run", "--json"))
     files = {each["path"] for each in packed["files"]}
@@ -154,6 +162,8 @@ async def test_the_node_package_works_in_an_empty_folder(service: ServiceProcess
         (shop / "package.json").write_text("{}")
         (shop / "program.mjs").write_text(NODE_PROGRAM)
         run(shop, "npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", packed)
+        (shop / "program.cjs").write_text(REQUIRED)
+        assert run(shop, "node", "program.cjs") == "function\n"
         return run(shop, "node", "program.mjs", service.url)
 
     assert await asyncio.to_thread(install_and_use) == "1\n"
