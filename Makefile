@@ -15,7 +15,7 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 
 # SEED repeats a run; ONLY names the scenarios to run.
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
-.PHONY: chaos chaos-short
+.PHONY: chaos chaos-short gaps
 
 # Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start.
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
@@ -127,6 +127,9 @@ bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending
 
 bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; the cost of a shard
 	$(BIN)/python -m tests.bench.cluster
+
+gaps: setup  ## how long a worker of each client is deaf when one of two instances stops or is killed
+	$(BIN)/python -m tests.clients.gaps
 
 bench-clients: setup  ## throughput of each client, and how its workers die
 	$(BIN)/python -m tests.bench.clients

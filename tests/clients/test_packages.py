@@ -89,6 +89,13 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(client: str, python:
     assert {file for file in files if ".dist-info/" not in file} == {*own, f"{package.name}/py.typed"}
 
 
+def test_building_the_python_package_leaves_nothing_in_the_checkout(python: Path, tmp_path: Path) -> None:
+    package = copy(PYTHON, tmp_path)
+    before = sorted(package.rglob("*"))
+    run(tmp_path, python, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", "wheel", package)
+    assert sorted(package.rglob("*")) == before
+
+
 PYTHON_PROGRAM = """
 import sys
 import jobqueue_client
