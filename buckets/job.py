@@ -107,7 +107,7 @@ class NewJob:
     retention_ms: int = DEFAULT_RETENTION_MS
     headers: bytes = b""
     tags: bytes = b""
-    if_exists: str = "keep"  # keep, reject, replace
+    if_exists: str = "keep"  # keep, reject, renew, replace
     most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0: no limit
 
 

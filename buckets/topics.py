@@ -46,11 +46,12 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's name, its jobs by state, and the end of its pause (ms since the epoch; 0: until it is resumed; None: it
-    is not paused)."""
+    """A topic's name, its jobs by state, how long its oldest ready job has waited in ms (as in `Stats`), and the end of
+    its pause (ms since the epoch; 0: until it is resumed; None: it is not paused)."""
 
     name: str
     counts: dict[str, int]
+    oldest_ready_ms: int | None
     paused_until: int | None
 
 
@@ -163,7 +164,13 @@ class Topics:
         ):
             for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
-        return Topic(name, counts, await self.paused_until(name))
+        oldest_ms = await self._oldest_ready_ms(name) if counts[State.READY.word] else None
+        return Topic(name, counts, oldest_ms, await self.paused_until(name))
+
+    async def _oldest_ready_ms(self, name: str) -> int | None:
+        now = self._pool.clock.now()
+        replies = await self._in_all(lambda shard: self._pool.call("stats", shard, now=now, topic=name))
+        return max((now_ms - since for now_ms, since, *_ in replies if since), default=None)
 
     async def paused_until(self, name: str) -> int | None:
         """The end of a topic's pause, as `Topic.paused_until`."""

@@ -89,20 +89,26 @@ def in_seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def listed(topic: Topic) -> Answer:
+def listed(topic: Topic, workers: int, max_pending: int, max_dead: int) -> Answer:
     """A topic in a listing; `paused_until` null: until it is resumed."""
-    answer: Answer = {"topic": topic.name, "counts": topic.counts, "paused": topic.paused_until is not None}
+    answer: Answer = {
+        "topic": topic.name,
+        "counts": topic.counts,
+        "oldest_ready_s": in_seconds(topic.oldest_ready_ms),
+        "workers": workers,
+        "paused": topic.paused_until is not None,
+    }
     if topic.paused_until is not None:
         answer["paused_until"] = in_seconds(topic.paused_until or None)
-    return answer
+    return answer | {name: most for name, most in (("max_pending", max_pending), ("max_dead", max_dead)) if most}
 
 
 def polling(pollings: Pollings) -> Answer:
     """The workers that poll."""
-    answer: Answer = {"workers": [_polling(row) for row in pollings.rows]}
-    if pollings.other_waiting or pollings.other_jobs:
-        answer["others"] = {"parked": pollings.other_waiting, "jobs": pollings.other_jobs}
-    return answer
+    return {
+        "workers": [_polling(row) for row in pollings.rows],
+        "others": {"parked": pollings.other_waiting, "jobs": pollings.other_jobs},
+    }
 
 
 def _polling(row: Polling) -> Answer:

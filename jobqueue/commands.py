@@ -8,10 +8,13 @@ one after the other. A pop that follows finishes does not wait for their answers
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+
+import structlog
 
 from buckets import Added, Job, Sent
 from buckets.errors import JobQueueError, Unavailable, WrongState
@@ -32,6 +35,8 @@ from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import params
 from jobqueue.virtual_topics import Copy
+
+log = structlog.get_logger()
 
 Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -181,9 +186,9 @@ async def touch(engine: Engine, command: params.Touch, handover: Handover) -> An
 
 @one
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off; due at
-    once, it goes to the back of its ready list. It is dead when its tries are used up; with `attempt` false, this
-    delivery does not count as a try."""
+    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off or of the
+    default one; due at once, it goes to the back of its ready list. It is dead when its tries are used up; with
+    `attempt` false, this delivery does not count as a try."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
@@ -265,9 +270,10 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
+    """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
+    particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
-    return success(topics=[listed(topic) for topic in found], cursor=cursor)
+    return success(topics=[listed(*view) for view in found], cursor=cursor)
 
 
 @one
@@ -280,7 +286,7 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished."""
+    """Stop handing out the jobs of a topic. They still become ready when due, and reserved jobs can be finished."""
     until = await engine.pause(command)
     return success(topic=command.topic, until=in_seconds(until or None))
 
@@ -322,6 +328,7 @@ class Commands:
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
+        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def answer(self, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> Awaitable[list[Answer]]:
         """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
@@ -408,10 +415,22 @@ class Commands:
     def _count(self, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        if self._is_logged:
+            _log(name, command, answers)
         if name is None or begun is None:
             return self._metrics.answered(name or UNREADABLE, answers)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
         return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+def _log(name: str | None, command: params.Command | BadRequest, answers: list[Answer]) -> None:
+    """A line per answer: which command, and what became of which job; no bodies."""
+    topic = getattr(command, "topic", None) or getattr(command, "topics", None)
+    for answer in answers:
+        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        code = answer.get("code", "OK")
+        own = answer.get("topic", topic if len(answers) == 1 else None)
+        log.debug("command.answered", command=name, code=code, id=ids, topic=own)
 
 
 def _runs(commands: Sequence[params.Command | BadRequest]) -> deque[Run]:

@@ -61,6 +61,16 @@ class TopicsPlace(NamedTuple):
     cursor: int
 
 
+class TopicView(NamedTuple):
+    """A topic in a listing, how many workers poll it, and the most pending jobs and dead letters it may have (0: no
+    limit)."""
+
+    topic: Topic
+    workers: int
+    max_pending: int
+    max_dead: int
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -169,13 +179,15 @@ class Engine:
         return await self._pool.touch(command.id, command.lease, _ms_or_none(command.ttr))
 
     async def release(self, command: params.Release) -> Moved:
-        """Give a job back. Raises NotFound, NotReserved, StaleLease."""
+        """Give a job back; one without a back-off of its own, by the default one. Raises NotFound, NotReserved,
+        StaleLease."""
         return await self._pool.release(
             command.id,
             command.lease,
             delay_ms=_ms_or_none(command.delay),
             counts=command.attempt is not False,
             reason=command.reason or "",
+            ladder_ms=self.policies.default_backoff_ms,
         )
 
     async def bury(self, command: params.Bury) -> str:
@@ -247,13 +259,18 @@ class Engine:
             pollings.rows = [row for row in pollings.rows if topic in row.topics]
         return pollings
 
-    async def topics(self, command: params.Topics) -> tuple[list[Topic], str | None]:
+    async def topics(self, command: params.Topics) -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
         if not self._topics.has(*begin):
             raise cursors.refusal()
         topics, *end = await self._topics.page(command.pattern or "*", *begin)
-        return topics, cursors.write(TopicsPlace(*end) if any(end) else None)
+        polling = await self._pollers.polling()
+        views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
+        return views, cursors.write(TopicsPlace(*end) if any(end) else None)
+
+    def _limits(self, topic: str) -> tuple[int, int]:
+        return self.policies.of(topic).max_pending, self.policies.bounds(topic).most
 
     async def pause(self, command: params.Pause) -> int:
         """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed."""

@@ -66,8 +66,8 @@ class Copy(Struct, forbid_unknown_fields=True):
     state: _NewState
     due: _Due
     result: Annotated[
-        Literal["created", "existing", "replaced"],
-        Meta(description="whether the job was created, existed already, or replaced one"),
+        Literal["created", "existing", "replaced", "cancelled"],
+        Meta(description="as for one job; cancelled: this one was deleted, and stays so"),
     ]
 
 
@@ -267,10 +267,18 @@ class Listed(Struct, forbid_unknown_fields=True):
 
     topic: _Topic
     counts: _Counts
+    oldest_ready_s: Annotated[
+        float | None, Meta(description="for how many seconds its oldest ready job has been ready; null: none is known")
+    ]
+    workers: Annotated[int, Meta(description="how many workers poll it, of those that `workers` lists")]
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
     paused_until: (
         Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
     ) = UNSET
+    max_pending: (
+        Annotated[int, Meta(description="if it has a limit of delayed and ready jobs: the limit")] | UnsetType
+    ) = UNSET
+    max_dead: Annotated[int, Meta(description="if it has a limit of dead letters: the limit")] | UnsetType = UNSET
 
 
 class Listing(Struct, forbid_unknown_fields=True):
@@ -279,7 +287,10 @@ class Listing(Struct, forbid_unknown_fields=True):
     success: _Yes
     topics: Annotated[
         list[Listed],
-        Meta(description="each with `topic`, its `counts` by state, `paused`, and `paused_until` if it is"),
+        Meta(
+            description="each with `topic`, its `counts` by state, `oldest_ready_s`, `workers` that poll it, `paused`, "
+            "`paused_until` if it is, and `max_pending` and `max_dead` if it has such limits"
+        ),
     ]
     cursor: _Cursor
 
@@ -300,13 +311,6 @@ class Polling(Struct, forbid_unknown_fields=True):
     last_pop: Annotated[float, Meta(description="when its newest pop began, in unix seconds")]
 
 
-class OtherWorkers(Struct, forbid_unknown_fields=True):
-    """What is known of the workers that are not listed."""
-
-    parked: Annotated[int, Meta(description="their waiting pops")]
-    jobs: Annotated[int, Meta(description="their jobs in hand")]
-
-
 class WorkerList(Struct, forbid_unknown_fields=True):
     """The answer to workers."""
 
@@ -318,15 +322,10 @@ class WorkerList(Struct, forbid_unknown_fields=True):
             "`last_pop`"
         ),
     ]
-    others: (
-        Annotated[
-            OtherWorkers,
-            Meta(
-                description="if there are more than an instance lists: how many pops are `parked`, and `jobs` in hand"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    others: Annotated[
+        dict[str, int],
+        Meta(description="of the workers beyond those: how many of their pops are `parked`, and their `jobs` in hand"),
+    ]
 
 
 class Paused(Struct, forbid_unknown_fields=True):

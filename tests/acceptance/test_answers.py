@@ -96,6 +96,7 @@ async def pages(seen: Seen) -> None:
     await seen.ask("pause", topic="t")
     await seen.ask("pause", topic="u", seconds=60)
     await seen.ask("topics")
+    await seen.ask("workers")
     await seen.ask("stats", topic="t")
     await seen.ask("stats")
     await seen.ask("resume", topic="t")
@@ -107,7 +108,7 @@ async def pages(seen: Seen) -> None:
 
 async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) -> None:
     config = tmp_path / "jobqueue.toml"
-    config.write_text('[virtual_topics]\nboth = ["t", "u"]\n')
+    config.write_text('[virtual_topics]\nboth = ["t", "u"]\n[topics.t]\nmax_pending = 100\nmax_dead = 100\n')
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
         async with (
             ServiceProcess("--redis", redis.url, "--config", str(config)) as service,

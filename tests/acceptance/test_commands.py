@@ -42,6 +42,17 @@ async def test_delete_answers_deleted_and_the_state_before(client: Client) -> No
     assert again == {"success": True, "id": "ready", "state": "deleted", "was": "deleted", "durability": "local"}
 
 
+async def test_a_cancelled_id_is_refused_until_it_is_renewed(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", delay=60, body=1)
+    await client.ask("delete", id="a")
+    refused = await client.ask("add", topic="t", id="a", delay=60, body=1)
+    assert (refused["code"], refused["state"]) == ("ALREADY_EXISTS", "deleted")
+    assert "renew or replace" in refused["error"]
+    for result in ("replaced", "existing"):
+        answer = await client.ask("add", topic="t", id="a", delay=60, body=2, if_exists="renew")
+        assert (answer["result"], answer["state"]) == (result, "delayed")
+
+
 async def test_a_body_comes_back_byte_for_byte(client: Client) -> None:
     for body in (
         '"ü"',
@@ -198,7 +209,7 @@ async def test_run_makes_a_delayed_job_due_now_and_a_waiting_pop_gets_it(client:
     assert answers[0] == {"success": True, "id": "a", "state": "ready"}
     assert (answers[1]["id"], answers[1]["due"]) == ("a", due) and due < added["due"] - 3500
     await check_refusal(client, 409, "RESERVED", "reserved", "run", id="a")
-    await client.ask("release", id="a")
+    await client.ask("release", id="a", delay=0)
     await check_refusal(client, 409, "TOO_LATE", "ready", "run", id="a")
     await client.ask("finish", id="a")
     await check_refusal(client, 409, "WRONG_STATE", "finished", "run", id="a")
@@ -213,9 +224,9 @@ async def test_a_pop_that_waits_is_woken_by_run_release_kick_and_update(client: 
         assert (await waiting)["id"] == "a"
         await client.ask("finish", id="a")
     await reserved(client)
-    for commands in (["release"], ["bury", "kick"]):
+    for commands in ([{"command": "release", "delay": 0}], [{"command": "bury"}, {"command": "kick"}]):
         waiting = asyncio.create_task(client.ask("pop", topic="t", wait=30))
-        await client.batch([{"command": command, "id": "a"} for command in commands])
+        await client.batch([{**command, "id": "a"} for command in commands])
         assert (await waiting)["id"] == "a"
 
 
@@ -283,7 +294,7 @@ async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_
     popped = await client.ask("pop", topic="t")
     assert (await client.ask("touch", id="a", lease=None, ttr=None, TTR=None))["success"]
     answer = await client.ask("release", id="a", lease=None, delay=None, attempt=None, reason=None)
-    assert (popped["attempt"], answer["state"]) == (1, "ready")
+    assert (popped["attempt"], answer["state"]) == (1, "delayed")
     assert (await client.ask("get", id="a"))["attempt"] == 1
 
 
@@ -303,8 +314,8 @@ async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client
         (None, "ready"),
         (None, "reserved"),
         (None, "reserved"),
+        (None, "delayed"),
         (None, "ready"),
-        ("TOO_LATE", "ready"),
         (None, "ready"),
         ("NOT_RESERVED", "ready"),
         ("WRONG_STATE", "ready"),
