@@ -63,7 +63,7 @@ $services = new Services(['orders' => $transport]);
 $handle = fn (CloseOrder $message) => $tell(['closed', $message->order]);
 $bus = new MessageBus([
     new SendMessageMiddleware(new SendersLocator([CloseOrder::class => ['orders']], $services)),
-    new HandleMessageMiddleware(new HandlersLocator([CloseOrder::class => [fn ($order) => $GLOBALS['handle']($order)]])),
+    new HandleMessageMiddleware(new HandlersLocator([CloseOrder::class => [fn ($one) => $GLOBALS['handle']($one)]])),
 ]);
 $client = new Client($url);
 $advance = fn (float $seconds) => $client->batch([['command' => 'clock', 'advance' => $seconds]]);
