@@ -6,6 +6,10 @@ that people read.
 
 from __future__ import annotations
 
+from buckets.job import State
+
+_CANCELLED = "the job with this id was deleted and is still remembered; add it with if_exists renew or replace"
+
 
 class JobQueueError(Exception):
     """Something went wrong in the queue."""
@@ -121,6 +125,8 @@ def from_reply(text: str) -> JobQueueError | None:
         return None
     if not which:
         return error()
+    if error is AlreadyExists and which == State.DELETED.word:
+        return error(_CANCELLED, state=which)
     state = f" (it is {which})" if which != error.code.lower() else ""
     message = f"{error.__doc__ or ''}".rstrip(".") + state
     return error(message, state=which if issubclass(error, Refused) else None)

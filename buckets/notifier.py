@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from buckets.errors import JobQueueError
+from buckets.outage import Outage
 from buckets.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Notifier:
         self._alarms: dict[tuple[int, int], asyncio.Event] = {}  # by shard and bucket
         self._free = [asyncio.Event() for _ in shards.keys]
         self._subscribed: set[int] = set()
+        self._outages = [Outage(log, "bell.lost", "bell.found") for _ in shards.keys]
         self.connected = asyncio.Event()
         """Set while all subscriptions stand."""
 
@@ -84,14 +86,12 @@ class Notifier:
 
     async def _listen(self, shard: int) -> None:
         bell = self._shards.keys[shard].bell
-        is_logged, pause = False, _PAUSE_S
+        pause = _PAUSE_S
         while True:
             try:
                 await self._shards.redis.listen(bell, partial(self.hear, shard), partial(self._connect, shard))
             except JobQueueError as error:
-                if shard in self._subscribed or not is_logged:
-                    log.warning("bell.lost", extra={"shard": shard, "error": str(error)})
-                    is_logged = True
+                self._outages[shard].begin(error, shard=shard)
             except Exception:
                 log.exception("bell.failed", extra={"shard": shard})
             pause = _PAUSE_S if shard in self._subscribed else min(2 * pause, _LONGEST_PAUSE_S)
@@ -100,6 +100,7 @@ class Notifier:
 
     def _connect(self, shard: int) -> None:
         self._subscribed.add(shard)
+        self._outages[shard].end(shard=shard)
         if len(self._subscribed) == len(self._free):
             self.connected.set()
         self._free[shard].set()

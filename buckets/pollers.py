@@ -34,6 +34,7 @@ GONE_S = 90.0  # after its last pop began, a worker without a job in hand is for
 MOST_ROWS = 300
 _MOST_BYTES = 100_000  # of a report
 _MOST_LEASES = 10_000
+_COUNTED_S = 1.0
 _LEAVE_S = 1.0  # that a shutdown waits for Redis
 
 _RESERVED = State.RESERVED
@@ -103,6 +104,8 @@ class Pollers:
         self._others = Poller("", None, ())  # all for whom there is no room
         self._leases: dict[str, tuple[Poller, int]] = {}  # by job
         self._is_written = False
+        self._counted: Counter[str] | None = None
+        self._counted_at = 0.0
         self.instance = ""
         """The name of this instance, for people."""
         notifier.register(Listener(leave=self._let_go))
@@ -216,6 +219,13 @@ class Pollers:
         for raw in await self._shards.call("read_workers", 0):
             _add(pollings, raw)
         return pollings
+
+    async def polling(self) -> Counter[str]:
+        """How many different workers poll each topic, at most a second ago: a listing of topics has many pages."""
+        now = time.monotonic()
+        if self._counted is None or now - self._counted_at > _COUNTED_S:
+            self._counted, self._counted_at = (await self.read()).polling(), now
+        return self._counted
 
     async def run(self) -> None:
         """Report until cancelled; then the report is removed."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag
@@ -99,11 +99,16 @@ def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
     if job.retention_ms != DEFAULT_RETENTION_MS:
         yield Tag.RETENTION, job.retention_ms.to_bytes(4, "big")
     if job.backoff_ms:
-        yield Tag.BACKOFF, b"".join(delay.to_bytes(6, "big") for delay in job.backoff_ms)
+        yield Tag.BACKOFF, pack_ladder(job.backoff_ms)
     if job.headers:
         yield Tag.HEADERS, job.headers
     if job.tags:
         yield Tag.TAGS, job.tags
+
+
+def pack_ladder(delays_ms: Iterable[int]) -> bytes:
+    """A back-off ladder, as records and scripts have it."""
+    return b"".join(delay.to_bytes(6, "big") for delay in delays_ms)
 
 
 def pack_optional(fields: Iterator[tuple[Tag, bytes]]) -> bytes:

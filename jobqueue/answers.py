@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic
+from buckets import Added, Cause, Job, NewJob, Polling, Pollings, Standing, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest
 
@@ -70,7 +70,7 @@ def handed_out(job: Job) -> Answer:
     """A job as a worker gets it."""
     kind, body = job.kind, job.body
     reserved = kind.state is _RESERVED
-    return {
+    answer = {
         "id": job.id,
         "value": orjson.Fragment(body) if body else None,
         "state": "reserved" if reserved else kind.state.word,
@@ -82,6 +82,9 @@ def handed_out(job: Job) -> Answer:
         "ttr": kind.ttr / 1000 if reserved else 0,
         "headers": _json(kind.optional.get(Tag.HEADERS)) if kind.optional else None,
     }
+    if kind.deliveries > 1:
+        answer["ready"] = in_seconds(job.ready_again)
+    return answer
 
 
 def in_seconds(ms: int | None) -> float | None:
@@ -89,20 +92,44 @@ def in_seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def listed(topic: Topic) -> Answer:
+def paused(until_ms: int | None) -> Answer:
+    """That a topic is paused, and until when; nothing if it is not."""
+    return {} if until_ms is None else {"paused": True, "paused_until": in_seconds(until_ms or None)}
+
+
+def unknown(known: bool) -> Answer:
+    """That a topic does not exist; nothing if it does."""
+    return {} if known else {"known": False}
+
+
+def stands(standing: Standing | None) -> Answer:
+    """Why a pop found no job, besides that none is ready: no topic exists, or some are paused."""
+    if standing is None:
+        return {}
+    ends = {topic: in_seconds(until or None) for topic, until in standing.paused.items()}
+    return unknown(standing.known) | ({"paused": ends} if ends else {})
+
+
+def listed(topic: Topic, workers: int, max_pending: int, max_dead: int) -> Answer:
     """A topic in a listing; `paused_until` null: until it is resumed."""
-    answer: Answer = {"topic": topic.name, "counts": topic.counts, "paused": topic.paused_until is not None}
+    answer: Answer = {
+        "topic": topic.name,
+        "counts": topic.counts,
+        "oldest_ready_s": in_seconds(topic.oldest_ready_ms),
+        "workers": workers,
+        "paused": topic.paused_until is not None,
+    }
     if topic.paused_until is not None:
         answer["paused_until"] = in_seconds(topic.paused_until or None)
-    return answer
+    return answer | {name: most for name, most in (("max_pending", max_pending), ("max_dead", max_dead)) if most}
 
 
 def polling(pollings: Pollings) -> Answer:
     """The workers that poll."""
-    answer: Answer = {"workers": [_polling(row) for row in pollings.rows]}
-    if pollings.other_waiting or pollings.other_jobs:
-        answer["others"] = {"parked": pollings.other_waiting, "jobs": pollings.other_jobs}
-    return answer
+    return {
+        "workers": [_polling(row) for row in pollings.rows],
+        "others": {"parked": pollings.other_waiting, "jobs": pollings.other_jobs},
+    }
 
 
 def _polling(row: Polling) -> Answer:
@@ -142,7 +169,10 @@ def described(job: Job) -> Answer:
         answer["lease"] = job.lease
         answer["worker"] = job.text(Tag.WORKER)
         answer["reason"] = job.text(Tag.REASON)
-    if job.cause is not Cause.NONE:
+    ended = job.lease_ended
+    if ended is not None:
+        answer["reason"], answer["ended"] = "lease ended", ended / 1000
+    elif job.cause not in (Cause.NONE, Cause.LEASE):
         answer["cause"] = job.cause.name.lower()
     # `next` depends on the state: until when the job waits or is remembered, or since when it is ready or dead.
     until = {State.READY: "ready_since", State.DEAD: "dead_since", State.RESERVED: "reserved_until"}

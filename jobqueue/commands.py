@@ -8,10 +8,13 @@ one after the other. A pop that follows finishes does not wait for their answers
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+
+import structlog
 
 from buckets import Added, Job, Sent
 from buckets.errors import JobQueueError, Unavailable, WrongState
@@ -24,14 +27,19 @@ from jobqueue.answers import (
     kept,
     kept_copy,
     listed,
+    paused,
     polling,
+    stands,
     success,
+    unknown,
 )
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.metrics.process import UNREADABLE, Metrics
 from jobqueue.schema import params
 from jobqueue.virtual_topics import Copy
+
+log = structlog.get_logger()
 
 Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -163,14 +171,14 @@ def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
-    up."""
+    up. An answer without a job says so if a topic is paused, or if none of them exists."""
     handover.check()
-    popped = await engine.pop(command, handover.room)
+    popped, standing = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
     handover.take(popped.jobs)
     if command.count is not None:
-        return success(jobs=[handed_out(job) for job in popped.jobs])
-    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None)
+        return success(jobs=[handed_out(job) for job in popped.jobs], **stands(standing))
+    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None, **stands(standing))
 
 
 @one
@@ -181,9 +189,9 @@ async def touch(engine: Engine, command: params.Touch, handover: Handover) -> An
 
 @one
 async def release(engine: Engine, command: params.Release, handover: Handover) -> Answer:
-    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off; due at
-    once, it goes to the back of its ready list. It is dead when its tries are used up; with `attempt` false, this
-    delivery does not count as a try."""
+    """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off or of the
+    default one; due at once, it goes to the back of its ready list. It is dead when its tries are used up; with
+    `attempt` false, this delivery does not count as a try."""
     moved = await engine.release(command)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
@@ -233,16 +241,16 @@ async def update(engine: Engine, command: params.Update, handover: Handover) -> 
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
     """Everything about a job: body, times, counts, options. Of an ended job, what is remembered: all but its body."""
     handover.check()
-    job = await engine.get(command.id)
+    job, paused_until = await engine.get(command.id)
     handover.take([job])
-    return success(**described(job))
+    return success(**described(job), **paused(paused_until))
 
 
 @one
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
-    figures = await engine.stats(command.topic)
-    return success(
+    figures, standing = await engine.stats(command.topic)
+    answer = success(
         topic=command.topic,
         counts=figures.counts,
         totals=figures.totals,
@@ -250,6 +258,9 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
         due=figures.due,
         shards=engine.shards,
     )
+    if command.topic and standing:
+        answer |= unknown(standing.known) | paused(standing.paused.get(command.topic))
+    return answer
 
 
 @one
@@ -258,16 +269,17 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
     ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
     short or empty."""
     handover.check()
-    page, cursor = await engine.peek(command, handover.room)
+    page, cursor, known = await engine.peek(command, handover.room)
     handover.take(page.jobs)
-    return success(topic=command.topic, jobs=[described(job) for job in page.jobs], cursor=cursor)
+    return success(topic=command.topic, jobs=[described(job) for job in page.jobs], cursor=cursor, **unknown(known))
 
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
-    """The names and counts of the topics, in no particular order. A page with a `cursor` may be empty."""
+    """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
+    particular order. A page with a `cursor` may be empty."""
     found, cursor = await engine.topics(command)
-    return success(topics=[listed(topic) for topic in found], cursor=cursor)
+    return success(topics=[listed(*view) for view in found], cursor=cursor)
 
 
 @one
@@ -280,23 +292,25 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished."""
-    until = await engine.pause(command)
-    return success(topic=command.topic, until=in_seconds(until or None))
+    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished. A
+    pause of a topic that does not exist yet holds for the jobs to come."""
+    until, known = await engine.pause(command)
+    return success(topic=command.topic, until=in_seconds(until or None), **unknown(known))
 
 
 @one
 async def resume(engine: Engine, command: params.Resume, handover: Handover) -> Answer:
     """End the pause of a topic."""
-    return success(topic=command.topic, was_paused=await engine.resume(command.topic))
+    was_paused, known = await engine.resume(command.topic)
+    return success(topic=command.topic, was_paused=was_paused, **unknown(known))
 
 
 @one
 async def purge(engine: Engine, command: params.Purge, handover: Handover) -> Answer:
     """Delete the jobs of a topic that existed when the purge began. A request works for about a second; an answer with
     a `cursor` means that more are left. The purge stops when its client hangs up; what was deleted stays deleted."""
-    count, cursor = await engine.purge(command)
-    return success(topic=command.topic, count=count, cursor=cursor)
+    count, cursor, known = await engine.purge(command)
+    return success(topic=command.topic, count=count, cursor=cursor, **unknown(known))
 
 
 @one
@@ -322,6 +336,7 @@ class Commands:
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
+        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def answer(self, commands: Sequence[params.Command | BadRequest], reserved: list[Job]) -> Awaitable[list[Answer]]:
         """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
@@ -408,10 +423,22 @@ class Commands:
     def _count(self, command: params.Command | BadRequest, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        if self._is_logged:
+            _log(name, command, answers)
         if name is None or begun is None:
             return self._metrics.answered(name or UNREADABLE, answers)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
         return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+def _log(name: str | None, command: params.Command | BadRequest, answers: list[Answer]) -> None:
+    """A line per answer: which command, and what became of which job; no bodies."""
+    topic = getattr(command, "topic", None) or getattr(command, "topics", None)
+    for answer in answers:
+        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        code = answer.get("code", "OK")
+        own = answer.get("topic", topic if len(answers) == 1 else None)
+        log.debug("command.answered", command=name, code=code, id=ids, topic=own)
 
 
 def _runs(commands: Sequence[params.Command | BadRequest]) -> deque[Run]:

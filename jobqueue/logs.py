@@ -23,21 +23,26 @@ def _with_request(_logger: Any, _method: str, event: Any) -> Any:
     return event | {"request": request} if request else event
 
 
+_FIRST = ("time", "level", "event")
+
+
 def _json(event: Any, **_: Any) -> str:
-    return orjson.dumps(event, default=str).decode()
+    """Lines begin alike, whatever their fields are."""
+    first = {name: event[name] for name in _FIRST if name in event}
+    return orjson.dumps(first | event, default=str).decode()
 
 
-def set_up(level: str, form: str, worker: int | None = None) -> None:
-    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `worker`: a number that
+def set_up(level: str, form: str, process: int | None = None) -> None:
+    """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `process`: a number that
     each line gets."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())
     shared: list[Any] = [
         _with_request,
         structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
     ]
-    if worker is not None:
-        shared.append(lambda _logger, _method, event: event | {"worker": worker})
+    if process is not None:
+        shared.append(lambda _logger, _method, event: event | {"process": process})
     if not text:
         shared.append(structlog.processors.format_exc_info)
     renderer: Any = (

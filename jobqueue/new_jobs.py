@@ -9,7 +9,7 @@ from dataclasses import fields
 import orjson
 
 from buckets import NewJob
-from jobqueue.policies import Policies
+from jobqueue.policies import Policies, ladder
 from jobqueue.schema import params
 from jobqueue.schema.params import ms
 
@@ -31,7 +31,7 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
         policy.ttr_ms if command.ttr is None else ms(command.ttr),
         policy.priority if command.priority is None else command.priority,
         policy.tries if command.tries is None else command.tries,
-        policy.backoff_ms if command.backoff is None else tuple(map(ms, command.backoff)),
+        policy.backoff_ms if command.backoff is None else ladder(command.backoff),
         policy.ttl_ms if command.ttl is None else ms(command.ttl),
         policy.retention_ms if command.retention is None else ms(command.retention),
         orjson.dumps(command.headers) if command.headers else b"",

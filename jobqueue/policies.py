@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from buckets import Bounds
 from jobqueue.schema.params import ms
 from jobqueue.settings import Settings, TopicSettings
+
+_AT_ONCE = (0,)  # how a job keeps the empty ladder: without any, the default one would hold
+
+
+def ladder(delays_s: Iterable[float]) -> tuple[int, ...]:
+    """The back-off of a job that was given one, in ms."""
+    return tuple(map(ms, delays_s)) or _AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +38,14 @@ class Policies:
         self._by_topic = {name: self._policy(topic) for name, topic in settings.topics.items()}
         self._other = self._policy(TopicSettings())
         self.has_virtual = bool(settings.virtual_topics)
+        self.default_backoff_ms = tuple(map(ms, settings.default_backoff_s))
 
     def _policy(self, topic: TopicSettings) -> Policy:
         settings = self._settings
         return Policy(
             ttr_ms=ms(settings.default_ttr_s if topic.ttr_s is None else topic.ttr_s),
             tries=settings.default_tries if topic.tries is None else topic.tries,
-            backoff_ms=tuple(map(ms, topic.backoff_s or ())),
+            backoff_ms=() if topic.backoff_s is None else ladder(topic.backoff_s),
             ttl_ms=None if topic.ttl_s is None else ms(topic.ttl_s),
             retention_ms=ms(settings.default_retention_s if topic.retention_s is None else topic.retention_s),
             priority=settings.default_priority if topic.priority is None else topic.priority,

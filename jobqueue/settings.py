@@ -23,6 +23,7 @@ MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
 
 Seconds = Annotated[float, Meta(ge=0)]
+Ladder = Annotated[tuple[fields.Delay, ...], Meta(max_length=fields.MOST_STEPS)]
 DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
 
@@ -31,7 +32,7 @@ class TopicSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     ttr_s: fields.Ttr | None = None
     tries: fields.Tries | None = None
-    backoff_s: Annotated[tuple[fields.Delay, ...], Meta(min_length=1, max_length=fields.MOST_STEPS)] | None = None
+    backoff_s: Ladder | None = None
     ttl_s: fields.Ttl | None = None
     retention_s: fields.Retention | None = None
     priority: fields.Priority | None = None
@@ -65,6 +66,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     max_body_bytes: Annotated[int, Meta(ge=1)] = 256 << 10
     default_ttr_s: fields.Ttr = 60.0
     default_tries: fields.Tries = 16
+    default_backoff_s: Ladder = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
     default_retention_s: fields.Retention = 60.0
     default_priority: fields.Priority = 4
     default_dead_age_s: DeadAgeS = 2_592_000.0
@@ -76,7 +78,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
-        """The shards of a namespace that is founded now, and the buckets of each: two are enough on a Cluster, where
+        """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where
         every shard has timers."""
         shards, buckets = (16, 2) if is_cluster else (1, 8)
         return self.shards or shards, self.buckets or buckets
@@ -191,21 +193,32 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         if name not in types:
             raise SettingsError(_unknown(name, source))
         if source == _ENVIRONMENT and name in ("topics", "virtual_topics"):
-            raise SettingsError(f"{name} can only be set in a file")
+            raise SettingsError(f"{_named(name, source)} can only be set in a file")
         try:
-            checked[name] = msgspec.convert(value, types[name], strict=not isinstance(value, str))
+            given = _steps(value) if name == "default_backoff_s" and isinstance(value, str) else value
+            checked[name] = msgspec.convert(given, types[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
-            place, fault = _entry(name, value, types[name]) if isinstance(value, dict) else (name, str(error))
+            place, fault = (
+                _entry(name, value, types[name]) if isinstance(value, dict) else (_named(name, source), str(error))
+            )
             raise SettingsError(f"{place} in {source}: {fault}") from None
     return checked
 
 
 def _unknown(name: str, source: str) -> str:
-    """Why a setting is refused; of the environment, in the names of its variables."""
-    names = name, *Settings.__struct_fields__
-    if source == _ENVIRONMENT:
-        names = tuple(PREFIX + each.upper() for each in names)
-    return f"unknown setting {names[0]} in {source}{_hint(names[0], names[1:])}"
+    known = tuple(_named(each, source) for each in Settings.__struct_fields__)
+    named = _named(name, source)
+    return f"unknown setting {named} in {source}{_hint(named, known)}"
+
+
+def _named(name: str, source: str) -> str:
+    """A setting as its source spells it."""
+    return PREFIX + name.upper() if source == _ENVIRONMENT else name
+
+
+def _steps(text: str) -> list[str]:
+    """The steps of a ladder as the environment has them: `1,5,15`."""
+    return [step.strip() for step in text.split(",")] if text.strip() else []
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:

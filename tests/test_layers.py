@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up; each names the folders and modules that it holds.
 STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
-        "words": ("errors", "clock", "keys", "job", "record", "meter", "scripts"),
+        "words": ("errors", "outage", "deaths", "clock", "keys", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
         "topics": ("durability", "topics", "walk", "notifier", "waiting", "pollers"),
@@ -33,10 +33,11 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "cli": ("cli", "__main__"),
     },
     "jobqueue_client": {
-        "words": ("times", "job", "fields", "answers", "errors", "options"),
+        "words": ("times", "job", "fields", "answers", "errors", "options", "addresses"),
         "calls": ("commands", "http", "retry", "calls"),
         "clients": ("client", "async_client"),
         "worker": ("worker",),
+        "testing": ("testing",),
     },
     "pyspark_jobqueue": {
         "ground": ("errors", "java", "session"),

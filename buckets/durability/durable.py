@@ -195,4 +195,4 @@ def _first_result(before: Any, now: Any) -> Any:
         return now
     if isinstance(now, list):
         return [_first_result(*each) for each in zip(before, now, strict=True)]
-    return now if isinstance(now, Added) and now.result != "existing" else before
+    return now if isinstance(now, Added) and now.result in ("created", "replaced") else before

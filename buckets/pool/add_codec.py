@@ -15,7 +15,7 @@ from buckets.job import STATE_WORDS, NewJob
 from buckets.record import pack_front
 from buckets.scripts import Value
 
-_RESULTS = {word.encode(): word for word in ("created", "existing", "replaced")}
+_RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", "cancelled")}
 
 # All of a job except its id, its time and its body.
 _KIND = attrgetter(
@@ -27,7 +27,8 @@ _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record
 
 
 class Added(NamedTuple):
-    """The result of adding a job: created, existing or replaced; its state; when it is due (ms)."""
+    """The result of adding a job: created, existing or replaced, in a group also cancelled (it was deleted, and stays
+    so); its state; when it is due (ms)."""
 
     result: str
     state: str
@@ -35,15 +36,15 @@ class Added(NamedTuple):
 
 
 def may_be_repeated(job: NewJob) -> bool:
-    """Whether adding the job twice does no harm. `reject` would find the job that it created; `replace`, or a job that
-    leaves no tombstone, might run twice."""
+    """Whether adding the job twice does no harm. `reject` would find the job that it created; `renew`, `replace`, or a
+    job that leaves no tombstone, might run twice."""
     return job.if_exists == "keep" and job.retention_ms > 0
 
 
 class Shape(NamedTuple):
     """What like jobs share."""
 
-    how: str  # keep, reject or replace: what to do if the id exists
+    how: str  # keep, reject, renew or replace: what to do if the id exists
     most_pending: int  # in a shard; 0: no limit
     front: bytes  # the record up to the body
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from buckets.clock import Clock
+from buckets.deaths import Deaths
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
@@ -19,7 +20,7 @@ from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_group
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.popping import Popping
 from buckets.pool.send_order import SendOrder
-from buckets.record import unpack
+from buckets.record import pack_ladder, unpack
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
 from buckets.scripts import Value
@@ -43,6 +44,7 @@ class Pool(Popping):
         # Two pages at a time keep Redis busy; with one for each bucket, all other calls would wait behind eight.
         self._paging = [asyncio.Semaphore(2) for _ in self.keys]
         self._preparing = Preparing(shards)
+        self._deaths = Deaths()
         # One for each shard: a Cluster server that is away delays no caller whose jobs are on another.
         self._adding = [Coalescer(partial(self._add, shard, True), OneScript) for shard in range(shards)]
         self._adding_once = [Coalescer(partial(self._add, shard, False), OneScript) for shard in range(shards)]
@@ -142,20 +144,31 @@ class Pool(Popping):
         delay_ms: int | None = None,
         counts: bool = True,
         reason: str = "",
+        ladder_ms: Sequence[int] = (),
     ) -> Moved:
         """Give a job back: it is due after `delay_ms` or the next step of its back-off, or dead when its tries are used
-        up. `counts`: whether this delivery counts as a try. Raises NotFound, NotReserved, StaleLease."""
+        up. `counts`: whether this delivery counts as a try. `ladder_ms`: the back-off of a job without its own, to
+        which each step adds up to a tenth; empty: ready at once. Raises NotFound, NotReserved, StaleLease."""
         reply = await self.one(
-            "release", job_id, lease=_or_empty(lease), delay=_or_empty(delay_ms), counts=int(counts), reason=reason
+            "release",
+            job_id,
+            lease=_or_empty(lease),
+            delay=_or_empty(delay_ms),
+            counts=int(counts),
+            reason=reason,
+            ladder=pack_ladder(ladder_ms),
         )
         moved = Moved(reply[0].decode(), reply[1])
+        self._deaths.report(reply[2])
         self._note_moved(job_id, moved.state)
         return moved
 
     async def bury(self, job_id: str, lease: int | None = None, reason: str = "") -> str:
         """Move a reserved job to the dead letters; returns its new state. Raises NotFound, NotReserved, StaleLease."""
-        state: bytes = await self.one("bury", job_id, lease=_or_empty(lease), reason=reason)
-        return state.decode()
+        state, died = await self.one("bury", job_id, lease=_or_empty(lease), reason=reason)
+        self._deaths.report(died)
+        word: str = state.decode()
+        return word
 
     async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Make dead letters ready again; returns the state of each, or NotFound, WrongState."""
@@ -202,8 +215,10 @@ class Pool(Popping):
         """Move a page of due entries out of a bucket; returns how many, and the us until the next is due (0: now, -1:
         there is none)."""
         async with self._paging[shard]:
-            moved, wait, *late = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+            moved, wait, died, *late = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
         self.redis.meter.paged(moved)
+        if died:
+            self._deaths.report(died)
         for topic, late_us, jobs in zip(late[::3], late[1::3], late[2::3], strict=True):
             self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, jobs)
         return moved, wait
@@ -220,6 +235,7 @@ class Pool(Popping):
         """Wait for the work in progress, and until the jobs that nobody received have been given back."""
         for coalescer in (*self._adding, *self._adding_once, *self._finishing):
             await coalescer.close()
+        self._deaths.sum_up()
         await super().close()
 
 

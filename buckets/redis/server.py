@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.meter import Meter
+from buckets.outage import reason
 from buckets.redis.link import LOST, Ear, Link, Wire, hang_up
 from buckets.scripts import SCRIPTS
 
@@ -105,9 +106,9 @@ class Server:
             try:
                 self.link = await self._linked()
             except (RedisError, OSError, Unavailable) as error:
-                self.trouble = str(error)
+                self.trouble = reason(error)
                 if pause == _SHORTEST_PAUSE:
-                    log.warning("redis.lost", extra={"server": self.name, "error": str(error)})
+                    log.warning("redis.lost", extra={"server": self.name, "error": reason(error)})
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
@@ -158,7 +159,7 @@ class Server:
                 ear = self._ear
             await ear.hear(channel, heard, connected)
         except (RedisError, OSError) as error:
-            raise Unavailable(f"{LOST}{error}") from None
+            raise Unavailable(f"{LOST}{reason(error)}") from None
 
     def replace(self) -> None:
         """Open another connection: this one leads to a server that is no longer a master. Pending commands are answered

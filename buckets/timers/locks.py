@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
+from buckets.outage import Outage
 from buckets.pool.pool import Pool
 from buckets.shards import Shards
 from buckets.timers.members import Members
@@ -48,6 +49,7 @@ class Locks:
         self._members = members
         self._free = notifier.free(shard)
         self._trust: asyncio.TimerHandle | None = None
+        self._outage = Outage(log, "lock.lost", "lock.found")
         self.shard = shard
         self.held = [asyncio.Event() for _ in range(pool.buckets)]
         self.last_answer = 0.0
@@ -67,6 +69,7 @@ class Locks:
             await self._pool.ensure_meta(self.shard)
             return False
         self.last_answer = begun
+        self._outage.end(shard=self.shard)
         self._distrust_at(begun + _TRUST_S)
         for event, mine in zip(self.held, ours, strict=True):
             self._hold(event, mine)
@@ -127,7 +130,7 @@ class Locks:
 
     def _distrust(self) -> None:
         if any(event.is_set() for event in self.held):
-            log.warning("lock.lost", extra={"shard": self.shard, "error": str(Unavailable())})
+            self._outage.begin(Unavailable(), shard=self.shard)
         self._let_go()
 
     def _let_go(self) -> None:

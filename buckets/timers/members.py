@@ -16,8 +16,9 @@ import logging
 import secrets
 import time
 
-from buckets.errors import JobQueueError, NoMeta, Unavailable
+from buckets.errors import JobQueueError, NoMeta
 from buckets.notifier import Notifier
+from buckets.outage import Outage
 from buckets.pool.pool import Pool
 from buckets.shards import Shards
 from buckets.timers.assignment import assign
@@ -58,7 +59,7 @@ class Members:
         self._notifier = notifier
         self._clock_jumps = ClockJumps(pool.redis.meter, clock_limit_s)
         self._refresh = asyncio.Event()
-        self._is_loss_logged = False
+        self._outage = Outage(log, "roll.lost", "roll.found")
         self._spare_until = 0.0  # the loop's time until which no instance is struck off
         self.token = secrets.token_hex(8)
         self.living: list[bytes] = []
@@ -138,12 +139,11 @@ class Members:
         try:
             async with asyncio.timeout(_STALE_S):
                 pause = await self.tick()
-            self._is_loss_logged = False
+            self._outage.end()
             return pause
         except (JobQueueError, TimeoutError) as error:
-            if self.is_stale() and not self._is_loss_logged:
-                self._is_loss_logged = True
-                log.warning("roll.lost", extra={"error": str(error) or str(Unavailable())})
+            if self.is_stale() and not self._outage.is_on:
+                self._outage.begin(error)
                 self._wake_locks()
         except Exception:
             log.exception("roll.failed")

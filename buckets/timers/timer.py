@@ -10,6 +10,7 @@ import logging
 
 from buckets.errors import JobQueueError
 from buckets.notifier import Notifier
+from buckets.outage import Outage
 from buckets.pool.pool import Pool
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
@@ -32,6 +33,7 @@ class Timer:
         self._shard = locks.shard
         self._bucket = bucket
         self._lead_time = LeadTime()
+        self._outage = Outage(log, "timer.failed", "timer.found")
         self._is_timed = False  # whether the next tick comes because something falls due, not because the bell rang
 
     async def tick(self) -> float:
@@ -59,9 +61,12 @@ class Timer:
     async def _ticked(self) -> float:
         """As `tick`; after an error, which is logged, a pause."""
         try:
-            return await self.tick()
+            wait = await self.tick()
+            if self._outage.is_on:
+                self._outage.end(shard=self._shard, bucket=self._bucket)
+            return wait
         except JobQueueError as error:
-            log.warning("timer.failed", extra={"bucket": self._bucket, "error": str(error)})
+            self._outage.begin(error, shard=self._shard, bucket=self._bucket)
         except Exception:
-            log.exception("timer.failed", extra={"bucket": self._bucket})
+            log.exception("timer.broke", extra={"bucket": self._bucket})
         return _AFTER_ERROR_S

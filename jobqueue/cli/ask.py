@@ -121,9 +121,11 @@ async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIter
 
 
 async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
-    """Show all topics. As JSON, one answer per page, each on a line."""
+    """Show all topics but empty ones. As JSON, one answer per page, each on a line."""
     found: list[Fields] = []
     cursor = fields.get("cursor", "")
+    if "pattern" in fields and not set(fields["pattern"]) & set("*?"):
+        fields["pattern"] += "*"
     while cursor is not None:
         answer = await client.ask("topics", **(fields | ({"cursor": cursor} if cursor else {})))
         cursor = answer.fields["cursor"]
@@ -131,8 +133,23 @@ async def topics(client: Client, fields: Fields, extras: Extras, out: Output) ->
             out.json(answer)
         found += answer.fields["topics"]
     if not out.as_json:
-        out.table("topics", found)
+        shown = found if extras.all else [topic for topic in found if not _is_empty(topic)]
+        _show_topics(out, found, shown, fields.get("pattern"))
     return DONE
+
+
+def _show_topics(out: Output, found: list[Fields], shown: list[Fields], pattern: str | None) -> None:
+    if shown:
+        out.table("topics", shown)
+    if not found:
+        out.say("no topic" if pattern is None else f"no topic matches {pattern}")
+    elif len(shown) < len(found):
+        out.say(f"empty topics that are not shown: {len(found) - len(shown)}; --all shows them")
+
+
+def _is_empty(topic: Fields) -> bool:
+    """Whether there is nothing to say about it."""
+    return not (any(topic["counts"].values()) or topic["workers"] or topic["paused"])
 
 
 async def workers(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
@@ -141,11 +158,11 @@ async def workers(client: Client, fields: Fields, extras: Extras, out: Output) -
     if out.as_json:
         out.json(answer)
         return DONE
-    found, others = answer.fields["workers"], answer.fields.get("others")
+    found, others = answer.fields["workers"], answer.fields["others"]
     if found:
         out.table("workers", found)
     else:
         out.say(f"no worker polls {fields['topic']}" if "topic" in fields else "no worker polls")
-    if others:
+    if any(others.values()):
         out.say(f"more workers, not listed: {others['parked']} waiting pops, {humanize.jobs(others['jobs'])} in hand")
     return DONE

@@ -183,12 +183,12 @@ async def _clock(redis: Redis) -> Finding:
 
 
 async def _namespace(redis: Redis, chosen: Settings) -> Findings:
-    """What Redis holds about the namespace, which is not founded here."""
+    """What Redis holds about the namespace, which is not created here."""
     subject = f"namespace {chosen.namespace}"
     meta = await read_meta(redis, Keys(chosen.namespace, 0))
     if not meta:
         own_shards, own_buckets = chosen.numbers(redis.is_cluster)
-        sentence = f"not founded yet; serve will found it with shards: {own_shards}, buckets: {own_buckets}"
+        sentence = f"not there yet; serve will create it with shards: {own_shards}, buckets: {own_buckets}"
         yield Finding("ok", subject, sentence)
         return
     numbers = [meta.get(name, "") for name in ("shards", "buckets")]
@@ -200,7 +200,7 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
     for name, own, found in (("shards", chosen.shards, shards), ("buckets", chosen.buckets, buckets)):
         if own not in (0, found):
             yield Finding(
-                "warn", subject, f"the setting {name} = {own} has no effect: the namespace was founded with {found}"
+                "warn", subject, f"the setting {name} = {own} has no effect: the namespace was created with {found}"
             )
     aside = [Keys(chosen.namespace, shard).aside for shard in range(shards)]
     count = sum([int(await redis.read("HLEN", key)) for key in aside])

@@ -50,7 +50,7 @@ class Typed(click.ParamType[Any]):
 
 
 DURATION = Typed("duration", times.duration)
-_DURATIONS = Typed("durations", lambda typed: [times.duration(part) for part in typed.split(",")])
+_DURATIONS = Typed("durations", lambda typed: [times.duration(part) for part in typed.split(",")] if typed else [])
 _TIME = Typed("time", times.moment)
 
 

@@ -24,6 +24,7 @@ _OWN: dict[str, list[click.Option]] = {
     ],
     "purge": [click.Option(["--yes", "-y"], is_flag=True, help="do not ask for confirmation")],
     "peek": [click.Option(["--all"], is_flag=True, help="show all jobs instead of 20")],
+    "topics": [click.Option(["--all"], is_flag=True, help="show empty topics too")],
     "stats": [
         click.Option(
             ["--watch"],
@@ -44,7 +45,9 @@ _MORE = {
     "update": "--body - reads standard input.",
     "kick": "Takes an ID, or --topic with --count or --all.",
     "peek": "Shows 20 jobs; --count or --all shows more. As JSON: one line per page.",
-    "topics": "In PATTERN, * stands for any characters and ? for one. As JSON: one line per page.",
+    "topics": "The topic whose jobs have waited longest comes first. In PATTERN, * stands for any characters and ? for "
+    "one; without either, it is how names begin. As JSON: one line per page.",
+    "workers": "jobs: those that a worker has in hand. parked: it is waiting for a job.",
     "purge": "Asks for confirmation. --state deletes only the jobs in one state.",
 }
 

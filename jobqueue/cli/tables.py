@@ -18,7 +18,7 @@ Fields = Mapping[str, Any]
 _STATES = ("delayed", "ready", "reserved", "dead")
 _COLOURS = {"delayed": "cyan", "ready": "green", "reserved": "yellow", "dead": "red"}
 _WORK_COLOURS = {"parked": "green", "busy": "yellow"}
-_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until"}
+_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
 _BAR_WIDTH = 30
@@ -79,16 +79,30 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
 
 
 def topics(some: Iterable[Fields]) -> RenderableType:
-    """A row per topic, sorted by name."""
+    """A row per topic, those first whose jobs have been ready longest."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     for state in _STATES:
         table.add_column(state, no_wrap=True, justify="right")
-    table.add_column("paused", no_wrap=True)
-    for topic in sorted(some, key=lambda each: str(each["topic"])):
+    table.add_column("oldest ready", no_wrap=True, justify="right")
+    table.add_column("workers", no_wrap=True, justify="right")
+    table.add_column("paused")
+    for topic in sorted(some, key=_by_trouble):
         counts = (Text(humanize.number(topic["counts"][state])) for state in _STATES)
-        table.add_row(Text(humanize.clean(topic["topic"])), *counts, Text(_paused(topic)))
+        oldest, workers = topic["oldest_ready_s"], topic["workers"]
+        is_alone = topic["counts"]["ready"] and not workers
+        table.add_row(
+            Text(humanize.clean(topic["topic"])),
+            *counts,
+            Text("" if oldest is None else humanize.span(round(oldest, 1))),
+            Text(humanize.number(workers), style="red" if is_alone else ""),
+            Text(_paused(topic)),
+        )
     return table
+
+
+def _by_trouble(topic: Fields) -> tuple[float, int, str]:
+    return -(topic["oldest_ready_s"] or 0), -topic["counts"]["dead"], str(topic["topic"])
 
 
 def workers(some: Iterable[Fields]) -> RenderableType:

@@ -18,6 +18,8 @@ _INTRODUCTION = """\
 
 <!-- Made by `make docs` from the docstrings and types in jobqueue/; edit those. -->
 
+[Codes](#codes) · [The commands](#the-commands) · [Guarantees](#guarantees), and [`finish`, exactly](#finish-exactly)
+
 A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 of them, in UTF-8 and of at most 16 MiB
 (`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
@@ -28,7 +30,8 @@ A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 o
 - Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
   counts.
 - Defaults come from the settings; a topic's policy may override them.
-- `null` for an optional field means the same as leaving it out. Of a field given twice, the last one counts.
+- `null` for an optional field means the same as leaving it out. Of a field given twice, the last one counts; two
+  different commands are refused.
 - An unknown field or command is refused, and the error names the nearest known one: a misspelt `dealy` does not become
   "no delay". The refusal of a value says what is allowed and, if it can tell, what is wrong with this one: a string
   where a number belongs, milliseconds, a time without an offset.
@@ -64,12 +67,32 @@ _SEMANTICS = """\
   pop asks the shards that its process knows to have jobs. Without `wait` it may therefore miss, for some milliseconds,
   jobs that another process added, and for up to a second if a notification was lost.)
 - **Delete, then add with the same id**: nothing of the old job makes the new one early or takes its place.
-- **A repeated add** after a timeout or a crash finds the job, and answers `existing` with its `state`. If a job was
-  deleted and is added again within its retention, that state is `deleted`; use `"if_exists": "replace"` to add it.
+- **A repeated add** after a timeout or a crash finds the job, and answers `existing` with its `state`, also if that is
+  finished.
+- **A cancelled id stays cancelled.** If the job was deleted, an add with `if_exists` keep (the default) is refused:
+  ALREADY_EXISTS with `state` deleted. It may be a late copy of an old add, and must not revive what was cancelled. To
+  order again, add with `"if_exists": "renew"`: a live job is kept, one that is dead or has ended begins a new life
+  (`replaced`). An add to a virtual topic is refused only if all its jobs were deleted; otherwise such a job answers
+  `cancelled`, and the others are kept or created.
+- **Ended jobs are remembered for their `retention`** (60 s by default), and no longer: an add that is repeated or
+  arrives later than that creates the job again. If your producers may repeat adds for longer, as a stream that starts
+  again from an old position does, give the jobs a `retention` that covers it.
 - **A lease** is an integer below 2^53 that grows with every delivery, even across delete and add. A worker that shows
   its lease cannot end another worker's delivery.
-- **The back-off advances by one step** with every lease that expires and every release without `delay`, whether or not
-  the delivery counted as a try. A typical ladder for payments: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`.
+- **A failure waits before it is tried again.** A job with a `backoff`, its own or its topic's, waits for the next step
+  of that ladder after every lease that expires and every release without `delay`, whether or not the delivery counted
+  as a try. A typical ladder for payments: `[15, 15, 30, 180, 600, 1200, 1800, 3600]`. `"backoff": []` means at once; it
+  is stored as `[0]`.
+- **The default back-off** (the setting `default_backoff_s`: 1, 5, 15, 60, 300, 900, 3600 s) holds for a release without
+  `delay` of a job that has none. It is not stored with the job, so a change of the setting holds at once, and `get`
+  does not show it. Each step waits up to a tenth longer, by the job's id and the step: jobs that failed together do not
+  come back together. The end of a lease makes such a job ready at once: its worker died, and another may take it.
+- **`kick` starts a ladder again** at its first step.
+- **A lease that ended** shows in `get` until something else happens to the job: `reason` is `lease ended`, `ended` says
+  when (as the timer saw it), and `worker` who had it.
+- **How late a delivery is**: now, less `ready`, or `due` in a job that is delivered for the first time.
+- **A paused topic** says so: a pop that finds no job in it has `paused` with the end of the pause, as have `get` and
+  `stats`. A pause may begin before the topic exists.
 - **ttl** counts from the due time, and expires even if nobody pops.
 - **Dead letters** keep their body and reason until they are kicked or deleted, or for as long as the topic's policy
   says (30 days by default, `default_dead_age_s`).

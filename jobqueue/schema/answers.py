@@ -30,6 +30,28 @@ _Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed,
 _Lease = Annotated[int, Meta(description="the lease of its newest delivery")]
 
 
+_FALSE = {"const": False}
+_Unknown = (
+    Annotated[bool, Meta(description="false if the topic does not exist, else left out", extra_json_schema=_FALSE)]
+    | UnsetType
+)
+_AnyUnknown = (
+    Annotated[bool, Meta(description="false if no such topic exists, else left out", extra_json_schema=_FALSE)]
+    | UnsetType
+)
+_IsPaused = Annotated[bool, Meta(description="true if the topic is paused, else left out")] | UnsetType
+_PausedUntil = (
+    Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
+)
+_Pauses = (
+    Annotated[
+        dict[str, float | None],
+        Meta(description="without a job: the topics that are paused, and until when; null: until it is resumed"),
+    ]
+    | UnsetType
+)
+
+
 class Refusal(Struct, forbid_unknown_fields=True):
     """The answer to a command that was refused and has changed nothing."""
 
@@ -66,8 +88,8 @@ class Copy(Struct, forbid_unknown_fields=True):
     state: _NewState
     due: _Due
     result: Annotated[
-        Literal["created", "existing", "replaced"],
-        Meta(description="whether the job was created, existed already, or replaced one"),
+        Literal["created", "existing", "replaced", "cancelled"],
+        Meta(description="as for one job; cancelled: this one was deleted, and stays so"),
     ]
 
 
@@ -96,6 +118,10 @@ class HandedOut(Struct, forbid_unknown_fields=True):
     due: Annotated[float, Meta(description="when it was due, in unix seconds")]
     ttr: Annotated[float, Meta(description="seconds until it is delivered again")]
     headers: _Headers
+    ready: (
+        Annotated[float, Meta(description="if it was delivered before: when it became ready again, in unix seconds")]
+        | UnsetType
+    ) = UNSET
 
 
 class Popped(HandedOut, forbid_unknown_fields=True, kw_only=True):
@@ -110,6 +136,8 @@ class NothingPopped(Struct, forbid_unknown_fields=True):
     success: _Yes
     id: Annotated[None, Meta(description="null: no job is ready")]
     value: None
+    known: _AnyUnknown = UNSET
+    paused: _Pauses = UNSET
 
 
 class PoppedJobs(Struct, forbid_unknown_fields=True):
@@ -119,6 +147,8 @@ class PoppedJobs(Struct, forbid_unknown_fields=True):
     jobs: Annotated[
         list[HandedOut], Meta(description="with `count`: the jobs, each with the fields above; may be empty")
     ]
+    known: _AnyUnknown = UNSET
+    paused: _Pauses = UNSET
 
 
 class Finished(Struct, forbid_unknown_fields=True):
@@ -219,7 +249,14 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     tags: Annotated[list[str] | None, Meta(description="as in add")]
     lease: _Lease | UnsetType = UNSET
     worker: Annotated[str | None, Meta(description="the worker that had it last")] | UnsetType = UNSET
-    reason: Annotated[str | None, Meta(description="the reason given by the last release or bury")] | UnsetType = UNSET
+    reason: (
+        Annotated[
+            str | None,
+            Meta(description="the reason given by the last release or bury; `lease ended` if its last lease did"),
+        ]
+        | UnsetType
+    ) = UNSET
+    ended: Annotated[float, Meta(description="if its last lease ended: when")] | UnsetType = UNSET
     cause: Annotated[Literal["tries", "ttl", "buried"], Meta(description="why it died")] | UnsetType = UNSET
     until: (
         Annotated[float, Meta(description="delayed: when it is due next; ended: until when it is remembered")]
@@ -234,6 +271,8 @@ class Known(Described, forbid_unknown_fields=True, kw_only=True):
     """The answer to get."""
 
     success: _Yes
+    paused: _IsPaused = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Figures(Struct, forbid_unknown_fields=True):
@@ -251,6 +290,9 @@ class Figures(Struct, forbid_unknown_fields=True):
         Meta(description="pending jobs by how soon they are due, to the minute (or hour, if added over a day ahead)"),
     ]
     shards: Annotated[int, Meta(description="the number of shards that hold the jobs")]
+    known: _Unknown = UNSET
+    paused: _IsPaused = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Page(Struct, forbid_unknown_fields=True):
@@ -260,6 +302,7 @@ class Page(Struct, forbid_unknown_fields=True):
     topic: _Topic
     jobs: Annotated[list[Described], Meta(description="each as `get` shows it")]
     cursor: _Cursor
+    known: _Unknown = UNSET
 
 
 class Listed(Struct, forbid_unknown_fields=True):
@@ -267,10 +310,16 @@ class Listed(Struct, forbid_unknown_fields=True):
 
     topic: _Topic
     counts: _Counts
+    oldest_ready_s: Annotated[
+        float | None, Meta(description="for how many seconds its oldest ready job has been ready; null: none is known")
+    ]
+    workers: Annotated[int, Meta(description="how many workers poll it, of those that `workers` lists")]
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
-    paused_until: (
-        Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
+    paused_until: _PausedUntil = UNSET
+    max_pending: (
+        Annotated[int, Meta(description="if it has a limit of delayed and ready jobs: the limit")] | UnsetType
     ) = UNSET
+    max_dead: Annotated[int, Meta(description="if it has a limit of dead letters: the limit")] | UnsetType = UNSET
 
 
 class Listing(Struct, forbid_unknown_fields=True):
@@ -279,7 +328,10 @@ class Listing(Struct, forbid_unknown_fields=True):
     success: _Yes
     topics: Annotated[
         list[Listed],
-        Meta(description="each with `topic`, its `counts` by state, `paused`, and `paused_until` if it is"),
+        Meta(
+            description="each with `topic`, its `counts` by state, `oldest_ready_s`, `workers` that poll it, `paused`, "
+            "`paused_until` if it is, and `max_pending` and `max_dead` if it has such limits"
+        ),
     ]
     cursor: _Cursor
 
@@ -300,13 +352,6 @@ class Polling(Struct, forbid_unknown_fields=True):
     last_pop: Annotated[float, Meta(description="when its newest pop began, in unix seconds")]
 
 
-class OtherWorkers(Struct, forbid_unknown_fields=True):
-    """What is known of the workers that are not listed."""
-
-    parked: Annotated[int, Meta(description="their waiting pops")]
-    jobs: Annotated[int, Meta(description="their jobs in hand")]
-
-
 class WorkerList(Struct, forbid_unknown_fields=True):
     """The answer to workers."""
 
@@ -318,15 +363,10 @@ class WorkerList(Struct, forbid_unknown_fields=True):
             "`last_pop`"
         ),
     ]
-    others: (
-        Annotated[
-            OtherWorkers,
-            Meta(
-                description="if there are more than an instance lists: how many pops are `parked`, and `jobs` in hand"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    others: Annotated[
+        dict[str, int],
+        Meta(description="of the workers beyond those: how many of their pops are `parked`, and their `jobs` in hand"),
+    ]
 
 
 class Paused(Struct, forbid_unknown_fields=True):
@@ -335,6 +375,7 @@ class Paused(Struct, forbid_unknown_fields=True):
     success: _Yes
     topic: _Topic
     until: Annotated[float | None, Meta(description="until when, in unix seconds; null: until it is resumed")]
+    known: _Unknown = UNSET
 
 
 class Resumed(Struct, forbid_unknown_fields=True):
@@ -343,6 +384,7 @@ class Resumed(Struct, forbid_unknown_fields=True):
     success: _Yes
     topic: _Topic
     was_paused: Annotated[bool, Meta(description="whether it was paused")]
+    known: _Unknown = UNSET
 
 
 class Purged(Struct, forbid_unknown_fields=True):
@@ -352,6 +394,7 @@ class Purged(Struct, forbid_unknown_fields=True):
     topic: _Topic
     count: Annotated[int, Meta(description="how many jobs were deleted")]
     cursor: _Cursor
+    known: _Unknown = UNSET
 
 
 ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is one of these if it is carried out

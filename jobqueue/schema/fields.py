@@ -145,12 +145,10 @@ Tries = Annotated[
 ]
 Backoff = Annotated[
     list[_Delay],
-    _must_be(
-        f"a list of 1 to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", min_length=1, max_length=MOST_STEPS
-    ),
+    _must_be(f"a list of up to {MOST_STEPS} delays, each from 0 to {TEN_YEARS_S} seconds", max_length=MOST_STEPS),
     Meta(
         description="the delay after the first, second, … lease that expired or release without `delay`; "
-        "the last one repeats"
+        "the last one repeats; an empty list: ready again at once"
     ),
 ]
 Ttl = Annotated[
@@ -164,10 +162,12 @@ Retention = Annotated[
     float, _seconds(0, MONTH_S), Meta(description="seconds for which a finished or deleted job is remembered")
 ]
 IfExists = Annotated[
-    Literal["keep", "reject", "replace"],
+    Literal["keep", "reject", "renew", "replace"],
     Meta(
-        description="for an id that is live or remembered. keep: nothing changes, `result` is existing; "
-        "reject: ALREADY_EXISTS; replace: new body, due time and life, but RESERVED while a worker holds it"
+        description="for an id that is live or remembered. keep: nothing changes, `result` is existing, but "
+        "ALREADY_EXISTS if the job was deleted; reject: ALREADY_EXISTS; renew: a live job is kept as by keep, one that "
+        "is dead or has ended begins a new life; replace: new body, due time and life, but RESERVED while a worker "
+        "holds it"
     ),
 ]
 Headers = Annotated[

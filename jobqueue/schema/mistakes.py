@@ -54,6 +54,8 @@ def _in_text(field: str, allowed: str, text: str) -> str:
         return _in_name(text, fields.NAME_CHARACTERS + "*?")
     if " characters" in allowed:
         return _length(text)
+    if " or " not in allowed:
+        return ""
     choices = allowed.replace(" or ", ", ").split(", ")
     near = difflib.get_close_matches(text.lower(), choices, 1)
     return f"; did you mean {near[0]!r}?" if near else f", not {text[:_MOST_QUOTED]!r}"

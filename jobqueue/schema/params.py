@@ -18,6 +18,7 @@ from jobqueue.schema.fields import Default, Field
 from jobqueue.schema.mistakes import mistake
 
 _MS = 1000
+_BACKOFF = "after a release the setting `default_backoff_s`; after a lease that expired, ready at once"
 
 
 class _Kind(Struct, tag_field="command", forbid_unknown_fields=True, gc=False):
@@ -36,7 +37,7 @@ class Add(_Kind, tag="add"):
     TTR: fields.UpperTtr | None = None
     priority: Annotated[fields.Priority | None, Default("default_priority")] = None
     tries: Annotated[fields.Tries | None, Default("default_tries")] = None
-    backoff: Annotated[fields.Backoff | None, Default("none: ready again at once")] = None
+    backoff: Annotated[fields.Backoff | None, Default(_BACKOFF)] = None
     ttl: Annotated[fields.Ttl | None, Default("none")] = None
     retention: Annotated[fields.Retention | None, Default("default_retention_s")] = None
     if_exists: Annotated[fields.IfExists | None, Default("keep")] = None

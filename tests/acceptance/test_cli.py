@@ -61,7 +61,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("run b", {"state": "ready"}),
         ("pop none t --ttr 30", {"id": "a", "ttr": 30.0}),
         ("touch a --ttr 50", {"state": "reserved"}),
-        ("release a --no-attempt --reason later", {"state": "ready"}),
+        ("release a --delay 0 --no-attempt --reason later", {"state": "ready"}),
         ("pop t --count 5", {}),
         ("bury a --reason broken", {"state": "dead"}),
         ("leave web1:412:9f3a", {"worker": "web1:412:9f3a"}),
@@ -73,6 +73,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("stats t", {"counts": {"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}}),
         ("peek t --state dead", {"jobs": [], "cursor": None}),
         ("topics t*", {"cursor": None}),
+        ("workers t", {"success": True}),
         ("purge t --yes", {"count": 0}),
     ]
     assert {step.split()[0] for step, _ in steps} == set(params.BY_NAME)
@@ -227,8 +228,30 @@ async def test_peek_and_topics_follow_cursors(shell: Shell, client: Client) -> N
     pages = (await shell.run("topics")).lines
     assert len(pages) > 1
     assert len({topic["topic"] for page in pages for topic in page["topics"]}) == 251
-    shown = await shell.shown("topics", "t24*")
-    assert [row.split()[0] for row in shown.splitlines()[3:] if row.strip()] == ["t24", *(f"t24{n}" for n in range(10))]
+    for pattern in ("t24*", "t24"):
+        shown = await shell.shown("topics", pattern)
+        names = {row.split()[0] for row in shown.splitlines()[3:] if row.strip()}
+        assert names == {"t24", *(f"t24{n}" for n in range(10))}
+    assert await shell.shown("topics", "nix") == "no topic matches nix*\n"
+
+
+async def test_empty_topics_do_not_hide_the_others(shell: Shell, client: Client) -> None:
+    for name in ("empty", "full"):
+        await client.ask("add", topic=name, id=name, body=1, retention=0)
+    await client.ask("delete", id="empty")
+    shown = await shell.shown("topics")
+    assert "full" in shown and "empty topics that are not shown: 1; --all shows them" in shown
+    rows = (await shell.shown("topics", "--all")).splitlines()
+    assert sorted(row.split()[0] for row in rows[3:] if row.strip()) == ["empty", "full"]
+
+
+async def test_workers_shows_who_polls_a_topic_and_what_it_has_in_hand(shell: Shell, client: Client) -> None:
+    assert await shell.shown("workers") == "no worker polls\n"
+    await client.ask("add", topic="t", id="a", body=1)
+    await client.ask("pop", topic="t", worker="web1:412")
+    row = next(row for row in (await shell.shown("workers")).splitlines() if "web1" in row)
+    assert row.split()[:4] == ["web1:412", "t", "busy", "1"]
+    assert await shell.shown("workers", "u") == "no worker polls u\n"
 
 
 async def test_a_watch_shows_what_happens_a_second_until_ctrl_c(shell: Shell, client: Client) -> None:
@@ -301,10 +324,12 @@ async def test_times_are_typed_as_people_write_them(shell: Shell, client: Client
 async def test_where_there_is_nothing_a_terminal_says_so_in_few_words(shell: Shell, client: Client) -> None:
     assert await shell.shown("peek", "t") == "t has no jobs\n"
     assert await shell.shown("peek", "t", "--state", "dead") == "t has no dead jobs\n"
+    assert await shell.shown("topics") == "there are no topics yet\n"
+    assert await shell.shown("topics", "order") == "no topic matches order; * stands for any characters\n"
     assert "0/0" not in await shell.shown("purge", "t", "--yes")
     await client.ask("pause", topic="t")  # now there is such a topic
     assert len((await shell.shown("stats", "t")).splitlines()) < 8
-    await client.ask("add", topic="t", body=1, delay=90)
+    await client.ask("add", topic="t", body=1, delay=300)
     shown = await shell.shown("stats", "t")
     assert ["created", "1"] in [line.split() for line in shown.splitlines()]
     assert [line.split()[:2] for line in shown.splitlines() if "under" in line] == [["under", "10m"]]

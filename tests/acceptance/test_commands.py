@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 
 async def test_the_four_commands_work_as_the_protocol_writes_them(client: Client) -> None:
@@ -40,6 +41,35 @@ async def test_delete_answers_deleted_and_the_state_before(client: Client) -> No
         assert await client.ask("delete", id=state) == {"success": True, "id": state, "state": "deleted", "was": state}
     again = await client.ask("delete", id="ready", durability="local")
     assert again == {"success": True, "id": "ready", "state": "deleted", "was": "deleted", "durability": "local"}
+
+
+async def test_a_cancelled_id_is_refused_until_it_is_renewed(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", delay=60, body=1)
+    await client.ask("delete", id="a")
+    refused = await client.ask("add", topic="t", id="a", delay=60, body=1)
+    assert (refused["code"], refused["state"]) == ("ALREADY_EXISTS", "deleted")
+    assert "renew or replace" in refused["error"]
+    for result in ("replaced", "existing"):
+        answer = await client.ask("add", topic="t", id="a", delay=60, body=2, if_exists="renew")
+        assert (answer["result"], answer["state"]) == (result, "delayed")
+
+
+async def test_a_lease_that_ended_is_told_with_its_time_and_worker(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", ttr=0.2, body=1)
+    first = await client.ask("pop", topic="t", worker="w")
+    assert "ready" not in first
+    await until(lambda: is_ready(client, "a"))
+    told = await client.ask("get", id="a")
+    assert (told["state"], told["reason"], told["worker"], told.get("cause")) == ("ready", "lease ended", "w", None)
+    assert first["lease"] / 1e6 + 0.2 <= told["ended"] == told["ready_since"]
+    again = await client.ask("pop", topic="t")
+    assert (again["attempt"], again["due"], again["ready"]) == (2, first["due"], told["ended"])
+    told = await client.ask("get", id="a")
+    assert told["reason"] is None and "ended" not in told
+
+
+async def is_ready(client: Client, job_id: str) -> bool:
+    return bool((await client.ask("get", id=job_id))["state"] == "ready")
 
 
 async def test_a_body_comes_back_byte_for_byte(client: Client) -> None:
@@ -198,7 +228,7 @@ async def test_run_makes_a_delayed_job_due_now_and_a_waiting_pop_gets_it(client:
     assert answers[0] == {"success": True, "id": "a", "state": "ready"}
     assert (answers[1]["id"], answers[1]["due"]) == ("a", due) and due < added["due"] - 3500
     await check_refusal(client, 409, "RESERVED", "reserved", "run", id="a")
-    await client.ask("release", id="a")
+    await client.ask("release", id="a", delay=0)
     await check_refusal(client, 409, "TOO_LATE", "ready", "run", id="a")
     await client.ask("finish", id="a")
     await check_refusal(client, 409, "WRONG_STATE", "finished", "run", id="a")
@@ -213,9 +243,9 @@ async def test_a_pop_that_waits_is_woken_by_run_release_kick_and_update(client: 
         assert (await waiting)["id"] == "a"
         await client.ask("finish", id="a")
     await reserved(client)
-    for commands in (["release"], ["bury", "kick"]):
+    for commands in ([{"command": "release", "delay": 0}], [{"command": "bury"}, {"command": "kick"}]):
         waiting = asyncio.create_task(client.ask("pop", topic="t", wait=30))
-        await client.batch([{"command": command, "id": "a"} for command in commands])
+        await client.batch([{**command, "id": "a"} for command in commands])
         assert (await waiting)["id"] == "a"
 
 
@@ -283,7 +313,7 @@ async def test_a_null_of_an_optional_field_changes_nothing_but_a_null_body_is_a_
     popped = await client.ask("pop", topic="t")
     assert (await client.ask("touch", id="a", lease=None, ttr=None, TTR=None))["success"]
     answer = await client.ask("release", id="a", lease=None, delay=None, attempt=None, reason=None)
-    assert (popped["attempt"], answer["state"]) == (1, "ready")
+    assert (popped["attempt"], answer["state"]) == (1, "delayed")
     assert (await client.ask("get", id="a"))["attempt"] == 1
 
 
@@ -303,8 +333,8 @@ async def test_commands_of_all_kinds_in_one_array_act_one_after_the_other(client
         (None, "ready"),
         (None, "reserved"),
         (None, "reserved"),
+        (None, "delayed"),
         (None, "ready"),
-        ("TOO_LATE", "ready"),
         (None, "ready"),
         ("NOT_RESERVED", "ready"),
         ("WRONG_STATE", "ready"),

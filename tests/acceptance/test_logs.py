@@ -42,12 +42,37 @@ async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) 
     text = log.read_text()
     assert SECRET not in text
     lines = [json.loads(line) for line in text.splitlines()]
+    assert all(list(line)[:3] == ["time", "level", "event"] for line in lines)
     events = [line["event"] for line in lines]
     for event in ("service.started", "redis.lost", "redis.found", "request.failed", "service.stopping"):
         assert event in events, events
+    assert all(line["error"] for line in lines if line["event"].endswith(".lost"))
     assert next(line for line in lines if line["event"] == "request.failed")["request"] == "mine-7"
     assert "redis.judged" in events  # this Redis persists nothing, and the service warns about it
     assert events[-1] == "service.stopped"
+
+
+async def test_at_level_debug_each_command_has_a_line_with_its_ids_and_no_body(tmp_path: Path) -> None:
+    log, config = tmp_path / "service.log", tmp_path / "jobqueue.toml"
+    config.write_text('log_level = "debug"\n')
+    flags = ("--data", str(tmp_path / "data"), "--config", str(config), "--log-format", "json")
+    async with ServiceProcess(*flags, log=log) as service, Client(service.url) as client:
+        adds = [{"command": "add", "topic": name, "id": name, "body": SECRET} for name in ("t", "u")]
+        await client.batch(adds)
+        await client.ask("pop", topics=["t", "u"], count=2, worker="w")
+        await client.ask("finish", id="t")
+        await client.ask("finish", id="nobody")
+        await client.ask("release", id="u", delay=9)
+    assert SECRET not in log.read_text()
+    lines = [json.loads(line) for line in log.read_text().splitlines() if "command.answered" in line]
+    assert [(line["command"], line["code"], line["id"]) for line in lines] == [
+        ("add", "OK", "t"),
+        ("add", "OK", "u"),
+        ("pop", "OK", ["t", "u"]),
+        ("finish", "OK", "t"),
+        ("finish", "NOT_FOUND", "nobody"),
+        ("release", "OK", "u"),
+    ]
 
 
 async def test_an_answer_that_is_our_bug_is_told_without_its_trace(tmp_path: Path) -> None:

@@ -69,6 +69,24 @@ async def test_a_policy_fills_in_what_an_add_leaves_out(running: Running) -> Non
     assert [c[field] for field in fields] == [60, 16, [], None, 60, 4]
 
 
+async def test_the_default_back_off_holds_for_releases_and_is_reloaded(running: Running) -> None:
+    async def wait_after_release(job_id: str, stored: list[float], **fields: Any) -> float:
+        await running.client.ask("add", topic="other", id=job_id, body=1, **fields)
+        popped = await running.client.ask("pop", topic="other")
+        released = await running.client.ask("release", id=job_id, lease=popped["lease"])
+        assert (await running.client.ask("get", id=job_id))["backoff"] == stored
+        await running.client.ask("delete", id=job_id)
+        return float(released["due"] - popped["lease"] / 1e6)
+
+    assert 1 <= await wait_after_release("a", []) < 60
+    assert await wait_after_release("b", [0], backoff=[]) < 1
+    await running.reload(POLICIES + "[topics.other]\nbackoff_s = []\n", "settings.reloaded")
+    assert await wait_after_release("c", [0]) < 1
+    assert await wait_after_release("d", [600], backoff=[600]) >= 600
+    await running.reload("default_backoff_s = [1000]\n" + POLICIES, "settings.reloaded")
+    assert 1000 <= await wait_after_release("e", []) < 1160
+
+
 async def test_a_full_topic_answers_429_and_when_to_ask_again(running: Running) -> None:
     told = await running.client.batch([{"command": "add", "topic": "poll", "body": number} for number in range(3)])
     assert [each["success"] for each in told] == [True, True, False]
@@ -96,6 +114,18 @@ async def test_an_add_to_a_virtual_topic_becomes_a_job_in_each_of_its_topics(run
         popped = await running.client.ask("pop", topic=topic)
         assert (popped["id"], popped["value"], popped["ttr"]) == (f"paid:1@{topic}", {"n": 1}, ttr)
     assert (await running.client.ask("pop", topic="paid"))["id"] is None
+
+
+async def test_what_was_deleted_of_a_virtual_add_stays_so_and_all_of_it_is_refused(running: Running) -> None:
+    await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    await running.client.ask("delete", id="paid:1@invoice")
+    again = await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    assert [(job["result"], job["state"]) for job in again["jobs"]] == [("cancelled", "deleted"), ("existing", "ready")]
+    await running.client.ask("delete", id="paid:1@poll")
+    refused = await running.client.ask("add", topic="paid", id="paid:1", body=1)
+    assert (refused["id"], refused["code"], refused["state"]) == ("paid:1", "ALREADY_EXISTS", "deleted")
+    renewed = await running.client.ask("add", topic="paid", id="paid:1", body=1, if_exists="renew")
+    assert [job["result"] for job in renewed["jobs"]] == ["replaced", "replaced"]
 
 
 async def test_a_virtual_add_without_an_id_gets_one_for_all_its_jobs(running: Running) -> None:

@@ -68,6 +68,7 @@ async def test_peek_shows_jobs_as_get_does_and_reserves_none(client: Client) -> 
         "topic": "nothing",
         "jobs": [],
         "cursor": None,
+        "known": False,
     }
 
 
@@ -83,9 +84,8 @@ async def test_pause_and_resume_over_the_wire(client: Client) -> None:
     await add(client, 1)
     assert await client.ask("pause", topic="t") == {"success": True, "topic": "t", "until": None}
     assert (await client.ask("pop", topic="t"))["id"] is None
-    assert (await client.ask("topics"))["topics"] == [
-        {"topic": "t", "counts": dict.fromkeys(WORDS, 0) | {"ready": 1}, "paused": True, "paused_until": None}
-    ]
+    (told,) = (await client.ask("topics"))["topics"]
+    assert (told["counts"]["ready"], told["paused"], told["paused_until"]) == (1, True, None)
     before = time.time()
     paused = await client.ask("pause", topic="t", seconds=1000.0001)
     assert 1000 < paused["until"] - before < 1010
@@ -93,8 +93,44 @@ async def test_pause_and_resume_over_the_wire(client: Client) -> None:
     assert (told["paused"], told["paused_until"]) == (True, paused["until"])
     assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": True}
     assert await client.ask("resume", topic="t") == {"success": True, "topic": "t", "was_paused": False}
-    assert (await client.ask("topics"))["topics"][0].keys() == {"topic", "counts", "paused"}
+    assert (await client.ask("topics"))["topics"][0].keys() == {
+        "topic",
+        "counts",
+        "oldest_ready_s",
+        "workers",
+        "paused",
+    }
     assert (await client.ask("pop", topic="t"))["id"] == "0"
+
+
+async def test_a_paused_topic_says_so_wherever_one_looks_for_its_jobs(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", body=1)
+    until = (await client.ask("pause", topic="t", seconds=1000))["until"]
+    await client.ask("pause", topic="u")
+    nothing = {"success": True, "id": None, "value": None}
+    assert await client.ask("pop", topic="t", wait=0.1) == {**nothing, "paused": {"t": until}}
+    assert await client.ask("pop", topics=["u", "t"]) == {**nothing, "paused": {"u": None, "t": until}}
+    assert await client.ask("pop", topic="t", count=2) == {"success": True, "jobs": [], "paused": {"t": until}}
+    for command, names in (("get", {"id": "a"}), ("stats", {"topic": "t"})):
+        told = await client.ask(command, **names)
+        assert (told["paused"], told["paused_until"]) == (True, until)
+    assert (await client.ask("stats", topic="u"))["paused_until"] is None
+    await client.ask("resume", topic="t")
+    for command, names in (("get", {"id": "a"}), ("stats", {"topic": "t"}), ("stats", {}), ("pop", {"topic": "t"})):
+        assert not {"paused", "paused_until", "known"} & (await client.ask(command, **names)).keys()
+    assert await client.ask("pop", topics=["t", "none"]) == nothing
+
+
+async def test_a_topic_that_does_not_exist_is_not_known(client: Client) -> None:
+    for command in ("resume", "stats", "peek", "purge", "pop"):
+        told = await client.ask(command, topic="none")
+        assert (told["success"], told["known"]) == (True, False), command
+    assert (await client.ask("pop", topics=["none", "neither"], count=3))["known"] is False
+    assert (await client.ask("pause", topic="none"))["known"] is False
+    for command in ("pause", "stats", "peek", "purge", "pop", "resume", "resume"):  # from now on it is: the pause holds
+        assert "known" not in await client.ask(command, topic="none"), command
+    await client.ask("add", topic="t", id="a", delay=60, body=1)
+    assert "known" not in await client.ask("pop", topic="t")  # it has a job, though none was ever ready
 
 
 async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_and_not_before(client: Client) -> None:
@@ -112,6 +148,21 @@ async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_and_not_before(cli
     await client.ask("resume", topic="t")
     popped = await waiting
     assert popped["id"] == "b" and popped["lease"] / 1e6 >= resumed - 0.001
+
+
+async def test_a_topic_shows_how_long_its_oldest_job_has_waited_and_how_many_workers_poll_it(client: Client) -> None:
+    await add(client, 2)
+    (told,) = (await client.ask("topics"))["topics"]
+    assert told["workers"] == 0 and 0 <= told["oldest_ready_s"] < 60
+    for _ in range(2):
+        await client.ask("pop", topics=["t", "u"], worker="w")
+    await client.ask("pop", topic="t", worker="v")
+
+    async def polled() -> bool:
+        (told,) = (await client.ask("topics"))["topics"]
+        return (told["workers"], told["oldest_ready_s"]) == (2, None)
+
+    await until(polled)
 
 
 async def test_topics_are_listed_in_pages_and_by_pattern(client: Client) -> None:
@@ -137,7 +188,7 @@ async def test_purge_deletes_by_state_or_all_and_tells_how_many(client: Client) 
     refused = await client.ask("finish", id="reserved", lease=lease)
     assert (refused["code"], refused["state"]) == ("NOT_FOUND", "deleted")
     again = await client.ask("add", topic="t", id="ready", body=1)
-    assert (again["result"], again["state"]) == ("existing", "deleted")
+    assert (again["code"], again["state"]) == ("ALREADY_EXISTS", "deleted")
     stats = await client.ask("stats", topic="t")
     assert (stats["counts"], stats["totals"]["deleted"]) == (dict.fromkeys(WORDS, 0), 4)
     assert (await client.ask("stats", topic="u"))["counts"]["ready"] == 1
@@ -266,7 +317,7 @@ async def test_the_answers_to_a_request_hold_so_many_bytes_of_jobs_and_then_noth
         assert 32 <= good <= 33
         assert {answer["code"] for answer in answers[good:]} == {"TOO_LARGE"}
         assert (await client.ask("stats", topic="t"))["counts"]["reserved"] == good
-        await client.batch([{"command": "release", "id": str(n)} for n in range(40)])
+        await client.batch([{"command": "release", "id": str(n), "delay": 0} for n in range(40)])
         await until(lambda: all_ready(client, 40))
     answers = await client.batch([{"command": "get", "id": str(n)} for n in range(40)])
     assert sum(answer["success"] for answer in answers) in (32, 33)

@@ -282,8 +282,8 @@ async def test_a_worker_that_dies_while_redis_is_away_comes_back_with_it_and_eac
     service = await serving(ServiceProcess("--redis", own_server.url, workers=2, log=log), log)
     try:
         own_server.kill()
-        await until(lambda: {line.get("worker") for line in lines(log, "redis.lost")} == {1, 2})
-        assert "worker" not in lines(log, "service.started")[0]
+        await until(lambda: {line.get("process") for line in lines(log, "redis.lost")} == {1, 2})
+        assert "process" not in lines(log, "service.started")[0]
         os.kill(pids(log)[1], signal.SIGKILL)
         await until(lambda: bool(lines(log, "worker.ended")))
         own_server.start()

@@ -60,8 +60,8 @@ async def burst(client: Client, redis: Redis, jobs: int) -> None:
         took = time.time() - at
         end.set()
         show("another topic meanwhile: add, pop, finish", await trips)
-    print(f"{jobs:,} jobs due in one millisecond: all ready after {took:.2f} s   (wanted: 1.5 s)")
-    print(f"scripts over {SLOW_US // 1000} ms: {await redis.read('SLOWLOG', 'LEN')}   (wanted: 0)")
+    print(f"{jobs:,} jobs due in one millisecond: all ready after {took:.2f} s   (target: 1.5 s)")
+    print(f"scripts over {SLOW_US // 1000} ms: {await redis.read('SLOWLOG', 'LEN')}   (target: 0)")
 
 
 async def calls(redis: Redis) -> int:
@@ -82,7 +82,7 @@ async def idle(client: Client, redis: Redis) -> None:
     before = await calls(redis)
     await asyncio.sleep(IDLE_S)
     rate = (await calls(redis) - before) / IDLE_S
-    print(f"an idle service, 8 buckets, 1,000 topics: {rate:.0f} Redis commands a second   (wanted: under 50)")
+    print(f"an idle service, 8 buckets, 1,000 topics: {rate:.0f} Redis commands a second   (target: under 50)")
 
 
 async def main(jobs: int) -> None:

@@ -15,4 +15,4 @@ def show(name: str, values: Sequence[float], wanted: str = "") -> None:
     """Print p50, p99 and the maximum of some milliseconds."""
     p50, p99, most = percentile(values, 50), percentile(values, 99), max(values)
     line = f"{name:58} n={len(values):<5} p50 {p50:7.1f}  p99 {p99:7.1f}  max {most:7.1f} ms"
-    print(line + (f"   (wanted: {wanted})" if wanted else ""), flush=True)
+    print(line + (f"   (target: {wanted})" if wanted else ""), flush=True)

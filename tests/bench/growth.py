@@ -77,7 +77,7 @@ async def main(few: int, many: int) -> None:
         a, b = (statistics.median(subject.took[name]) for subject in subjects)
         print(
             f"{name:16} {WORK / a:9,.0f} jobs/s with {few:,} pending, {WORK / b:9,.0f} with {many:,}:"
-            f" ratio {b / a:.2f} in time   (wanted: within 1.2)"
+            f" ratio {b / a:.2f} in time   (target: within 1.2)"
         )
 
 

@@ -5,6 +5,7 @@ It knows no index, no record and no entry that could be stale. A list here holds
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,12 @@ DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)
 Answer = tuple[str, ...] | tuple[str, str | None, int]
 Arrow = tuple[State | None, State]
+
+
+def jitter_ms(delay_ms: int, job_id: str, step: int) -> int:
+    """What a step of the default ladder adds to its delay."""
+    digest = hashlib.sha1(f"{job_id}:{step}".encode(), usedforsecurity=False).hexdigest()
+    return delay_ms * int(digest[:4], 16) // 655_360
 
 
 @dataclass
@@ -148,17 +155,34 @@ class Model:
     # The commands.
 
     def add_group(self, group: Sequence[NewJob]) -> list[Answer]:
-        """Add all, or none and return the first refusal."""
-        refusal = next((refusal for new in group if (refusal := self._refusal(new))), None)
-        return [refusal] if refusal else [self.add(new) for new in group]
+        """Add all, or none and return the first refusal. What was deleted stays so, unless that is all of the group."""
+        cancelled = [self._is_cancelled(new) for new in group]
+        if all(cancelled):
+            return [("ALREADY_EXISTS", "deleted")]
+        others = [new for new, gone in zip(group, cancelled, strict=True) if not gone]
+        refusal = next((refusal for new in others if (refusal := self._refusal(new))), None)
+        if refusal:
+            return [refusal]
+        return [
+            ("cancelled", "deleted", self.lives[new.id].due) if gone else self.add(new)
+            for new, gone in zip(group, cancelled, strict=True)
+        ]
+
+    def _is_cancelled(self, new: NewJob) -> bool:
+        old = self.life(new.id)
+        return bool(old and old.state is State.DELETED and new.if_exists == "keep")
+
+    def _is_kept(self, new: NewJob, old: Life) -> bool:
+        live = old.state in (State.DELAYED, State.READY, State.RESERVED)
+        return new.if_exists == "keep" or (new.if_exists == "renew" and live)
 
     def _refusal(self, new: NewJob) -> Answer | None:
         old = self.life(new.id)
-        if old and new.if_exists == "reject":
+        if old and (new.if_exists == "reject" or self._is_cancelled(new)):
             return "ALREADY_EXISTS", old.state.word
         if old and new.if_exists == "replace" and old.state is State.RESERVED:
             return "RESERVED", "reserved"
-        if (old and new.if_exists == "keep") or not new.most_pending:
+        if (old and self._is_kept(new, old)) or not new.most_pending:
             return None
         pending = [life for life in self.lives.values() if life.state in (State.DELAYED, State.READY)]
         there = (shard_of(new.id, self.shards), new.topic)
@@ -172,7 +196,7 @@ class Model:
         refusal = self._refusal(new)
         if refusal:
             return refusal
-        if old and new.if_exists == "keep":
+        if old and self._is_kept(new, old):
             return "existing", old.state.word, old.due
         if old and old.state not in TOMBSTONES:
             self._leave(old)
@@ -242,6 +266,8 @@ class Model:
     def _deliver(self, life: Life, ttr_ms: int | None, worker: str) -> dict[str, Any]:
         life.attempts += 1
         life.deliveries += 1
+        life.cause = Cause.NONE
+        ready = {"ready_again": life.next if life.deliveries > 1 else None}
         life.lease = max(life.lease + 1, self.now_us)
         life.ttr = life.new.ttr_ms if ttr_ms is None else ttr_ms
         self._total(life)["delivered"] += 1
@@ -249,11 +275,11 @@ class Model:
             self._total(life)["redelivered"] += 1
         if life.ttr == 0:
             self._entomb(life, State.FINISHED)
-            return life.facts() | {"body": life.new.body}
+            return life.facts() | {"body": life.new.body} | ready
         life.worker = worker or life.worker
         self._become(life, State.RESERVED)
         life.next = self.ahead(life.ttr)
-        return life.facts()
+        return life.facts() | ready
 
     def unpop(self, job_id: str, lease: int) -> None:
         life = self.life(job_id)
@@ -311,13 +337,21 @@ class Model:
         life.next = self.ahead(life.ttr if ttr_ms is None else ttr_ms)
         return "reserved", None, life.next
 
-    def release(self, job_id: str, lease: int | None, delay_ms: int | None, counts: bool, reason: str) -> Answer:
+    def release(
+        self,
+        job_id: str,
+        lease: int | None,
+        delay_ms: int | None,
+        counts: bool,
+        reason: str,
+        ladder_ms: Sequence[int] = (),
+    ) -> Answer:
         life = self._leased(job_id, lease)
         if not isinstance(life, Life):
             return life
         life.reason = reason or life.reason
         life.attempts -= not counts
-        self._return(life, delay_ms)
+        self._return(life, delay_ms, ladder_ms)
         return life.state.word, None, life.next
 
     def bury(self, job_id: str, lease: int | None, reason: str) -> Answer:
@@ -362,7 +396,7 @@ class Model:
         life = self._pending(job_id, timed=True)
         if not isinstance(life, Life):
             return life
-        life.due = self.now_ms
+        life.due, life.cause = self.now_ms, Cause.NONE
         self._to_ready(life)
         return "ready", None, life.due
 
@@ -387,6 +421,7 @@ class Model:
             return "ready", None, life.due
         life.new = new
         if timed:
+            life.cause = Cause.NONE
             ahead = self.ahead(delay_ms) if delay_ms else self.now_ms
             life.due = life.next = max(ahead if due_ms is None else due_ms, self.now_ms)
         if timed and life.due == self.now_ms:
@@ -401,6 +436,7 @@ class Model:
             self._leave(life)
         life.new = new
         if to_the_back:
+            life.cause = Cause.NONE
             self._to_ready(life)
 
     def due(self, shard: int, bucket: int) -> tuple[int, int]:
@@ -422,18 +458,22 @@ class Model:
         elif life.state is State.DELAYED:
             self._to_ready(life)
         else:
+            life.cause = Cause.LEASE
             self._return(life, None)
 
-    def _return(self, life: Life, delay_ms: int | None) -> None:
-        """A lease ends without a finish: the next step of the back-off ladder, unless a delay is given."""
-        ladder = life.new.backoff_ms
+    def _return(self, life: Life, delay_ms: int | None, default: Sequence[int] | None = None) -> None:
+        """A lease ends without a finish: the next step of the back-off ladder, unless a delay is given. Only a release
+        has a default ladder."""
+        ladder = life.new.backoff_ms or default
         if life.ttl_over(self.now_ms):
             self._die(life, Cause.TTL)
         elif life.new.tries and life.attempts >= life.new.tries:
             self._die(life, Cause.TRIES)
         else:
-            if delay_ms is None and ladder:
-                delay_ms = ladder[min(life.step, len(ladder) - 1)]
+            if delay_ms is None and ladder is not None:
+                delay_ms = ladder[min(life.step, len(ladder) - 1)] if ladder else 0
+                if not life.new.backoff_ms:
+                    delay_ms += jitter_ms(delay_ms, life.new.id, life.step)
                 life.step += 1
             if delay_ms:
                 self._to_delayed(life, self.ahead(delay_ms))

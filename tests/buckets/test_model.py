@@ -55,7 +55,7 @@ plain_jobs = st.builds(
     delay_ms=st.sampled_from([0, 0, 0, 1_000]),
     ttr_ms=st.just(1_000),
     retention_ms=st.sampled_from([60_000, 0]),
-    if_exists=st.sampled_from(["replace", "keep"]),
+    if_exists=st.sampled_from(["replace", "keep", "renew"]),
 )
 odd_jobs = st.builds(
     NewJob,
@@ -69,7 +69,7 @@ odd_jobs = st.builds(
     backoff_ms=st.sampled_from([(), (), (5_000,), (0, 1_000, 90_000_000)]),
     ttl_ms=st.sampled_from([None, None, 1, 1_500, 60_000, 86_400_000]),
     retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis expires it by its own clock: no run takes that long
-    if_exists=st.sampled_from(["keep", "replace", "replace", "reject"]),
+    if_exists=st.sampled_from(["keep", "replace", "replace", "renew", "reject"]),
     most_pending=st.sampled_from([0, 0, 0, 1, 2]),
 )
 new_jobs = st.one_of(plain_jobs, odd_jobs)
@@ -286,12 +286,21 @@ class Comparison(RuleBasedStateMachine):
         delay_ms=st.sampled_from([None, None, None, 0, 1_000, 90_000_000]),
         counts=st.booleans(),
         reason=reasons,
+        ladder_ms=st.sampled_from([(), (1_000, 60_000), (0, 86_400_000)]),
     )
-    def release(self, some: str | int, which: str, delay_ms: int | None, counts: bool, reason: str) -> None:
+    def release(
+        self,
+        some: str | int,
+        which: str,
+        delay_ms: int | None,
+        counts: bool,
+        reason: str,
+        ladder_ms: tuple[int, ...] = (),
+    ) -> None:
         job_id = self.one(some)
         lease = self.lease(job_id, which)
-        work = self.pool.release(job_id, lease, delay_ms=delay_ms, counts=counts, reason=reason)
-        self.same(job_id, work, self.model.release(job_id, lease, delay_ms, counts, reason))
+        work = self.pool.release(job_id, lease, delay_ms=delay_ms, counts=counts, reason=reason, ladder_ms=ladder_ms)
+        self.same(job_id, work, self.model.release(job_id, lease, delay_ms, counts, reason, ladder_ms))
 
     @rule(some=some_id, which=leases, reason=reasons)
     def bury(self, some: str | int, which: str, reason: str) -> None:

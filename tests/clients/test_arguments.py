@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, cast
 
 import pytest
-from jobqueue_client import Client, Retry, Worker, commands
+from jobqueue_client import AsyncClient, Client, Retry, Worker, commands
 
 
 def test_a_naive_datetime_is_refused() -> None:
@@ -60,6 +60,25 @@ def test_none_is_not_sent_but_for_a_body() -> None:
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="url"):
         Client(url)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "give either url"),
+        ({"url": "http://a", "urls": ["http://b"]}, "give either url"),
+        ({"url": ["http://a"]}, 'url must be one URL, .* use urls=\\["http://one'),
+        ({"url": "http://a,http://b"}, "url must be one URL"),
+        ({"urls": "http://a"}, "urls must be a list"),
+        ({"urls": []}, "urls must be a list of at least one"),
+        ({"urls": ["http://a", "b"]}, "each of urls must be a service's URL"),
+    ],
+    ids=str,
+)
+def test_the_addresses_are_one_url_or_a_list_of_urls(given: dict[str, Any], words: str) -> None:
+    for kind in (Client, AsyncClient, Worker):
+        with pytest.raises(ValueError, match=words):
+            kind(**given)
 
 
 def test_a_header_that_would_break_the_request_is_refused() -> None:

@@ -29,9 +29,9 @@ class Language(NamedTuple):
     ending: str
     head: str = ""  # what a reader has around it
 
-    def code(self, word: str, url: str) -> str:
+    def code(self, word: str, url: str, readme_of: Path | None = None) -> str:
         """The first block that has the word, for the service at a URL."""
-        readme = (CLIENTS / self.name / "README.md").read_text()
+        readme = ((readme_of or CLIENTS / self.name) / "README.md").read_text()
         block: str = next(each for each in re.findall(rf"```{self.block}\n(.*?)```", readme, re.S) if word in each)
         assert "http://localhost:8000" in block
         return self.head + block.replace("http://localhost:8000", url)
@@ -58,14 +58,16 @@ async def service(redis_server: RedisServer, redis: object) -> AsyncIterator[Ser
         yield service
 
 
-async def start(language: Language, word: str, url: str, folder: Path) -> asyncio.subprocess.Process:
+async def start(
+    language: Language, word: str, url: str, folder: Path, readme_of: Path | None = None
+) -> asyncio.subprocess.Process:
     """A program of that code alone, in a folder of its own."""
     (folder / "node_modules").mkdir(exist_ok=True)
     if not (folder / "node_modules/jobqueue-client").exists():
         (folder / "node_modules/jobqueue-client").symlink_to(CLIENTS / "node")
     file = folder / f"program.{language.ending}"
-    file.write_text(language.code(word, url))
-    return await asyncio.create_subprocess_exec(language.program, str(file))
+    file.write_text(language.code(word, url, readme_of))
+    return await asyncio.create_subprocess_exec(language.program, str(file), stdout=asyncio.subprocess.PIPE)
 
 
 async def test_the_lines_that_add_a_job_run(language: Language, service: ServiceProcess, tmp_path: Path) -> None:
@@ -89,3 +91,23 @@ async def test_the_lines_that_work_run_until_sigterm(
         await until(worked)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
+
+
+async def test_paid_too_late_is_caught_as_the_first_page_shows_it(
+    language: Language, service: ServiceProcess, tmp_path: Path
+) -> None:
+    async def said() -> str:
+        process = await start(language, "paid too late", service.url, tmp_path, ROOT)
+        printed, _ = await process.communicate()
+        assert process.returncode == 0
+        return printed.decode()
+
+    async with Client(service.url) as client:
+        assert "no such job" in await said()
+        for _ in range(2):
+            await client.ask("add", topic="order-close", id="order-close:1001", body=1, if_exists="replace")
+            assert await said() == ""  # in time
+        await client.ask("add", topic="order-close", id="order-close:1001", body=1, if_exists="replace")
+        await client.ask("pop", topic="order-close")
+        await client.ask("finish", id="order-close:1001")
+        assert "paid too late" in await said()

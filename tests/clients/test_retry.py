@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jobqueue_client import Internal, JobQueueError, NoRoom, NotFound, Unavailable, Unreachable
+from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.retry import Retries, is_final, is_safe, may_repeat, pause_s
 
 SAFE: list[dict[str, Any]] = [
@@ -32,6 +33,13 @@ UNSAFE: list[dict[str, Any]] = [
     {"command": "bury", "id": "1"},
     *({"command": name} for name in ("pop", "run", "kick", "update", "purge", "a command of tomorrow")),
 ]
+
+
+def retries_of(*urls: str, for_s: float) -> Retries:
+    """The retries of a call whose first request was sent."""
+    retries = Retries(for_s, Route(Addresses(urls)))
+    retries.request(b"", 0)
+    return retries
 
 
 @pytest.mark.parametrize("command", SAFE, ids=str)
@@ -78,16 +86,16 @@ def test_a_pause_is_no_shorter_than_the_service_asks() -> None:
 
 def test_what_would_come_too_late_is_not_repeated() -> None:
     error = NoRoom({"retry_after": 0.06}, 503)
-    retries = Retries(for_s=0.2)
+    retries = retries_of("http://a", for_s=0.2)
     assert (first := retries.pause_after(error, safe=True)) is not None and 0.06 <= first <= 0.1
     time.sleep(0.15)  # real time: the retries end 0.2 s after the first failure
     assert retries.pause_after(error, safe=True) is None
-    assert Retries(for_s=0).pause_after(error, safe=True) is None
-    assert Retries(for_s=1).pause_after(NoRoom({"retry_after": 2}, 503), safe=True) is None
+    assert retries_of("http://a", for_s=0).pause_after(error, safe=True) is None
+    assert retries_of("http://a", for_s=1).pause_after(NoRoom({"retry_after": 2}, 503), safe=True) is None
 
 
 def test_the_last_error_says_that_an_earlier_attempt_may_have_been_executed() -> None:
-    retries = Retries(for_s=10)
+    retries = retries_of("http://a", for_s=10)
     retries.pause_after(Unavailable({}, 503), safe=True)
     last = Unreachable("", maybe_done=False)
     retries.pause_after(last, safe=True)

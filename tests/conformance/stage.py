@@ -14,6 +14,7 @@ from tests.waiting import until
 
 SETTINGS = """
 redis_timeout_s = 1
+default_backoff_s = []
 [topics.full]
 max_pending = 2
 [virtual_topics]

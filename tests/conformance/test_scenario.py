@@ -33,10 +33,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SCENES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "scenario.json").read_text())["scenes"]
 
 
-def given() -> Names:
+def given(stage: Stage) -> Names:
     """The names that scenes may use."""
     soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
-    return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
+    addresses = {"$service": stage.service.url, "$proxy": stage.proxy.url, "$nobody": "http://127.0.0.1:1"}
+    return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat(), **addresses}
 
 
 async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names) -> None:
@@ -82,8 +83,9 @@ def filled_later(expected: Any) -> Any:
 async def test_the_scene_passes(scene: dict[str, Any], participant: Participant, stage: Stage) -> None:
     stage.proxy.faults.clear()
     url = stage.proxy.url if scene.get("through") == "proxy" else stage.service.url
-    names = given()
-    async with Driver(participant, "client", url + scene.get("path", ""), scene.get("options", {})) as driver:
+    names = given(stage)
+    options = filled(scene.get("options", {}), names)
+    async with Driver(participant, "client", url + scene.get("path", ""), options) as driver:
         for step in scene["steps"]:
             await play(step, driver, stage, names)
 

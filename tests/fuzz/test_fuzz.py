@@ -67,7 +67,9 @@ def fuzzed(log: Path, *, quiet: bool) -> Iterator[tuple[Judge, dict[str, Any]]]:
         assert code == 0
         runner.run(balanced(server.url))
     events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
-    assert not {"command.failed", "request.failed", "timer.failed", "task.ended", "job.set_aside"} & set(events), events
+    assert not {"command.failed", "request.failed", "timer.failed", "timer.broke", "task.ended", "job.set_aside"} & set(
+        events
+    ), events
 
 
 def described(port: int) -> dict[str, Any]:

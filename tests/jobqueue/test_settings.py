@@ -15,7 +15,7 @@ from tests.acceptance.service import ROOT
 
 def test_the_file_in_conf_has_every_setting_with_its_default_and_a_comment() -> None:
     text = (ROOT / "conf/jobqueue.toml").read_text()
-    assert tomllib.loads(text) == msgspec.to_builtins(Settings())
+    assert tomllib.loads(text) == msgspec.json.decode(msgspec.json.encode(Settings()))
     assert list(tomllib.loads(text)) == list(Settings.__struct_fields__)
     lines = [line for line in text.splitlines() if "=" in line and not line.startswith("#")]
     assert all("#" in line for line in lines)
@@ -33,10 +33,11 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     ("environment", "words"),
     [
         ({"JOBQUEUE_PROT": "1"}, "unknown setting JOBQUEUE_PROT in the environment; did you mean JOBQUEUE_PORT?"),
-        ({"JOBQUEUE_PORT": "many"}, "port in the environment: Expected `int`"),
-        ({"JOBQUEUE_PORT": "70000"}, "port in the environment: Expected `int` <= 65535"),
-        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "log_level in the environment"),
-        ({"JOBQUEUE_NAMESPACE": "a b"}, "namespace in the environment"),
+        ({"JOBQUEUE_PORT": "many"}, "JOBQUEUE_PORT in the environment: Expected `int`"),
+        ({"JOBQUEUE_PORT": "70000"}, "JOBQUEUE_PORT in the environment: Expected `int` <= 65535"),
+        ({"JOBQUEUE_LOG_LEVEL": "loud"}, "JOBQUEUE_LOG_LEVEL in the environment"),
+        ({"JOBQUEUE_NAMESPACE": "a b"}, "JOBQUEUE_NAMESPACE in the environment"),
+        ({"JOBQUEUE_DEFAULT_BACKOFF_S": "1,soon"}, "JOBQUEUE_DEFAULT_BACKOFF_S in the environment: Expected `float`"),
         ({"JOBQUEUE_CONFIG": "/nowhere.toml"}, "/nowhere.toml cannot be read"),
     ],
 )
@@ -107,7 +108,10 @@ def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_
         ("[topics]\na = 7\n", "topics.a in the file"),
         ('[virtual_topics]\na = ["b", "c d"]\n', "virtual_topics.a[1] in the file"),
         ("[topics.a]\nttr_s = 0.05\n", "topics.a.ttr_s must be 0 (at most once) or"),
-        ("[topics.a]\nbackoff_s = []\n", "topics.a.backoff_s in the file"),
+        (f"[topics.a]\nbackoff_s = {[1] * 33}\n", "topics.a.backoff_s in the file"),
+        (f"default_backoff_s = {[1] * 33}\n", "default_backoff_s in the file"),
+        ("default_backoff_s = [-1]\n", "default_backoff_s in the file"),
+        ("default_backoff_s = [315360001]\n", "default_backoff_s in the file"),
         ("[virtual_topics]\na = []\n", "virtual_topics.a in the file"),
         ('[virtual_topics]\na = ["b", "b"]\n', "virtual_topics.a names a topic twice"),
         ('[virtual_topics]\na = ["b"]\nb = ["c"]\n', "virtual_topics.a names b, which is virtual itself"),
@@ -121,6 +125,11 @@ def test_a_wrong_policy_is_told_with_its_place(tmp_path: Path, text: str, words:
     assert words in str(told.value)
 
 
+@pytest.mark.parametrize(("text", "steps"), [("1,5.5, 15", (1, 5.5, 15)), ("7", (7,)), ("", ())])
+def test_the_environment_has_the_steps_of_a_ladder_between_commas(text: str, steps: tuple[float, ...]) -> None:
+    assert load({}, None, {"JOBQUEUE_DEFAULT_BACKOFF_S": text}).default_backoff_s == steps
+
+
 def test_policies_come_from_a_file_only() -> None:
-    with pytest.raises(SettingsError, match="topics can only be set in a file"):
+    with pytest.raises(SettingsError, match="JOBQUEUE_TOPICS can only be set in a file"):
         load({}, None, {"JOBQUEUE_TOPICS": "{}"})

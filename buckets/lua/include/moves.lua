@@ -81,8 +81,11 @@ local function entomb(job, to)
   end
 end
 
+-- A death is reported to the caller of the script, for the log: id, topic, cause, attempts, worker.
 local function die(job, cause, word, rest)
   job.cause = cause
+  local died = under(plan, 'died')
+  died[#died + 1] = {job.id, job.topic, word, job.attempts, job.optional and job.optional[TAG_WORKER] or ''}
   count(job.topic, 'died_' .. word, 1)
   move(job, dead, nil, rest)
 end

@@ -3,7 +3,7 @@
 -- arrows: none -> delayed, none -> ready, delayed -> delayed, delayed -> ready, ready -> delayed, ready -> ready,
 --   dead -> delayed, dead -> ready
 -- returns: a list; for jobs next to each other {result, state, jobs, due, jobs, due, …}: how many had this result and are due
---   then; for each group of several jobs a list of those; result is created, existing or replaced
+--   then; for each group of several jobs a list of those; result is created, existing or replaced, and in groups cancelled
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
 -- repeat: yes
 -- include: clock indexes planned_writes retention
@@ -13,7 +13,7 @@ local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: whose turn it is
 local buckets = tonumber(ARGV[3])  -- integer: how many there are
 local jobs = {unpack(ARGV, 4)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
--- No id twice. How: keep, reject or replace. Most: the most pending jobs that the topic may have, 0 for no limit. More: 1 if
+-- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit. More: 1 if
 -- each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not at all.
 -- Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
 local runs, place = {}, 1  -- first, last: the places of the first and of the last job's id
@@ -38,10 +38,12 @@ local function complete_path()
   -- include: record moves
   -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
-  local function keep(job)
+  local function keep(job, result)
     if in_bucket(job) and not index('ZSCORE', BUCKET .. job.bucket, job.id) then schedule(job) end
-    return {'existing', WORDS[job.state], 1, job.due}
+    return {result, WORDS[job.state], 1, job.due}
   end
+
+  local function already(old) return redis.error_reply('ALREADY_EXISTS ' .. WORDS[old.state]) end
 
   -- Set the fields that the caller could not know.
   local function begin(job, when, old)
@@ -77,12 +79,14 @@ local function complete_path()
     return pending + (planned.delayed or 0) + (planned.ready or 0) >= most
   end
 
-  -- Why a job may not be added, or nil; the existing job; whether that is kept.
+  -- Why a job may not be added, or nil; the existing job; whether that stays: as it is, or cancelled. A delayed copy of an old
+  -- add must not revive what was deleted.
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
-    if old and run.how == 'keep' then return nil, old, true end
-    if old and run.how == 'reject' then return redis.error_reply('ALREADY_EXISTS ' .. WORDS[old.state]) end
+    if old and run.how == 'keep' then return nil, old, old.state == deleted and 'cancelled' or 'existing' end
+    if old and run.how == 'renew' and old.state < dead then return nil, old, 'existing' end
+    if old and run.how == 'reject' then return already(old) end
     if old and old.state == reserved then return redis.error_reply('RESERVED reserved') end
     if most > 0 then
       local topic = parse(id, run.front).topic
@@ -91,15 +95,20 @@ local function complete_path()
     return nil, old
   end
 
-  -- Add a group of {run, at}: all, or none and the error.
+  -- Add a group of {run, at}: all, or none and the error. A group of which nothing but tombstones of deleted jobs is left is
+  -- refused.
   local function add(group)
-    local olds, kept, results = {}, {}, {}
+    local olds, stays, results, cancelled = {}, {}, {}, 0
     for n, each in ipairs(group) do
       local refusal
-      refusal, olds[n], kept[n] = look_up(each[1], each[2])
+      refusal, olds[n], stays[n] = look_up(each[1], each[2])
       if refusal then return refusal end
+      if stays[n] == 'cancelled' then cancelled = cancelled + 1 end
     end
-    for n, each in ipairs(group) do results[n] = kept[n] and keep(olds[n]) or start(each[1], each[2], olds[n]) end
+    if cancelled == #group then return already(olds[1]) end
+    for n, each in ipairs(group) do
+      results[n] = stays[n] and keep(olds[n], stays[n]) or start(each[1], each[2], olds[n])
+    end
     return #group == 1 and results[1] or results
   end
 

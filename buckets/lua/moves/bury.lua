@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Move a reserved job to the dead letters.
 -- arrows: reserved -> dead
--- returns: dead
+-- returns: {dead, died}: the job, as in `die` (moves.lua)
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: no
 -- include: optional_fields planned_writes moves leased_job
@@ -15,4 +15,4 @@ local job, raw, refusal = read_leased(id, lease, reason ~= '')
 if not job then return refusal end
 die(job, CAUSE_BURIED, 'buried', reason ~= '' and rest_with(job, raw, TAG_REASON, reason) or nil)
 commit()
-return WORDS[job.state]
+return {WORDS[job.state], plan.died}

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- Move a page of what is due out of one bucket.
 -- arrows: delayed -> ready, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead, ready -> dead
--- returns: {moved, wait, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the next is due, 0 if
---   some are due now, -1 for an empty bucket; how late (us) how many jobs of a topic became ready
+-- returns: {moved, wait, died, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the next is due, 0 if
+--   some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); how late (us) how many jobs of a
+--   topic became ready
 -- fails: never
 -- repeat: yes
 -- include: clock indexes fast_path
@@ -33,7 +34,12 @@ local function complete_path(push, due, headers, out)
     elseif time_over(job) then
       die(job, CAUSE_TTL, 'ttl')
     else
-      if job.state == reserved then give_back(job) else move(job, ready) end
+      if job.state == reserved then
+        job.cause = CAUSE_LEASE
+        give_back(job)
+      else
+        move(job, ready)
+      end
       if job.state == ready then return job.topic, at end
     end
   end
@@ -45,7 +51,7 @@ local function complete_path(push, due, headers, out)
     commit()
   end
 
-  return process, commit_all
+  return process, commit_all, plan
 end
 
 -- The fast path (include/fast_path.lua), for delayed jobs. What it collects: the number of jobs moved by topic; the others as in
@@ -53,7 +59,7 @@ end
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
 local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: usually the same
-local process, commit_all
+local process, commit_all, plan
 local sub, read = string.sub, redis.pcall
 local LEAD, since = string.char(VERSION, SHORT), struct.pack('>I6', now_ms)
 local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
@@ -81,7 +87,7 @@ for _, id in ipairs(ids) do
     headers[n + 1], headers[n + 2] = key, new_head
     out[#out + 1] = id
   else
-    if not process then process, commit_all = complete_path(push, due, headers, out) end
+    if not process then process, commit_all, plan = complete_path(push, due, headers, out) end
     local its_topic, its_time = process(id)
     if its_topic then
       local its_times = under(promoted, its_topic)
@@ -112,7 +118,7 @@ else
 end
 
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
-local answer, n = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1}, 2
+local answer, n = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1, plan and plan.died or {}}, 3
 for topic, times in pairs(promoted) do
   for at, jobs in pairs(times) do
     answer[n + 1], answer[n + 2], answer[n + 3] = topic, now_us - at * 1000, jobs

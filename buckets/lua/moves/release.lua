@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Give a job back: to its next delivery, or to the dead letters.
 -- arrows: reserved -> ready, reserved -> delayed, reserved -> dead
--- returns: {state, due}: due in ms, of the next delivery
+-- returns: {state, due, died}: due in ms, of the next delivery; the job if it died, as in `die` (moves.lua)
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: no
 -- include: planned_writes optional_fields leased_job give_back
@@ -10,13 +10,14 @@ local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local id = ARGV[2]  -- string: the job
 local lease = ARGV[3]  -- integer: of the caller's delivery, or empty
-local delay = tonumber(ARGV[4])  -- integer: ms; empty for the next step of the job's ladder
+local delay = tonumber(ARGV[4])  -- integer: ms; empty for the current step of a ladder
 local counts = ARGV[5]  -- integer: 1, or 0 if the delivery does not count as a try
 local reason = ARGV[6]  -- string: why, or empty
+local ladder = ARGV[7]  -- string: of a job without its own: ms, 6 bytes a step; empty: ready at once
 local job, raw, refusal = read_leased(id, lease, reason ~= '')
 if not job then return refusal end
 local rest = reason ~= '' and rest_with(job, raw, TAG_REASON, reason) or nil
 if counts == '0' then job.attempts = math.max(job.attempts - 1, 0) end
-give_back(job, delay, rest)
+give_back(job, delay, rest, ladder)
 commit()
-return {WORDS[job.state], job.next}
+return {WORDS[job.state], job.next, plan.died or {}}

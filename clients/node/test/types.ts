@@ -2,6 +2,7 @@
 import {
   Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
 } from 'jobqueue-client';
+import { useQueue } from 'jobqueue-client/testing';
 
 interface Order {
   order: number;
@@ -85,6 +86,18 @@ export async function work(): Promise<boolean> {
   });
   worker.stop();
   return worker.run();
+}
+
+export async function testing(worker: Worker): Promise<void> {
+  const queue = useQueue();
+  await new Client(queue.url).add('order-close', { order: 1 }, { delay: 1800 });
+  const waiting = await queue.assertWaiting<Order>('order-close', { delay: 1800, body: { order: 1 } });
+  waiting.body.order satisfies number;
+  await queue.advance({ minutes: 30 });
+  for (const done of await queue.drain(worker)) if (done.outcome === 'failed') console.log(done.job.id, done.error);
+  await queue.assertNoneWaiting();
+  // @ts-expect-error: the unit is `minutes`
+  await queue.advance({ minute: 30 });
 }
 
 export function mistakes(): void {

@@ -173,7 +173,7 @@ export interface WorkerRow {
 
 export interface WorkersAnswer extends Answer {
   workers: WorkerRow[];
-  others?: { parked: number; jobs: number };
+  others: { parked: number; jobs: number };
 }
 
 export interface StatsAnswer extends Answer {

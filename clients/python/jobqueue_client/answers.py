@@ -137,7 +137,7 @@ class WorkerRow(TypedDict):
 class Workers(TypedDict):
     success: bool
     workers: list[WorkerRow]
-    others: NotRequired[dict[str, int]]
+    others: dict[str, int]
 
 
 class Stats(TypedDict):

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
+from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.answers import Answer
 from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
@@ -15,7 +16,7 @@ from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.http import Reply, Request
 from jobqueue_client.http.async_connections import AsyncConnections
 from jobqueue_client.job import Job
-from jobqueue_client.options import Options
+from jobqueue_client.options import Options, urls_of
 from jobqueue_client.times import Seconds
 
 T = TypeVar("T")
@@ -24,9 +25,10 @@ T = TypeVar("T")
 class AsyncClient:
     """A job queue, in one event loop.
 
-    `url`: of the service, including its path prefix if it has one. `timeout_s`: seconds to wait for an answer, on top
-    of a pop's `wait`. `retry_for_s`: seconds after the first failure during which temporary failures are retried; 0
-    turns retries off. `headers`: sent with every request.
+    `url`: of the service, including its path prefix if it has one; or `urls`, if several instances share a Redis: when
+    one is down, the next is asked. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`. `retry_for_s`:
+    seconds after the first failure during which temporary failures are retried; 0 turns retries off. `headers`: sent
+    with every request.
 
     Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
     TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
@@ -34,14 +36,16 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
+        urls: Sequence[str] | None = None,
         timeout_s: float = 10,
         connect_timeout_s: float = 3,
-        retry_for_s: float = 10,
+        retry_for_s: float = 1.5,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._options = Options(url, timeout_s, connect_timeout_s, retry_for_s, headers or {})
+        self._options = Options(urls_of(url, urls), timeout_s, connect_timeout_s, retry_for_s, headers or {})
+        self._addresses = Addresses(self._options.urls)
         self._connections = AsyncConnections(self._options)
 
     async def __aenter__(self) -> Self:
@@ -53,7 +57,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the idle connections."""
+        """Close the connections. Every later call raises RuntimeError."""
         await self._connections.close()
 
     async def add(
@@ -144,10 +148,22 @@ class AsyncClient:
 
     async def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
         """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
-        return await self._run(many(commands, self._options.retry_for_s))
+        return await self.send_many(commands, self.route())
+
+    def route(self) -> Route:
+        """For a worker's loop, which keeps trying addresses from one request to the next."""
+        return Route(self._addresses)
+
+    async def send(self, command: Command[T], route: Route) -> T:
+        """For the worker: a command, by this route."""
+        return await self._run(one(command, route, self._options.retry_for_s))
+
+    async def send_many(self, commands: Sequence[Mapping[str, Any]], route: Route) -> list[Answer | JobQueueError]:
+        """For the worker: a batch, by this route."""
+        return await self._run(many(commands, route, self._options.retry_for_s))
 
     async def _ask(self, command: Command[T]) -> T:
-        return await self._run(one(command, self._options.retry_for_s))
+        return await self.send(command, self.route())
 
     async def _run(self, call: Call[T]) -> T:
         try:

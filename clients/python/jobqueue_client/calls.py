@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from jobqueue_client.addresses import Route
 from jobqueue_client.answers import Answer
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
@@ -22,30 +23,33 @@ T = TypeVar("T")
 Call = Generator[Request | float, Reply | Unreachable | None, T]
 
 
-def one(command: Command[T], retry_for_s: float) -> Call[T]:
+def one(command: Command[T], route: Route, retry_for_s: float) -> Call[T]:
     """One command. Raises the error that it was refused with."""
-    request = Request(encode(command.fields), _wait_s(command.fields))
-    retries = Retries(retry_for_s)
+    data, wait_s = encode(command.fields), _wait_s(command.fields)
+    retries = Retries(retry_for_s, route)
     while True:
         try:
-            return result_of(command, read(_reply((yield request)), command.fields))
+            result = result_of(command, read(_reply((yield retries.request(data, wait_s))), command.fields))
         except JobQueueError as error:
             pause = retries.pause_after(error, safe=is_safe(command.fields))
             if pause is None:
                 raise
+        else:
+            retries.answered()
+            return result
         yield pause
 
 
-def many(commands: Sequence[Mapping[str, Any]], retry_for_s: float) -> Call[list[Answer | JobQueueError]]:
+def many(commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float) -> Call[list[Answer | JobQueueError]]:
     """A batch: each command's answer or error. Raises only when no command was answered."""
     batch = [plain(command) for command in commands]
     results: dict[int, Answer | JobQueueError] = {}
     open_numbers = list(range(len(batch)))
-    retries = Retries(retry_for_s)
+    retries = Retries(retry_for_s, route)
     while open_numbers:
         members = [batch[number] for number in open_numbers]
         try:
-            answers = read_many(_reply((yield _request(members))), members)
+            answers = read_many(_reply((yield retries.request(encode(members), _wait_s(members[-1])))), members)
         except JobQueueError as error:
             pause = retries.pause_after(error, safe=all(map(is_safe, members)))
             if pause is None and not results:
@@ -53,6 +57,7 @@ def many(commands: Sequence[Mapping[str, Any]], retry_for_s: float) -> Call[list
             if results:  # an earlier request answered the others, and those answers must not be lost
                 results.update(dict.fromkeys(open_numbers, error))
         else:
+            retries.answered()
             results.update(zip(open_numbers, answers, strict=True))
             open_numbers = [number for number in open_numbers if _is_open(batch[number], results[number])]
             pause = retries.pause(longest_s([results[number] for number in open_numbers])) if open_numbers else None
@@ -67,10 +72,6 @@ def _reply(sent: Reply | Unreachable | None) -> Reply:
         raise sent
     assert sent is not None  # only a pause is followed by None
     return sent
-
-
-def _request(commands: Sequence[Mapping[str, Any]]) -> Request:
-    return Request(encode(commands), _wait_s(commands[-1]))
 
 
 def _wait_s(command: Mapping[str, Any]) -> float:

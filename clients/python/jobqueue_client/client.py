@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
+from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.answers import Answer
 from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
@@ -15,7 +16,7 @@ from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.http import Reply, Request
 from jobqueue_client.http.connections import Connections
 from jobqueue_client.job import Job
-from jobqueue_client.options import Options
+from jobqueue_client.options import Options, urls_of
 from jobqueue_client.times import Seconds
 
 T = TypeVar("T")
@@ -24,9 +25,10 @@ T = TypeVar("T")
 class Client:
     """A job queue, for use from any number of threads, and in processes forked from this one.
 
-    `url`: of the service, including its path prefix if it has one. `timeout_s`: seconds to wait for an answer, on top
-    of a pop's `wait`. `retry_for_s`: seconds after the first failure during which temporary failures are retried; 0
-    turns retries off. `headers`: sent with every request.
+    `url`: of the service, including its path prefix if it has one; or `urls`, if several instances share a Redis: when
+    one is down, the next is asked. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`. `retry_for_s`:
+    seconds after the first failure during which temporary failures are retried; 0 turns retries off. `headers`: sent
+    with every request.
 
     Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
     TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
@@ -34,15 +36,17 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
+        urls: Sequence[str] | None = None,
         timeout_s: float = 10,
         connect_timeout_s: float = 3,
-        retry_for_s: float = 10,
+        retry_for_s: float = 1.5,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._options = Options(url, timeout_s, connect_timeout_s, retry_for_s, headers or {})
-        self._connections = Connections(self._options)
+        self._options = Options(urls_of(url, urls), timeout_s, connect_timeout_s, retry_for_s, headers or {})
+        self._addresses = Addresses(self._options.urls)
+        self._connections = {url: Connections(url, self._options) for url in self._options.urls}
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +58,8 @@ class Client:
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._connections.close()
+        for connections in self._connections.values():
+            connections.close()
 
     def add(
         self, topic: str, body: Any, delay: Seconds | None = None, **fields: Unpack[fields.AddFields]
@@ -144,10 +149,10 @@ class Client:
 
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
         """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
-        return self._run(many(commands, self._options.retry_for_s))
+        return self._run(many(commands, Route(self._addresses), self._options.retry_for_s))
 
     def _ask(self, command: Command[T]) -> T:
-        return self._run(one(command, self._options.retry_for_s))
+        return self._run(one(command, Route(self._addresses), self._options.retry_for_s))
 
     def _run(self, call: Call[T]) -> T:
         try:
@@ -163,6 +168,6 @@ class Client:
 
     def _post(self, request: Request) -> Reply | Unreachable:
         try:
-            return self._connections.post(request)
+            return self._connections[request.url].post(request)
         except Unreachable as error:
             return error

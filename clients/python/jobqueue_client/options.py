@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -12,29 +12,42 @@ _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
+def urls_of(url: str | None, urls: Sequence[str] | None) -> list[str]:
+    """The URLs of the service, from the options `url` and `urls`, of which exactly one is given. Raises ValueError."""
+    if (url is None) == (urls is None):
+        raise ValueError("give either url, one address, or urls, a list of addresses")
+    if urls is None:
+        return [_checked("url", url)]
+    if isinstance(urls, str) or not isinstance(urls, Sequence) or not urls:
+        raise ValueError(f"urls must be a list of at least one URL, not {urls!r}")
+    return [_checked("each of urls", each) for each in dict.fromkeys(urls)]
+
+
+def _checked(name: str, url: object) -> str:
+    if isinstance(url, list | tuple | set) or (isinstance(url, str) and "," in url):
+        raise ValueError(f'{name} must be one URL, not {url!r}; for several, use urls=["http://one", "http://two"]')
+    if not isinstance(url, str) or not _is_url(url):
+        raise ValueError(f"{name} must be a service's URL such as http://localhost:8000, not {url!r}")
+    return url
+
+
 @dataclass(frozen=True)
 class Options:
     """Where the service is, and how long to wait for it. Raises ValueError for an invalid option."""
 
-    url: str
+    urls: Sequence[str]
     timeout_s: float
     connect_timeout_s: float
     retry_for_s: float
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not _is_url(self.url):
-            raise ValueError(f"url must be a service's URL such as http://localhost:8000, not {self.url!r}")
         check_seconds("timeout_s", self.timeout_s, 0.001, _A_DAY_S)
         check_seconds("connect_timeout_s", self.connect_timeout_s, 0.001, _A_DAY_S)
         check_seconds("retry_for_s", self.retry_for_s, 0)
         for name, value in self.headers.items():
             if not _HEADER_NAME.fullmatch(name) or not _is_printable(value):
                 raise ValueError(f"headers must have names and values of printable ASCII: {name!r} does not")
-
-    @property
-    def command_url(self) -> str:
-        return self.url.rstrip("/") + "/command"
 
     @property
     def all_headers(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jobqueue_client.addresses import Address, Route
 from jobqueue_client.errors import (
     Internal,
     JobQueueError,
@@ -18,6 +19,7 @@ from jobqueue_client.errors import (
     Unavailable,
     Unreachable,
 )
+from jobqueue_client.http import Request
 
 _NOT_EXECUTED = (TopicFull, TooFast, NoRoom, ShuttingDown)
 """Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been."""
@@ -42,6 +44,11 @@ def may_repeat(error: JobQueueError, *, safe: bool) -> bool:
     return isinstance(error, _NOT_EXECUTED) or (safe and isinstance(error, Unavailable))
 
 
+def is_gone(error: JobQueueError) -> bool:
+    """Whether the address that was asked is to be left out for a while: it is down or stops, or a proxy says so."""
+    return isinstance(error, ShuttingDown) or (isinstance(error, Unreachable) and error.for_now)
+
+
 def is_final(error: JobQueueError) -> bool:
     """Whether no retry can ever help: the service refused the command for a permanent reason."""
     if not isinstance(error, Refused) or may_repeat(error, safe=True):
@@ -61,27 +68,50 @@ def longest_s(results: Iterable[object]) -> float:
 
 
 class Retries:
-    """The retries of one request, for `for_s` seconds after its first failure."""
+    """The requests of one call: first to each address in turn, then for `for_s` seconds after the first failure."""
 
-    def __init__(self, for_s: float) -> None:
+    def __init__(self, for_s: float, route: Route) -> None:
         self._for_s = for_s
+        self._route = route
         self._count = 0
-        self._end = 0.0
+        self._end: float | None = None
         self._maybe_done = False
+        self._address: Address
+        self._begun = 0.0
+
+    def request(self, data: bytes, wait_s: float) -> Request:
+        """The next request."""
+        self._address = self._route.next()
+        self._begun = time.monotonic()
+        return Request(self._address.url, data, wait_s)
+
+    def answered(self) -> None:
+        """The request was answered, be it by a refusal."""
+        self._address.answered(self._begun)
+        self._route.answered()
 
     def pause_after(self, error: JobQueueError, *, safe: bool) -> float | None:
         """Seconds to wait before the request is repeated; None if it must not be."""
-        again = may_repeat(error, safe=safe)
-        if isinstance(error, Unreachable):  # an earlier attempt may have been executed, too
-            error.maybe_done = self._maybe_done = self._maybe_done or error.maybe_done
-        self._maybe_done = self._maybe_done or isinstance(error, Unavailable)
-        return self.pause(error.retry_after) if again else None
+        self._note(error)
+        if self._end is None:
+            self._end = time.monotonic() + self._for_s
+        if not may_repeat(error, safe=safe):
+            return None
+        return 0 if is_gone(error) and self._route.goes_on else self.pause(error.retry_after)
 
     def pause(self, at_least_s: float | None) -> float | None:
         """Seconds to wait before the next retry; None if it would come too late."""
         now = time.monotonic()
+        self._end = now + self._for_s if self._end is None else self._end
         self._count += 1
-        if self._count == 1:
-            self._end = now + self._for_s
         pause = pause_s(self._count, at_least_s)
         return pause if now + pause < self._end else None
+
+    def _note(self, error: JobQueueError) -> None:
+        if is_gone(error):
+            self._address.failed(self._begun)
+        elif not isinstance(error, Unavailable):  # after that, the next request goes to the next address
+            self.answered()
+        if isinstance(error, Unreachable):  # an earlier attempt may have been executed, too
+            error.maybe_done = self._maybe_done = self._maybe_done or error.maybe_done
+        self._maybe_done = self._maybe_done or isinstance(error, Unavailable)

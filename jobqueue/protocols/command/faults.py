@@ -57,16 +57,18 @@ def _translated(error: Exception, data: bytes, read: dict[str, Any]) -> BadReque
         return BadJson("the request is nested too deeply")
     if not isinstance(error, msgspec.ValidationError):
         endless = _endless_field(data)
-        return bad_value(endless) if endless else BadJson(f"the request is not JSON: {_malformed(data) or error}")
+        return bad_value(endless) if endless else BadJson(f"the request is not JSON: {_malformed(data, str(error))}")
     return _misfit(str(error), read)
 
 
-def _malformed(data: bytes) -> str:
-    """Why bytes are not JSON, where msgspec does not say it."""
+def _malformed(data: bytes, text: str) -> str:
+    """Why bytes are not JSON; `text` is msgspec's message."""
     if data.startswith(codecs.BOM_UTF8):
         return "it begins with a UTF-8 byte order mark (BOM); leave that out"
     lone = _LONE_SURROGATE.match(data)
-    return f"{lone[1].decode()} is a lone surrogate, which is not a character" if lone else ""
+    if lone:
+        return f"{lone[1].decode()} is a lone surrogate, which is not a character"
+    return "it ends too early" if text == "Input data was truncated" else text
 
 
 def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
@@ -91,7 +93,7 @@ def _misnamed(text: str, command: str) -> BadRequest:
     """Which field of a command is unknown or missing."""
     quoted = _QUOTED.search(text)
     if not quoted:
-        return BadField(f"the command cannot be read: {text}", field="command")
+        return BadField("command is given twice", field="command")
     field = quoted[1]
     if "unknown field" in text:
         near = _near(field, BY_NAME[command].__struct_fields__)
@@ -120,7 +122,7 @@ def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 
 def _instead_of_command(read: dict[str, Any]) -> str:
     """The field that was probably to be `command`."""
-    name = next((name for name in read if _near(name, ["command"])), "")
+    name = next((name for name in read if name != "command" and _near(name, ["command"])), "")
     return f"; unknown field: {name[:_MOST_QUOTED]!r}; did you mean 'command'?" if name else ""
 
 

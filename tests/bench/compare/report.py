@@ -156,7 +156,7 @@ class Report:
         if not rows:
             return ""
         names = [system.NAME for system in self._here]
-        head = ["", *names, "ours to the best peer", "ours to bare Redis", *(["wanted"] if wanted else [])]
+        head = ["", *names, "ours to the best peer", "ours to bare Redis", *(["target"] if wanted else [])]
         lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
         return "\n\n".join(part for part in (title and f"## {title}", text, "\n".join(lines)) if part)
 
@@ -213,12 +213,12 @@ _BYTES = ("Bytes", "Memory of the store (`used_memory`; for beanstalkd, its proc
 _CPU = (
     "CPU",
     "Microseconds per job: of the store / of what stands between it and the user (our service; for a library, its own "
-    "processes, producers and workers). The ratio refers to the store. Our target: a whole cycle within "
+    "processes, producers and workers). The ratio refers to the store. Target: a whole cycle within "
     "2 times bare Redis, x0.50.",
 )
 _GROWTH = (
     "Growth",
-    "The same works with this many pending jobs that are due later. Our target: within 20 % from the fewest to the "
+    "The same works with this many pending jobs that are due later. Target: within 20 % from the fewest to the "
     "most.\n\n"
     "![rates and lateness by pending jobs](growth.svg)",
 )

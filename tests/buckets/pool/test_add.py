@@ -87,12 +87,19 @@ async def test_a_delay_of_ten_years_fits(pool: Pool, clock: HeldClock) -> None:
     assert await popped_ids(pool) == ["a"]
 
 
-@pytest.mark.parametrize("old", STATES)
-async def test_keep_changes_nothing_whatever_the_state_of_the_job(pool: Pool, clock: HeldClock, old: str) -> None:
+KEPT = [(old, "keep") for old in STATES if old != "deleted"] + [
+    (old, "renew") for old in ("delayed", "ready", "reserved")
+]
+
+
+@pytest.mark.parametrize(("old", "how"), KEPT)
+async def test_keep_changes_nothing_and_renew_nothing_of_a_live_job(
+    pool: Pool, clock: HeldClock, old: str, how: str
+) -> None:
     await bring(pool, clock, "a", old)
     before = await get(pool, "a")
     stats = await Topics(pool).stats("t")
-    added = await add(pool, "a", "t2", b"other", delay_ms=5, if_exists="keep")
+    added = await add(pool, "a", "t2", b"other", delay_ms=5, if_exists=how)
     assert added == Added("existing", old, before.due)
     assert await get(pool, "a") == before
     assert await Topics(pool).stats("t") == stats
@@ -109,15 +116,35 @@ async def test_reject_refuses_and_names_the_state(pool: Pool, clock: HeldClock, 
     assert await get(pool, "a") == before
 
 
+async def test_a_delayed_copy_of_an_old_add_does_not_revive_what_was_cancelled(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", retention_ms=5_000)
+    await delete(pool, "a")
+    before = await get(pool, "a")
+    clock.advance(4_999)
+    with pytest.raises(AlreadyExists, match=r"was deleted .* with if_exists renew or replace$") as refusal:
+        await add(pool, "a", "t2")
+    assert refusal.value.state == "deleted"
+    assert await get(pool, "a") == before
+    clock.advance(1)  # the end of its retention
+    assert (await add(pool, "a")).result == "created"
+
+
+RENEWED = [(old, "replace") for old in STATES if old != "reserved"] + [
+    (old, "renew") for old in ("dead", "finished", "deleted")
+]
+
+
 @pytest.mark.parametrize("to", ["delayed", "ready"])
-@pytest.mark.parametrize("old", [state for state in STATES if state != "reserved"])
-async def test_replace_begins_a_new_life(redis: Redis, pool: Pool, clock: HeldClock, old: str, to: str) -> None:
+@pytest.mark.parametrize(("old", "how"), RENEWED)
+async def test_replace_begins_a_new_life_and_so_does_renew_of_a_dead_or_ended_job(
+    redis: Redis, pool: Pool, clock: HeldClock, old: str, how: str, to: str
+) -> None:
     await bring(pool, clock, "a", old)
     number, lease = (before := await get(pool, "a")).kind.number, before.lease
     clock.advance(7)
     now = clock.now_us // 1000
     delay = 5_000 if to == "delayed" else 0
-    added = await add(pool, "a", "t2", b"new", delay_ms=delay, priority=9, tries=3, if_exists="replace")
+    added = await add(pool, "a", "t2", b"new", delay_ms=delay, priority=9, tries=3, if_exists=how)
     assert added == Added("replaced", to, now + delay)
     job = await get(pool, "a")
     assert (job.topic, job.body, job.priority, job.tries, job.created) == ("t2", b"new", 9, 3, now)

@@ -119,7 +119,7 @@ async def test_a_tombstone_has_no_body_and_stays_for_the_retention(pool: Pool, c
     job = await get(pool, "a")
     assert (job.state, job.body, job.topic) == (State.DELETED, b"", "t")
     clock.advance(3_599_999)
-    assert (await add(pool, "a")).result == "existing"
+    assert await state(pool, "a") == "deleted"
     clock.advance(1)
     assert await pool.get("a") is None
     with pytest.raises(NotFound):

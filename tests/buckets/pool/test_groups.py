@@ -103,6 +103,57 @@ async def test_groups_and_single_jobs_stand_in_one_batch_as_if_one_after_the_oth
     await check_books(redis, pool)
 
 
+async def test_what_was_deleted_of_a_group_stays_so_beside_what_is_kept_or_created(redis: Redis, pool: Pool) -> None:
+    await add_group(pool, "paid:1", "invoice", "mail")
+    await delete(pool, "paid:1@invoice")
+    gone = await get(pool, "paid:1@invoice")
+    again = await add_group(pool, "paid:1", "invoice", "mail", "crm")
+    assert again[0] == Added("cancelled", "deleted", gone.due)
+    assert results(again[1:]) == ["existing", "created"]
+    assert await get(pool, "paid:1@invoice") == gone
+    await check_books(redis, pool)
+
+
+async def test_a_group_is_refused_when_all_of_it_was_deleted(redis: Redis, pool: Pool) -> None:
+    await add_group(pool, "paid:1", "invoice", "mail")
+    await pool.delete(["paid:1@invoice", "paid:1@mail"])
+    with pytest.raises(AlreadyExists) as refusal:
+        await add_group(pool, "paid:1", "invoice", "mail")
+    assert refusal.value.state == "deleted"
+    assert results(await add_group(pool, "paid:1", "invoice", "mail", if_exists="renew")) == ["replaced", "replaced"]
+    await check_books(redis, pool)
+
+
+async def test_a_full_topic_refuses_a_group_of_which_a_part_was_deleted(pool: Pool) -> None:
+    await add(pool, "paid:1@invoice", "invoice")
+    await delete(pool, "paid:1@invoice")
+    await add(pool, "x", "mail")
+    with pytest.raises(TopicFull):
+        await add_group(pool, "paid:1", "invoice", "mail", most_pending=1)
+
+
+async def test_renew_takes_each_job_of_a_group_by_its_own_state(redis: Redis, pool: Pool) -> None:
+    await add_group(pool, "paid:1", "dead", "done", "gone", "held", "late")
+    for topic in ("dead", "done", "held"):
+        await pop_one(pool, topic)
+    await pool.bury("paid:1@dead")
+    await finish(pool, "paid:1@done")
+    await delete(pool, "paid:1@gone")
+    again = await add_group(pool, "paid:1", "dead", "done", "gone", "held", "late", "new", if_exists="renew")
+    assert results(again) == ["replaced"] * 3 + ["existing"] * 2 + ["created"]
+    assert (await Topics(pool).stats("dead")).totals["deleted"] == 1  # as when it is replaced
+    await check_books(redis, pool)
+
+
+async def test_renew_of_a_live_job_is_kept_in_a_full_topic_and_that_of_an_ended_one_is_not(pool: Pool) -> None:
+    await add(pool, "a", most_pending=1)
+    assert (await add(pool, "a", if_exists="renew", most_pending=1)).result == "existing"
+    await delete(pool, "a")
+    await add(pool, "b", most_pending=1)
+    with pytest.raises(TopicFull):
+        await add(pool, "a", if_exists="renew", most_pending=1)
+
+
 async def test_a_single_job_before_a_group_is_no_part_of_it(pool: Pool) -> None:
     await add(pool, "paid:1@mail", "mail")
     alone, together = [NewJob("alone", "invoice", b"1")], group("paid:1", "invoice", "mail")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -153,6 +155,70 @@ async def test_each_end_goes_a_step_on_and_only_a_release_with_its_own_delay_doe
 
 async def it_is_released_after_two_seconds(pool: Pool, clock: HeldClock, job: Job) -> None:
     await pool.release(job.id, job.lease, delay_ms=2_000)
+
+
+LADDER = (1_000, 5_000, 60_000)
+
+
+async def released_to(pool: Pool, clock: HeldClock, ladder_ms: Sequence[int] = LADDER, **how: Any) -> int:
+    """Pop and release "a" by a default ladder, and wait until it is ready again; how long that took."""
+    await pop_one(pool)
+    span = (await pool.release("a", ladder_ms=ladder_ms, **how)).due - clock.now_us // 1000
+    clock.advance(span)
+    await tick_all(pool)
+    assert await state(pool, "a") == "ready"
+    return span
+
+
+async def test_a_release_of_a_job_without_a_ladder_waits_by_the_default_one_and_a_little_longer(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", tries=0)
+    for step, delay in enumerate((*LADDER, 60_000, 60_000)):
+        # Up to a tenth, by the first 16 bits of the SHA-1 of id and step.
+        digest = hashlib.sha1(f"a:{step}".encode(), usedforsecurity=False).hexdigest()
+        share = int(digest[:4], 16) / 65_536
+        assert await released_to(pool, clock, counts=step % 2 == 0) == delay + int(delay * share / 10)
+        job = await get(pool, "a")
+        assert (job.kind.step, job.backoff) == (step + 1, ())
+        await check_books(redis, pool)
+
+
+async def test_jobs_that_fail_together_do_not_come_back_together(pool: Pool, clock: HeldClock) -> None:
+    for number in range(200):
+        await add(pool, f"j{number}")
+    now = clock.now_us // 1000
+    spans = [(await pool.release(job_id, ladder_ms=(60_000,))).due - now for job_id in await popped_ids(pool)]
+    assert 60_000 <= min(spans) < 60_200 and 65_800 < max(spans) < 66_000
+    assert len(set(spans)) > 190
+
+
+async def test_only_a_release_without_a_delay_takes_a_step_of_the_default_ladder(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", tries=0, ttr_ms=TTR_MS)
+    await pop_one(pool)
+    clock.advance(TTR_MS)
+    await tick_all(pool)
+    assert await state(pool, "a") == "ready"  # its worker died: another one may have it at once
+    assert await released_to(pool, clock, delay_ms=2_000) == 2_000
+    assert (await get(pool, "a")).kind.step == 0
+    assert 1_000 <= await released_to(pool, clock) < 1_100
+    await pop_one(pool)
+    await pool.bury("a")
+    await pool.kick(["a"])
+    assert 1_000 <= await released_to(pool, clock) < 1_100
+
+
+async def test_a_job_with_a_ladder_of_its_own_keeps_to_it_exactly(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a", backoff_ms=(15_000,))
+    assert await released_to(pool, clock) == 15_000
+    await add(pool, "a", backoff_ms=(0,), if_exists="replace")
+    assert await released_to(pool, clock) == 0
+
+
+async def test_an_empty_default_ladder_is_at_once(pool: Pool, clock: HeldClock) -> None:
+    await add(pool, "a")
+    assert await released_to(pool, clock, ()) == 0
+    assert 5_000 <= await released_to(pool, clock) < 5_500
 
 
 @pytest.mark.parametrize("delay_ms", [None, 5_000])

@@ -177,6 +177,7 @@ async def test_what_an_owner_does_not_let_go_is_asked_for_again_though_no_bell_r
 async def test_a_lock_is_not_trusted_when_redis_is_silent(
     own_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     redis = Redis(own_server.url)
     instance = Instance(await Pool.open(redis))
     async with instance.running():
@@ -185,7 +186,9 @@ async def test_a_lock_is_not_trusted_when_redis_is_silent(
         await until(lambda: not any(instance.held))
         own_server.thaw()
         await until(lambda: all(instance.held))
-    assert {"roll.lost", "lock.lost"} <= set(caplog.messages)
+        await until(lambda: {"roll.found", "lock.found"} <= set(caplog.messages))
+    for name in ("roll", "lock"):
+        assert caplog.messages.index(f"{name}.lost") < caplog.messages.index(f"{name}.found")
     await redis.close()
 
 

@@ -45,14 +45,25 @@ async def test_a_topic_is_listed_with_its_jobs_by_state_and_its_pause(
     until_ms = clock.now_us // 1000 + 60_000
     full = {"delayed": 3, "ready": 3, "reserved": 3, "dead": 2}
     assert sorted(await listed(pool), key=lambda topic: topic.name) == [
-        Topic("t", full, None),
-        Topic("u", EMPTY | {"ready": 1}, 0),
-        Topic("v", EMPTY, until_ms),
+        Topic("t", full, 0, None),
+        Topic("u", EMPTY | {"ready": 1}, 0, 0),
+        Topic("v", EMPTY, None, until_ms),
     ]
     clock.advance(59_999)
     assert [topic.paused_until for topic in await listed(pool, "v")] == [until_ms]
     clock.advance(1)
     assert [topic.paused_until for topic in await listed(pool, "v")] == [None]
+
+
+async def test_a_topic_is_listed_with_the_wait_of_its_oldest_ready_job_in_any_shard(
+    pool: Pool, clock: HeldClock
+) -> None:
+    for n in range(8):
+        await add(pool, f"j{n}")
+        clock.advance(100)
+    assert [topic.oldest_ready_ms for topic in await listed(pool)] == [800]
+    await pool.pop(["t"], 8)
+    assert [topic.oldest_ready_ms for topic in await listed(pool)] == [None]
 
 
 async def test_a_pattern_chooses_topics_by_stars_and_question_marks(pool: Pool) -> None:

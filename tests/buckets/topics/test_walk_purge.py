@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.errors import NotFound
+from buckets.errors import AlreadyExists, NotFound
 from buckets.job import LIVE, NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
@@ -48,17 +48,11 @@ async def test_a_purge_without_a_state_deletes_all_live_jobs_and_leaves_tombston
     for job_id in ids(3):
         job = await get(pool, job_id)
         assert (job.state, job.body, job.next) == (State.DELETED, b"", clock.now_us // 1000 + 60_000)
-        assert await add(pool, job_id) and (await add(pool, job_id)).result == "existing"
+        with pytest.raises(AlreadyExists):
+            await add(pool, job_id)
     assert await popped_ids(pool) == []
     await check_books(redis, pool)
     assert await purge(pool) == 0
-
-
-async def test_a_repeated_add_of_a_purged_job_reads_deleted(pool: Pool, clock: HeldClock) -> None:
-    await fill(pool, clock, 1)
-    await purge(pool)
-    for job_id in ids(1):
-        assert ((added := await add(pool, job_id)).result, added.state) == ("existing", "deleted")
 
 
 async def test_jobs_without_a_retention_leave_nothing(redis: Redis, pool: Pool, clock: HeldClock) -> None:

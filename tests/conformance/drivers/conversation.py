@@ -84,12 +84,18 @@ def failure(error: Exception) -> dict[str, Any]:
     return {"error": line}
 
 
+def options_of(url: str, options: str) -> dict[str, Any]:
+    """The options of a client or worker, with its address: the URL, unless the options have `urls`."""
+    given: dict[str, Any] = json.loads(options)
+    return given if "urls" in given else {"url": url, **given}
+
+
 def work(handle: Callable[[Job], Any], url: str, options: str) -> None:
     """Work until a signal arrives. A worker retries until it is answered, so it has no option retry_for_s."""
-    given = json.loads(options)
+    given = options_of(url, options)
     given.pop("retry_for_s", None)
     topics = given.pop("topics")
-    works = Worker(url, on_event=lambda name, fields: say({"event": name, **fields}), **given)
+    works = Worker(on_event=lambda name, fields: say({"event": name, **fields}), **given)
     for topic in topics:
         works.job(topic)(handle)
     clean = works.run()

@@ -11,6 +11,9 @@ function tell(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
+/** The options, with the address: the URL, unless they have `urls`. */
+const withAddress = (given) => ('urls' in given ? given : { url, ...given });
+
 // -- the client
 
 /** The jobs that were popped, to be passed to the client's methods as they are. */
@@ -61,7 +64,7 @@ async function answered(client, { call, args, positional }) {
 }
 
 async function runClient() {
-  const client = new Client({ url, ...JSON.parse(options) });
+  const client = new Client(withAddress(JSON.parse(options)));
   for await (const line of createInterface({ input: process.stdin })) tell(await answered(client, JSON.parse(line)));
   client.close();
 }
@@ -89,7 +92,7 @@ async function handle(job) {
 
 async function runWorker() {
   const { topics, ...rest } = JSON.parse(options);
-  const worker = new Worker({ url, ...rest, on_event: (event, fields) => tell({ event, ...fields }) });
+  const worker = new Worker({ ...withAddress(rest), on_event: (event, fields) => tell({ event, ...fields }) });
   for (const topic of topics) worker.job(topic, handle);
   const clean = await worker.run();
   tell({ clean });

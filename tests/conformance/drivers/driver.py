@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 
-from conversation import Conversation, end, failure, lost, say, started, work
+from conversation import Conversation, end, failure, lost, options_of, say, started, work
 from jobqueue_client import Client, Job
 
 
 def client(url: str, options: str) -> None:
     """Make the calls read from standard input."""
     conversation = Conversation()
-    with Client(url, **json.loads(options)) as jobs:
+    with Client(**options_of(url, options)) as jobs:
         for line in sys.stdin:
             call = conversation.call(line)
             try:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 
-from conversation import Conversation, end, failure, lost, say, started, work
+from conversation import Conversation, end, failure, lost, options_of, say, started, work
 from jobqueue_client import AsyncClient, Job
 
 
 async def client(url: str, options: str) -> None:
     """Make the calls read from standard input."""
     conversation = Conversation()
-    async with AsyncClient(url, **json.loads(options)) as jobs:
+    async with AsyncClient(**options_of(url, options)) as jobs:
         while line := await asyncio.to_thread(sys.stdin.readline):
             call = conversation.call(line)
             try:

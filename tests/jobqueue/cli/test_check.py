@@ -70,7 +70,7 @@ async def test_more_workers_than_cores_are_told(monkeypatch: pytest.MonkeyPatch)
 async def test_a_namespace_that_is_not_founded_is_told_and_not_founded(redis: Redis, redis_server: RedisServer) -> None:
     findings = await found(redis=redis_server.url)
     ((level, words),) = told(findings, "namespace jq")
-    assert (level, words) == ("ok", "not founded yet; serve will found it with shards: 1, buckets: 8")
+    assert (level, words) == ("ok", "not there yet; serve will create it with shards: 1, buckets: 8")
     assert await redis.read("DBSIZE") == 0
     (first, *warnings) = told(findings, "redis")
     assert first[0] == "ok"
@@ -85,7 +85,7 @@ async def test_what_is_set_aside_and_a_setting_without_effect_are_told(redis: Re
     await redis.read("HSET", pool.keys[0].aside, "broken", "x")
     shape, effect, aside = told(await found(redis=redis_server.url, buckets=8), "namespace jq")
     assert shape == ("ok", "format 1, shards: 1, buckets: 4")
-    assert effect == ("warn", "the setting buckets = 8 has no effect: the namespace was founded with 4")
+    assert effect == ("warn", "the setting buckets = 8 has no effect: the namespace was created with 4")
     assert aside == ("warn", "unreadable records that were set aside: 1, in {jq:0}:x")
 
 

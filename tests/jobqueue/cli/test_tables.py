@@ -56,18 +56,31 @@ def test_a_job_tells_its_end_and_that_its_tries_have_none() -> None:
     assert "3/∞" in row
 
 
-def test_topics_stand_by_name_with_the_end_of_their_pause() -> None:
-    counts = {"delayed": 1200, "ready": 0, "reserved": 0, "dead": 0}
-    shown = lines(
-        tables.topics(
-            [
-                {"topic": "b", "counts": counts, "paused": True, "paused_until": None},
-                {"topic": "a", "counts": counts, "paused": False},
-            ]
-        )
-    )[-2:]
-    assert [line.split()[:2] for line in shown] == [["a", "1,200"], ["b", "1,200"]]
-    assert shown[1].endswith("until it is resumed")
+def topic(name: str, **others: Any) -> dict[str, Any]:
+    counts = {"delayed": 1200, "ready": others.pop("ready", 0), "reserved": 0, "dead": others.pop("dead", 0)}
+    return {"topic": name, "counts": counts, "oldest_ready_s": None, "workers": 0, "paused": False} | others
+
+
+def test_topics_begin_with_the_longest_wait_then_dead_letters_then_stand_by_name() -> None:
+    some = [topic("b"), topic("a"), topic("dead", dead=3), topic("late", oldest_ready_s=47.04, ready=349, workers=2)]
+    shown = lines(tables.topics(some))[-4:]
+    assert [line.split()[0] for line in shown] == ["late", "dead", "a", "b"]
+    assert shown[0].split() == ["late", "1,200", "349", "0", "0", "47", "s", "2"]
+
+
+def test_a_paused_topic_shows_the_end_of_its_pause() -> None:
+    (shown,) = lines(tables.topics([topic("a", paused=True, paused_until=None)]))[-1:]
+    assert shown.endswith("until it is resumed")
+
+
+def test_workers_stand_by_name_with_their_state_and_jobs_in_hand() -> None:
+    now = time.time()
+    row = {"topics": ["t", "u"], "instance": "host:8000/1", "client": "10.0.0.1:5", "last_pop": now, "since": now - 60}
+    some = [row | {"worker": "b", "state": "parked", "jobs": 0}, row | {"worker": "a", "state": "busy", "jobs": 1200}]
+    first, second = lines(tables.workers(some))[-2:]
+    assert first.split()[:5] == ["a", "t,", "u", "busy", "1,200"]
+    assert second.split()[:5] == ["b", "t,", "u", "parked", "0"]
+    assert first.endswith("1 min ago   host:8000/1")
 
 
 def test_figures_show_rates_only_when_there_are_some() -> None:

@@ -63,6 +63,7 @@ def pop(field: str, value: Any) -> dict[str, Any]:
         (add("if_exists", "Replace"), "if_exists", "; did you mean 'replace'?"),
         (add("if_exists", "never"), "if_exists", ", not 'never'"),
         ({"command": "topics", "pattern": "[a]"}, "pattern", "; this one has '['"),
+        ({"command": "peek", "topic": "t", "cursor": ""}, "cursor", "an earlier answer to this command gave"),
         ({"command": "finish", "id": "a", "lease": "12"}, "lease", ", not a string"),
         ({"command": "release", "id": "a", "attempt": "no"}, "attempt", ", not a string"),
     ],
@@ -82,7 +83,8 @@ def test_a_misspelt_command_field_is_recognised(wrong: str) -> None:
 
 
 def test_a_request_without_anything_like_a_command_lacks_one() -> None:
-    assert refusal_of({"topic": "t", "id": "a"}).message == "command is missing"
+    for request in ({"topic": "t", "id": "a"}, {"command": None}):
+        assert refusal_of(request).message == "command is missing"
 
 
 @pytest.mark.parametrize("name", ["enqueue", "push", "ack", "reserve", "put", "remove"])
@@ -128,6 +130,15 @@ def test_a_lone_surrogate_is_named(text: str, lone: str) -> None:
         refused = refusal(f'{{"command":"add","topic":"t","{field}":{text}}}'.encode())
         assert isinstance(refused, BadJson)
         assert refused.message == f"the request is not JSON: {lone} is a lone surrogate, which is not a character"
+
+
+def test_a_request_that_is_cut_off_ends_too_early() -> None:
+    assert refusal(b'{"command":"stats"').message == "the request is not JSON: it ends too early"
+
+
+def test_two_commands_in_one_object_are_refused() -> None:
+    refused = refusal(b'{"command":"stats","command":"get","id":"a"}')
+    assert (refused.code, refused.field, refused.message) == ("BAD_FIELD", "command", "command is given twice")
 
 
 def test_what_looks_like_a_lone_surrogate_is_not_blamed_for_another_mistake() -> None:

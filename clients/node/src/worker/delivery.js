@@ -1,5 +1,5 @@
 /** A delivery: runs the handler of one job, and sends the outcome to the service. */
-import { Bury, Lost, Retry, asReason } from './outcome.js';
+import { Lost, outcomeOf } from './outcome.js';
 import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
@@ -63,16 +63,9 @@ export class Delivery {
   }
 
   #afterThrowing(error) {
-    if (error instanceof Bury) {
-      return { event: 'buried', command: 'bury', fields: { reason: error.reason }, error };
-    }
-    if (error instanceof Retry) {
-      const { after, attempt, reason } = error;
-      return { event: 'retried', command: 'release', fields: { delay: after, attempt, reason }, error };
-    }
-    const reason = asReason(error);
-    this.#report.raised(this.#job, this.#ending({ reason, error }));
-    return { event: 'failed', command: 'release', fields: { reason }, error };
+    const outcome = outcomeOf(error);
+    if (outcome.event === 'failed') this.#report.raised(this.#job, this.#ending({ ...outcome.fields, error }));
+    return { ...outcome, error };
   }
 
   async #send({ event, command, fields, error }) {

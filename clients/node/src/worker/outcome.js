@@ -32,6 +32,16 @@ export class Bury extends Error {
   }
 }
 
+/** How a job ends after its handler threw: the event of that, and the command to send with its fields. */
+export function outcomeOf(error) {
+  if (error instanceof Bury) return { event: 'buried', command: 'bury', fields: { reason: error.reason } };
+  if (error instanceof Retry) {
+    const { after, attempt, reason } = error;
+    return { event: 'retried', command: 'release', fields: { delay: after, attempt, reason } };
+  }
+  return { event: 'failed', command: 'release', fields: { reason: asReason(error) } };
+}
+
 /** An error as a reason: its class and message, or a description of whatever was thrown. */
 export function asReason(error) {
   try {

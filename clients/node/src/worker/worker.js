@@ -14,6 +14,9 @@ import { timerMs } from '../timer.js';
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 const LAST_WORDS_MS = 1000; // after the grace period: for handlers that heed their signal, and for the releases
 
+/** For the test kit: the handler of each topic of a worker, with the middlewares around it. */
+export let handlersOf;
+
 /** `new Worker(url, options)`, then `job(topic, handler)` for each topic, then `await run()`, once. */
 export class Worker {
   #addresses;
@@ -28,6 +31,10 @@ export class Worker {
   #stopped_at = null; // in ms of performance.now()
   #graceIsOver = false;
   #changed = () => {};
+
+  static {
+    handlersOf = (worker) => new Map([...worker.#handlers.keys()].map((topic) => [topic, worker.#handlerOf(topic)]));
+  }
 
   constructor(first, second) {
     const { addresses, options } = connected(first, second);
@@ -139,10 +146,9 @@ export class Worker {
       // A job with ttr 0 cannot be given back: it is run even now.
       const end = this.#stopped_at !== null && job.ttr > 0
         ? delivery.giveBack()
-        : delivery.run(this.#handlerOf(job.topic), this.#options.keep_alive_s);
+        : delivery.run(this.#limitedHandlerOf(job.topic), this.#options.keep_alive_s);
       end.then(() => {
         this.#running.delete(delivery);
-        this.#limits.jobEnded();
         this.#changed();
       });
     }
@@ -155,6 +161,18 @@ export class Worker {
       (inner, middleware) => (job, context) => middleware(job, async () => inner(job, context)),
       this.#handlers.get(topic),
     );
+  }
+
+  /** The same, after which the limits are checked, before the end of the job brings the next one. */
+  #limitedHandlerOf(topic) {
+    const handler = this.#handlerOf(topic);
+    return async (job, context) => {
+      try {
+        await handler(job, context);
+      } finally {
+        this.#limits.jobEnded();
+      }
+    };
   }
 
   /** Waits for the running handlers; whether all of them ended within the grace period. */

@@ -1,7 +1,8 @@
 """HTTP as the calls (`calls.py`) see it: a Request goes out, a Reply comes back.
 
 `codec` turns commands into bytes and replies into answers; `connections` carries them for threads and
-`async_connections` for asyncio. Nothing in here knows a command or repeats a request.
+`async_connections` for asyncio; `words` says why a connection failed. Nothing in here knows a command or repeats a
+request.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """A request's body, and for how many seconds the service may wait for a job before it answers."""
+    """A request: the service's URL, the body, and for how many seconds the service may wait before it answers."""
 
+    url: str
     data: bytes
     wait_s: float
 
@@ -22,3 +24,8 @@ class Reply(NamedTuple):
     status: int
     retry_after: str | None
     data: bytes
+
+
+def command_url(url: str) -> str:
+    """Where the service at this URL takes commands."""
+    return url.rstrip("/") + "/command"

@@ -8,12 +8,12 @@ import io
 import aiohttp
 
 from jobqueue_client.errors import Unreachable
-from jobqueue_client.http import Reply, Request
+from jobqueue_client.http import Reply, Request, command_url
+from jobqueue_client.http.words import words
 from jobqueue_client.options import Options
 
 _NO_CONNECTION = (
     aiohttp.ClientConnectorError,
-    aiohttp.ConnectionTimeoutError,
     aiohttp.InvalidURL,
     UnicodeError,  # an invalid host name
 )
@@ -23,24 +23,26 @@ _LARGE_BYTES = 1 << 20
 
 
 class AsyncConnections:
-    """The connections to one service, in one event loop."""
+    """The connections to a service, in one event loop."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
         # Thousands of concurrent calls share this many connections, and queue before their time-outs begin. Pops that
         # wait for a job do not count: they would hold up the adds that are to end their wait.
         self._free = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
     async def post(self, request: Request) -> Reply:
-        """Send a request and read its reply. Raises Unreachable."""
+        """Send a request and read its reply. Raises Unreachable, and RuntimeError once they are closed."""
         if request.wait_s:
             return await self._post(request)
         async with self._free:
             return await self._post(request)
 
     async def close(self) -> None:
-        """Close the connections. The next request opens new ones."""
+        """Close the connections, for good."""
+        self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -52,27 +54,31 @@ class AsyncConnections:
             await asyncio.sleep(0)
         within_s = self._options.timeout_s + request.wait_s
         try:
-            return await self._exchange(request.data, within_s)
+            return await self._exchange(request, within_s)
+        except aiohttp.ConnectionTimeoutError:
+            message = f"{request.url}: no connection within {self._options.connect_timeout_s:g} s"
+            raise Unreachable(message, maybe_done=False) from None
         except _NO_CONNECTION as error:
-            raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
+            raise Unreachable(f"{request.url}: {words(error)}", maybe_done=False) from None
         except TimeoutError:
-            message = f"{self._options.url}: no answer within {within_s:g} s"
-            raise Unreachable(message, maybe_done=True) from None
+            raise Unreachable(f"{request.url}: no answer within {within_s:g} s", maybe_done=True) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"{self._options.url}: no answer: {error!r}", maybe_done=True) from None
+            raise Unreachable(f"{request.url}: no answer: {words(error)}", maybe_done=True) from None
 
-    async def _exchange(self, data: bytes, within_s: float) -> Reply:
+    async def _exchange(self, request: Request, within_s: float) -> Reply:
         # aiohttp warns about large bytes objects, which it writes at once; it sends a file in chunks.
-        body = data if len(data) < _LARGE_BYTES else io.BytesIO(data)
+        body = request.data if len(request.data) < _LARGE_BYTES else io.BytesIO(request.data)
         connect_s = self._options.connect_timeout_s
         # `total` bounds a reply that trickles in; a shorter one could expire before there is a connection.
         timeout = aiohttp.ClientTimeout(total=connect_s + within_s, connect=connect_s, sock_read=within_s)
         async with self._open_session().post(
-            self._options.command_url, data=body, timeout=timeout, allow_redirects=False
+            command_url(request.url), data=body, timeout=timeout, allow_redirects=False
         ) as response:
             return Reply(response.status, response.headers.get("Retry-After"), await response.read())
 
     def _open_session(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise RuntimeError("the client is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),

@@ -10,7 +10,8 @@ from collections import deque
 from urllib.parse import urlsplit
 
 from jobqueue_client.errors import Unreachable
-from jobqueue_client.http import Reply, Request
+from jobqueue_client.http import Reply, Request, command_url
+from jobqueue_client.http.words import words
 from jobqueue_client.options import Options
 
 _IDLE_S = 10.0
@@ -43,11 +44,12 @@ class _SecureConnection(_Connection, http.client.HTTPSConnection):
 
 
 class Connections:
-    """The connections to one service. No thread waits for one: if none is idle, it opens another."""
+    """The connections to one address. No thread waits for one: if none is idle, it opens another."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, url: str, options: Options) -> None:
+        self._url = url
         self._options = options
-        parts = urlsplit(options.command_url)
+        parts = urlsplit(command_url(url))
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else http.client searches the host
         self._path = parts.path
@@ -62,8 +64,9 @@ class Connections:
             reply, keep = self._exchange(connection, request.data, within_s)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            words = f"no answer within {within_s:g} s" if isinstance(error, TimeoutError) else f"no answer: {error!r}"
-            raise Unreachable(f"{self._options.url}: {words}", maybe_done=True) from None
+            late = isinstance(error, TimeoutError)
+            why = f"no answer within {within_s:g} s" if late else f"no answer: {words(error)}"
+            raise Unreachable(f"{self._url}: {why}", maybe_done=True) from None
         except BaseException:
             connection.close()
             raise
@@ -109,9 +112,13 @@ class Connections:
         connection.pid = os.getpid()
         try:
             connection.connect()
+        except TimeoutError:
+            connection.close()
+            message = f"{self._url}: no connection within {self._options.connect_timeout_s:g} s"
+            raise Unreachable(message, maybe_done=False) from None
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             connection.close()
-            raise Unreachable(f"{self._options.url}: no connection: {error}", maybe_done=False) from None
+            raise Unreachable(f"{self._url}: {words(error)}", maybe_done=False) from None
         return connection
 
     def _give_back(self, connection: _Connection) -> None:

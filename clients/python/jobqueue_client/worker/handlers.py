@@ -29,7 +29,7 @@ class Handlers:
         self._outbox = outbox
         self._leases = leases
         self._report = report
-        self._threads = HandlerThreads(0 if all(map(_is_async, handlers.values())) else concurrency)
+        self._threads = HandlerThreads(0 if all(map(is_async, handlers.values())) else concurrency)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: dict[Job, tuple[asyncio.Task[Any], float]] = {}
         self._freed = asyncio.Event()
@@ -101,7 +101,7 @@ class Handlers:
         """Run the handler; gives the exception that it raised."""
         try:
             handler = self._handlers[job.topic]
-            if not _is_async(handler):
+            if not is_async(handler):
                 return await self._threads.run(handler, job)
             await handler(job)
         except BaseException as error:  # even SystemExit: a handler may end its job, not the worker
@@ -158,6 +158,7 @@ class Handlers:
         await self._freed.wait()
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async(handler: Handler) -> bool:
+    """Whether a handler runs as a task, not in a thread."""
     call = getattr(handler, "__call__", None)  # noqa: B004  # a callable object may have an `async def __call__`
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

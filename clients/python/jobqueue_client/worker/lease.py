@@ -49,6 +49,7 @@ class Leases:
 
     def __init__(self, client: AsyncClient, report: Report, keep_alive_s: float) -> None:
         self._client = client
+        self._route = client.route()
         self._report = report
         self._keep_alive_s = keep_alive_s
         self._held: dict[Job, _Lease] = {}
@@ -109,9 +110,8 @@ class Leases:
     async def _touch(self, leases: Sequence[_Lease]) -> None:
         sent = time.monotonic()
         try:
-            results = await self._client.batch(
-                [commands.touch(lease.job, ttr=lease.job.ttr).fields for lease in leases]
-            )
+            touches = [commands.touch(lease.job, ttr=lease.job.ttr).fields for lease in leases]
+            results = await self._client.send_many(touches, self._route)
         except JobQueueError as error:
             results = [error] * len(leases)
         self._report.batch_answered(results)

@@ -9,7 +9,7 @@ from typing import Any
 from jobqueue_client.answers import Answer
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.errors import JobQueueError
-from jobqueue_client.retry import longest_s, pause_s
+from jobqueue_client.retry import is_gone, longest_s, pause_s
 from jobqueue_client.worker.defects import survive
 from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.poll import Poll
@@ -25,6 +25,7 @@ class OutboxSender:
         self._poll = poll
         self._report = report
         self._failures = 0
+        self._route = client.route()
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -41,14 +42,21 @@ class OutboxSender:
             if pop:
                 self._poll.take(pop, results[-1])
         self._failures = self._failures + 1 if again else 0
+        if self._goes_on(again):
+            return
+        self._report.batch_answered(results)
         if again:
             await asyncio.sleep(pause_s(self._failures, longest_s(again)))
 
     async def _send(self, commands: list[dict[str, Any]]) -> list[Answer | JobQueueError]:
         results: list[Answer | JobQueueError]
         try:
-            results = await self._client.batch(commands)
+            results = await self._client.send_many(commands, self._route)
         except JobQueueError as error:
             results = [error] * len(commands)
-        self._report.batch_answered(results)
         return results
+
+    def _goes_on(self, again: list[Answer | JobQueueError]) -> bool:
+        """Whether the address is gone and the next one is to be asked at once."""
+        gone = [each for each in again if isinstance(each, JobQueueError) and is_gone(each)]
+        return bool(gone) and len(gone) == len(again) and self._route.goes_on

@@ -14,7 +14,7 @@ from jobqueue_client.calls import result_of
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.job import Job
-from jobqueue_client.retry import is_final, pause_s
+from jobqueue_client.retry import is_final, is_gone, pause_s
 from jobqueue_client.worker.defects import survive
 from jobqueue_client.worker.handlers import Handlers
 from jobqueue_client.worker.report import Report
@@ -40,6 +40,7 @@ class Poll:
         self._none_beside.set()
         self._stopping = False
         self._failures = 0
+        self._route = client.route()
 
     async def run(self) -> None:
         """Poll until stopped. Raises Refused if no retry can help."""
@@ -61,8 +62,10 @@ class Poll:
         except JobQueueError as error:
             if is_final(error):
                 raise
-            self._report.service_failed(error)
             self._failures += 1
+            if is_gone(error) and self._route.goes_on:  # a poll is not safe to repeat, but the next one need not wait
+                return
+            self._report.service_failed(error)
             await asyncio.sleep(pause_s(self._failures, error.retry_after))
         finally:
             self._in_flight = None
@@ -101,8 +104,8 @@ class Poll:
     async def _pop(self, free: int) -> None:
         # Do not wait after a failure, or only the next job would show that the service is back.
         wait_s = 0 if self._failures else self._poll_s
-        jobs = await self._client.pop_many(self._rotated(), min(free, _MOST_JOBS), wait=wait_s, worker=self._name)
-        self._begin(jobs)
+        pop = commands.pop_many(self._rotated(), min(free, _MOST_JOBS), wait=wait_s, worker=self._name)
+        self._begin(await self._client.send(pop, self._route))
 
     def _rotated(self) -> list[str]:
         """The topics, rotated so that each is first in turn."""

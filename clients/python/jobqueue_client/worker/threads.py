@@ -33,7 +33,7 @@ class HandlerThreads:
         context = contextvars.copy_context()  # a variable set by one handler must not be seen by the next
 
         def work() -> None:
-            error = context.run(_attempt, handler, job)
+            error = context.run(attempt, handler, job)
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker did not wait for this handler
                 loop.call_soon_threadsafe(_report, ended, error)
 
@@ -56,7 +56,8 @@ def _serve(work: queue.SimpleQueue[_Work | None]) -> None:
         each()
 
 
-def _attempt(handler: Handler, job: Job) -> BaseException | None:
+def attempt(handler: Handler, job: Job) -> BaseException | None:
+    """Run a sync handler; gives the exception that it raised."""
     try:
         result = handler(job)
     except BaseException as error:  # even SystemExit: a handler may end its job, not its thread

@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from jobqueue_client.async_client import AsyncClient
@@ -30,8 +30,9 @@ class Worker:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
+        urls: Sequence[str] | None = None,
         concurrency: int = 10,
         name: str | None = None,
         poll_s: float = 20,
@@ -48,7 +49,12 @@ class Worker:
         )
         # The worker does its own retries, for as long as it takes.
         self._client = AsyncClient(
-            url, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, retry_for_s=0, headers=headers
+            url,
+            urls=urls,
+            timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            retry_for_s=0,
+            headers=headers,
         )
         self._report = Report(on_event)
         self._handlers: dict[str, Handler] = {}

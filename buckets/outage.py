@@ -1,0 +1,33 @@
+"""An outage in the logs: one line when it begins, and one when it is over."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+
+class Outage:
+    """Logs `lost` once, as a warning, and `found` once it is over."""
+
+    def __init__(self, log: logging.Logger, lost: str, found: str) -> None:
+        self._log = log
+        self._lost = lost
+        self._found = found
+        self.is_on = False
+
+    def begin(self, error: Exception, **fields: Any) -> None:
+        """It has begun, or goes on."""
+        if not self.is_on:
+            self.is_on = True
+            self._log.warning(self._lost, extra={**fields, "error": reason(error)})
+
+    def end(self, **fields: Any) -> None:
+        """It is over, if there was one."""
+        if self.is_on:
+            self.is_on = False
+            self._log.info(self._found, extra=fields)
+
+
+def reason(error: BaseException) -> str:
+    """An error in words; some have none of their own."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

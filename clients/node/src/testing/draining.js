@@ -1,0 +1,58 @@
+/** Running the handlers of a worker in a test: here, one job after the other, without polling or touches. */
+import { WorkerJob } from '../job.js';
+import { Bury, Lost, Retry, outcomeOf } from '../worker/outcome.js';
+import { handlersOf } from '../worker/worker.js';
+
+const MOST_TIMES = 100; // that one job is delivered while the clock stands still
+
+/** Runs all that is ready in the worker's topics; gives each delivery as `{ job, outcome, state, error }`. */
+export async function drained(client, worker, raise_errors) {
+  const handlers = handlersOf(worker);
+  const done = [];
+  const deliveries = new Map();
+  for (;;) {
+    const popped = await client.pop([...handlers.keys()], { worker: 'drain' });
+    if (popped === null) return done;
+    checkEnds(deliveries, popped.id);
+    const delivery = await delivered(client, popped, handlers.get(popped.topic));
+    done.push(delivery);
+    if (raise_errors && 'error' in delivery && !isMeant(delivery.error)) throw delivery.error;
+  }
+}
+
+/** Runs the handler and ends the job, as the worker does. */
+async function delivered(client, popped, handler) {
+  const job = new WorkerJob(popped);
+  const thrown = await attempt(handler, job);
+  const { event, command, fields } = 'error' in thrown
+    ? outcomeOf(thrown.error)
+    : { event: 'finished', command: 'finish', fields: {} };
+  if (job.ttr === 0) return { job, outcome: event, state: 'finished', ...thrown }; // its pop finished it
+  const { id, lease } = job;
+  const isLost = thrown.error instanceof Lost;
+  const [answer] = isLost ? [{ success: false }] : await client.batch([{ command, id, lease, ...fields }]);
+  // The test, or the handler's own code, may have ended it meanwhile.
+  if (!answer.success) return { job, outcome: 'lost', state: answer.state ?? 'unknown', ...thrown };
+  return { job, outcome: event, state: answer.state, ...thrown };
+}
+
+/** `{ error }` if the handler threw one. */
+async function attempt(handler, job) {
+  try {
+    await handler(job, { signal: job.signal });
+    return {};
+  } catch (error) {
+    return { error };
+  }
+}
+
+function isMeant(error) {
+  return error instanceof Retry || error instanceof Bury || error instanceof Lost;
+}
+
+function checkEnds(deliveries, id) {
+  deliveries.set(id, (deliveries.get(id) ?? 0) + 1);
+  if (deliveries.get(id) > MOST_TIMES) {
+    throw new Error(`${id} is ready again at once whenever it is delivered: this would never end`);
+  }
+}

@@ -1,0 +1,10 @@
+"""A test kit: a queue in memory, whose clock stands still until a test advances it. docs/testing.md shows its use.
+
+With pytest, `jobqueue_client.testing.fixtures` has the fixture `queue`; it is the only module that needs pytest.
+"""
+
+from jobqueue_client.testing.draining import Done
+from jobqueue_client.testing.queue import Queue, QueuedJob
+from jobqueue_client.testing.service import Service
+
+__all__ = ["Done", "Queue", "QueuedJob", "Service"]

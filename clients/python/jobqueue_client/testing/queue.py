@@ -1,0 +1,174 @@
+"""The queue as a test sees it: what waits in it, its clock, and running a worker's handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from jobqueue_client.answers import Details
+from jobqueue_client.client import Client
+from jobqueue_client.errors import JobQueueError
+from jobqueue_client.testing.draining import Done, Draining
+from jobqueue_client.times import Moment, Seconds, moment, seconds
+from jobqueue_client.worker import Worker
+
+_NEAR_S = 1.0  # two times that differ by less are the same to an assert: code under test reads the real clock
+_ANY: Any = object()
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job that nobody has now."""
+
+    id: str
+    topic: str
+    body: Any
+    state: Literal["delayed", "ready", "dead"]
+    due: float
+    """In unix seconds."""
+    delay: float
+    """Seconds until it is ready: 0 for a ready one."""
+    details: Details
+    """All that the service says about it."""
+
+    def __str__(self) -> str:
+        when = f"due in {timedelta(seconds=round(self.delay))}" if self.state == "delayed" else self.state
+        return f"{self.topic} {self.id}, {when}: {self.body!r}"
+
+
+class Queue:
+    """An empty queue on a test service, whose clock stands still until `advance`."""
+
+    def __init__(self, url: str) -> None:
+        """Forgets whatever the service at `url` holds. Raises UnknownCommand if that is not a test service."""
+        self.url = url
+        self.client = Client(url)
+        try:
+            self.reset()
+        except JobQueueError:
+            self.close()
+            raise
+
+    def reset(self) -> None:
+        """Forget all jobs and topics, and set the clock to the real time."""
+        self._ask({"command": "reset"})
+
+    @property
+    def now(self) -> datetime:
+        """The time of the queue's clock."""
+        return datetime.fromtimestamp(self._clock(0), UTC)
+
+    def advance(
+        self, by: Seconds = 0, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Let time pass. Afterwards all that fell due is ready, and leases that ran out have ended.
+
+        `by`: seconds or a timedelta, instead of or in addition to the other units.
+        """
+        more = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        span = more + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._clock(span.total_seconds())
+
+    def drain(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
+        """Run the worker's handlers, here and one after the other, until none of its topics has a ready job.
+
+        Each job ends as in the worker itself. An error that a handler did not raise on purpose (Retry, Bury and Lost
+        are) is raised once its job has ended, unless `raise_errors` is False. Returns what was done, in order.
+        """
+        return Draining(self.client, worker, raise_errors=raise_errors).run()
+
+    async def drain_async(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
+        """As `drain`, for tests that are coroutines: `async def` handlers run in the test's event loop."""
+        return await Draining(self.client, worker, raise_errors=raise_errors).run_async()
+
+    def waiting(self, topic: str | None = None) -> list[QueuedJob]:
+        """The jobs of a topic, or of all topics, that are delayed or ready; those due first come first."""
+        jobs = [*self._jobs(topic, "delayed"), *self._jobs(topic, "ready")]
+        return sorted(jobs, key=lambda job: (job.delay, job.due))
+
+    def dead(self, topic: str | None = None) -> list[QueuedJob]:
+        """The dead letters of a topic, or of all topics."""
+        return list(self._jobs(topic, "dead"))
+
+    def assert_waiting(
+        self,
+        topic: str,
+        *,
+        id: str | None = None,
+        body: Any = _ANY,
+        delay: Seconds | None = None,
+        at: Moment | None = None,
+    ) -> QueuedJob:
+        """Fail unless exactly one waiting job of the topic is as described; returns it.
+
+        `delay`: how long until it is ready from now, by the queue's clock; `at`: when it is due; both to a second.
+        """
+        waiting = self.waiting(topic)
+        found = [job for job in waiting if _fits(job, id, body, delay, at)]
+        given = {"id": id, "body": body, "delay": delay, "at": at}
+        wanted = ", ".join(f"{name}={value!r}" for name, value in given.items() if value not in (None, _ANY))
+        assert len(found) == 1, (
+            f"{len(found)} jobs, not one, wait in {topic} with {wanted or 'any id'}; {_list(waiting)}"
+        )
+        return found[0]
+
+    def assert_none_waiting(self, topic: str | None = None) -> None:
+        """Fail if any job of the topic, or of any topic, is delayed or ready."""
+        waiting = self.waiting(topic)
+        assert not waiting, _list(waiting)
+
+    def close(self) -> None:
+        """Close the client's connections."""
+        self.client.close()
+
+    def _clock(self, advance_s: float) -> float:
+        return float(self._ask({"command": "clock", "advance": advance_s})["now"])
+
+    def _ask(self, command: Mapping[str, Any]) -> Mapping[str, Any]:
+        (answer,) = self.client.batch([command])
+        if isinstance(answer, JobQueueError):
+            raise answer
+        return answer
+
+    def _jobs(self, topic: str | None, state: Literal["delayed", "ready", "dead"]) -> Iterator[QueuedJob]:
+        now = self._clock(0)
+        for each in [topic] if topic is not None else self._topics():
+            cursor: str | None = ""
+            while cursor is not None:
+                page = self.client.peek(each, state=state, cursor=cursor or None)
+                yield from (_queued(details, now) for details in page["jobs"])
+                cursor = page["cursor"]
+
+    def _topics(self) -> Iterator[str]:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.client.topics(cursor=cursor or None)
+            yield from (row["topic"] for row in page["topics"])
+            cursor = page["cursor"]
+
+
+def _queued(details: Details, now: float) -> QueuedJob:
+    state: Any = details["state"]
+    ready_at = details["until"] if state == "delayed" else now
+    delay = max(ready_at - now, 0.0)
+    return QueuedJob(details["id"], details["topic"], details["value"], state, details["due"], delay, details)
+
+
+def _fits(job: QueuedJob, id: str | None, body: Any, delay: Seconds | None, at: Moment | None) -> bool:
+    return (
+        (id is None or job.id == id)
+        and (body is _ANY or job.body == body)
+        and (delay is None or abs(job.delay - seconds(delay)) <= _NEAR_S)
+        and (at is None or abs(job.due - _unix(at)) <= _NEAR_S)
+    )
+
+
+def _unix(at: Moment) -> float:
+    value = moment(at)
+    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
+
+
+def _list(jobs: list[QueuedJob]) -> str:
+    return "\n  ".join(["waiting now:", *map(str, jobs)]) if jobs else "no job is waiting"

@@ -1,0 +1,37 @@
+"""The table of events in docs/operations.md: every event that the code logs, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+_LOGGED = re.compile(  # `log.info("a.b"`, or passed on: `call(log.info, "a.b"`
+    r'(?:log\.(?:debug|info|warning|error|exception)[(,]|Outage\(log, )\s*((?:"[a-z_.]+"(?:, )?)+)'
+)
+
+
+def logged() -> set[str]:
+    """The names of all events in the code."""
+    sources = [path.read_text() for top in ("buckets", "jobqueue") for path in (ROOT / top).rglob("*.py")]
+    return {name for source in sources for group in _LOGGED.findall(source) for name in re.findall(r"[a-z_.]+", group)}
+
+
+def documented() -> list[str]:
+    """The names in the first column of the table of events."""
+    table = (ROOT / "docs" / "operations.md").read_text().partition("\n| event | means |\n")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines()[1:]]
+    return [name.strip() for row in rows for name in row.split(",")]
+
+
+def test_the_table_of_events_has_all_that_are_logged_and_no_others() -> None:
+    assert len(logged()) > 40
+    assert set(documented()) == logged()
+    assert len(documented()) == len(set(documented()))
+
+
+def test_every_loss_has_its_counterpart() -> None:
+    lost = {name.removesuffix(".lost") for name in logged() if name.endswith(".lost")}
+    assert {"roll", "lock", "bell", "redis"} <= lost
+    found = {name.removesuffix(".found") for name in logged() if name.endswith(".found")}
+    assert lost - {"namespace"} <= found
