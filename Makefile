@@ -22,7 +22,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs demo demo-spark package clean
-.PHONY: bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
+.PHONY: bench bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
 
 help:  ## show this list
@@ -111,6 +111,9 @@ bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redi
 
 bench-memory: setup  ## bytes per job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
+
+bench-sizing: setup  ## compare the formula of docs/sizing.md with the memory of Redis, in each state
+	$(BIN)/python -m tests.bench.sizing
 
 bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands
 	$(BIN)/python -m tests.bench.scripts
