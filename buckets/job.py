@@ -63,12 +63,13 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
 
 
 class Cause(enum.IntEnum):
-    """Why a job died. The numbers are stored."""
+    """Why a job died, or how the last delivery of a delayed or ready one ended. The numbers are stored."""
 
     NONE = 0
     TRIES = 1
     TTL = 2
     BURIED = 3
+    LEASE = 4  # not a death: its lease ended, and nothing has happened to it since but its back-off
 
     @classmethod
     def _missing_(cls, value: object) -> Cause:
@@ -88,6 +89,7 @@ class Tag(enum.IntEnum):
     HEADERS = 7  # JSON
     TAGS = 8  # JSON
     TRACE = 9  # text: trace context
+    READY = 10  # 6 bytes, ms: since when it was ready again; only in the answer to a pop
 
 
 @dataclass(slots=True)
@@ -206,6 +208,20 @@ class Job:
     def backoff(self) -> tuple[int, ...]:
         raw = self.optional.get(Tag.BACKOFF, b"")
         return tuple(int.from_bytes(raw[at : at + 6], "big") for at in range(0, len(raw), 6))
+
+    @property
+    def lease_ended(self) -> int | None:
+        """When its last lease ended (as its timer saw it), if that is the last that happened to it."""
+        if self.cause is not Cause.LEASE or self.state not in (State.DELAYED, State.READY):
+            return None
+        ladder, step = self.backoff, self.kind.step  # the step was taken when the lease ended
+        return self.next - (ladder[min(step, len(ladder)) - 1] if ladder else 0)
+
+    @property
+    def ready_again(self) -> int | None:
+        """Since when a popped job that had been delivered before was ready."""
+        raw = self.optional.get(Tag.READY)
+        return None if raw is None else int.from_bytes(raw, "big")
 
     def text(self, tag: Tag) -> str | None:
         """An optional field as text; None if the job does not have it."""

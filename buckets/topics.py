@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -53,6 +53,14 @@ class Topic:
     counts: dict[str, int]
     oldest_ready_ms: int | None
     paused_until: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of some topics: whether any of them exists, and those that are paused, with the end as `Topic.paused_until`."""
+
+    known: bool
+    paused: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +190,24 @@ class Topics:
 
     async def paused_until(self, name: str) -> int | None:
         """The end of a topic's pause, as `Topic.paused_until`."""
-        (raw,) = await self._pool.redis.read(
-            "MGET", self._pool.keys[0].paused(name)
-        )  # None where the key is not a string
-        until = int(raw) if raw is not None and raw.isdigit() and len(raw) < 16 else None
-        return None if until and until <= await self._pool.now_ms() else until
+        return (await self._pauses([name])).get(name)
+
+    async def _pauses(self, names: Sequence[str]) -> dict[str, int]:
+        """Those of the topics that are paused, with the end of the pause as `Topic.paused_until`."""
+        raws = await self._pool.redis.read("MGET", *map(self._pool.keys[0].paused, names))  # None where it is no string
+        found = zip(names, raws, strict=True)
+        ends = {name: int(raw) for name, raw in found if raw is not None and raw.isdigit() and len(raw) < 16}
+        now = await self._pool.now_ms() if any(ends.values()) else 0
+        return {name: until for name, until in ends.items() if until == 0 or until > now}
+
+    async def know(self, *names: str) -> bool:
+        """Whether any of these topics exists, be it empty."""
+        scores = await self._in_all(lambda shard: self._read([], "ZMSCORE", self._pool.keys[shard].topics, *names))
+        return any(score is not None for each in scores for score in each)
+
+    async def standing(self, names: Sequence[str]) -> Standing:
+        """Why a pop of these topics may find no job, whatever is ready."""
+        return Standing(*await asyncio.gather(self.know(*names), self._pauses(names)))
 
     async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
         """Delete the dead letters of a shard that exceed the bounds of their topics, the oldest first; returns how many

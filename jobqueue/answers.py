@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic
+from buckets import Added, Cause, Job, NewJob, Polling, Pollings, Standing, State, Tag, Topic
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest
 
@@ -70,7 +70,7 @@ def handed_out(job: Job) -> Answer:
     """A job as a worker gets it."""
     kind, body = job.kind, job.body
     reserved = kind.state is _RESERVED
-    return {
+    answer = {
         "id": job.id,
         "value": orjson.Fragment(body) if body else None,
         "state": "reserved" if reserved else kind.state.word,
@@ -82,11 +82,32 @@ def handed_out(job: Job) -> Answer:
         "ttr": kind.ttr / 1000 if reserved else 0,
         "headers": _json(kind.optional.get(Tag.HEADERS)) if kind.optional else None,
     }
+    if kind.deliveries > 1:
+        answer["ready"] = in_seconds(job.ready_again)
+    return answer
 
 
 def in_seconds(ms: int | None) -> float | None:
     """Milliseconds in the unit of the wire."""
     return None if ms is None else ms / 1000
+
+
+def paused(until_ms: int | None) -> Answer:
+    """That a topic is paused, and until when; nothing if it is not."""
+    return {} if until_ms is None else {"paused": True, "paused_until": in_seconds(until_ms or None)}
+
+
+def unknown(known: bool) -> Answer:
+    """That a topic does not exist; nothing if it does."""
+    return {} if known else {"known": False}
+
+
+def stands(standing: Standing | None) -> Answer:
+    """Why a pop found no job, besides that none is ready: no topic exists, or some are paused."""
+    if standing is None:
+        return {}
+    ends = {topic: in_seconds(until or None) for topic, until in standing.paused.items()}
+    return unknown(standing.known) | ({"paused": ends} if ends else {})
 
 
 def listed(topic: Topic, workers: int, max_pending: int, max_dead: int) -> Answer:
@@ -154,7 +175,10 @@ def described(job: Job) -> Answer:
         answer["lease"] = job.lease
         answer["worker"] = job.text(Tag.WORKER)
         answer["reason"] = job.text(Tag.REASON)
-    if job.cause is not Cause.NONE:
+    ended = job.lease_ended
+    if ended is not None:
+        answer["reason"], answer["ended"] = "lease ended", ended / 1000
+    elif job.cause not in (Cause.NONE, Cause.LEASE):
         answer["cause"] = job.cause.name.lower()
     # `next` depends on the state: until when the job waits or is remembered, or since when it is ready or dead.
     until = {State.READY: "ready_since", State.DEAD: "dead_since", State.RESERVED: "reserved_until"}

@@ -28,8 +28,11 @@ from jobqueue.answers import (
     kept,
     kept_copy,
     listed,
+    paused,
     polling,
+    stands,
     success,
+    unknown,
 )
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
@@ -169,14 +172,14 @@ def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
-    up."""
+    up. An answer without a job says so if a topic is paused, or if none of them exists."""
     handover.check()
-    popped = await engine.pop(command, handover.room)
+    popped, standing = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
     handover.take(popped.jobs)
     if command.count is not None:
-        return success(jobs=[handed_out(job) for job in popped.jobs])
-    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None)
+        return success(jobs=[handed_out(job) for job in popped.jobs], **stands(standing))
+    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None, **stands(standing))
 
 
 @one
@@ -239,17 +242,17 @@ async def update(engine: Engine, command: params.Update, handover: Handover) -> 
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
     """Everything about a job: body, times, counts, options. Of an ended job, what is remembered: all but its body."""
     handover.check()
-    job = await engine.get(command.id)
+    job, paused_until = await engine.get(command.id)
     handover.take([job])
-    return success(**described(job))
+    return success(**described(job), **paused(paused_until))
 
 
 @one
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
-    figures = await engine.stats(command.topic)
+    figures, standing = await engine.stats(command.topic)
     newest = await engine.newest_dead(command.topic) if command.topic and figures.counts["dead"] else None
-    return success(
+    answer = success(
         **({"newest_dead": died(newest)} if newest else {}),
         topic=command.topic,
         counts=figures.counts,
@@ -258,6 +261,9 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
         due=figures.due,
         shards=engine.shards,
     )
+    if command.topic and standing:
+        answer |= unknown(standing.known) | paused(standing.paused.get(command.topic))
+    return answer
 
 
 @one
@@ -266,9 +272,9 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
     ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
     short or empty."""
     handover.check()
-    page, cursor = await engine.peek(command, handover.room)
+    page, cursor, known = await engine.peek(command, handover.room)
     handover.take(page.jobs)
-    return success(topic=command.topic, jobs=[described(job) for job in page.jobs], cursor=cursor)
+    return success(topic=command.topic, jobs=[described(job) for job in page.jobs], cursor=cursor, **unknown(known))
 
 
 @one
@@ -289,23 +295,25 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
 
 @one
 async def pause(engine: Engine, command: params.Pause, handover: Handover) -> Answer:
-    """Stop handing out the jobs of a topic. They still become ready when due, and reserved jobs can be finished."""
-    until = await engine.pause(command)
-    return success(topic=command.topic, until=in_seconds(until or None))
+    """Make the pops of a topic find nothing. Its due jobs still become ready, and reserved jobs can be finished. A
+    pause of a topic that does not exist yet holds for the jobs to come."""
+    until, known = await engine.pause(command)
+    return success(topic=command.topic, until=in_seconds(until or None), **unknown(known))
 
 
 @one
 async def resume(engine: Engine, command: params.Resume, handover: Handover) -> Answer:
     """End the pause of a topic."""
-    return success(topic=command.topic, was_paused=await engine.resume(command.topic))
+    was_paused, known = await engine.resume(command.topic)
+    return success(topic=command.topic, was_paused=was_paused, **unknown(known))
 
 
 @one
 async def purge(engine: Engine, command: params.Purge, handover: Handover) -> Answer:
     """Delete the jobs of a topic that existed when the purge began. A request works for about a second; an answer with
     a `cursor` means that more are left. The purge stops when its client hangs up; what was deleted stays deleted."""
-    count, cursor = await engine.purge(command)
-    return success(topic=command.topic, count=count, cursor=cursor)
+    count, cursor, known = await engine.purge(command)
+    return success(topic=command.topic, count=count, cursor=cursor, **unknown(known))
 
 
 @one

@@ -24,6 +24,7 @@ from buckets import (
     Popped,
     Position,
     Sent,
+    Standing,
     State,
     Topic,
     Topics,
@@ -139,8 +140,9 @@ class Engine:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(self, command: params.Pop, room: int) -> Popped:
-        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
+    async def pop(self, command: params.Pop, room: int) -> tuple[Popped, Standing | None]:
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
+        also how its topics stand, where that may be the reason."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics)
@@ -152,7 +154,9 @@ class Engine:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
             raise
         self._pollers.end(poller, popped.jobs)
-        return popped
+        if popped.jobs or not popped.doubtful:
+            return popped, None
+        return popped, await self._topics.standing(topics)
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""
@@ -220,16 +224,18 @@ class Engine:
             body=bytes(command.body) or None,
         )
 
-    async def get(self, job_id: str) -> Job:
-        """A job or its tombstone. Raises NotFound."""
+    async def get(self, job_id: str) -> tuple[Job, int | None]:
+        """A job or its tombstone, and the end of its topic's pause, as `Topic.paused_until`. Raises NotFound."""
         job = await self._pool.get(job_id)
         if job is None:
             raise NotFound
-        return job
+        return job, await self._topics.paused_until(job.topic)
 
-    async def stats(self, topic: str | None) -> Figures:
-        """The figures of a topic, or of all topics."""
-        return await self._topics.stats(topic)
+    async def stats(self, topic: str | None) -> tuple[Figures, Standing | None]:
+        """The figures of a topic and how it stands, or the figures of all topics."""
+        if topic is None:
+            return await self._topics.stats(), None
+        return await self._topics.stats(topic), await self._topics.standing([topic])
 
     def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Position | None:
         place = cursors.read(cursor, Position)
@@ -244,8 +250,9 @@ class Engine:
         """The dead letter of a topic that died last."""
         return await self._topics.newest_dead(topic)
 
-    async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None]:
-        """A page of a topic's jobs (up to `room` bytes of them) and the cursor of the next one. Raises BadField."""
+    async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None, bool]:
+        """A page of a topic's jobs (up to `room` bytes of them), the cursor of the next one, and whether the topic
+        exists. Raises BadField."""
         state = _state(command.state)
         place = self._place(command.cursor, state, purging=False)
         shard = command.shard
@@ -254,7 +261,7 @@ class Engine:
         if place and shard not in (None, place.shard):
             raise cursors.refusal()
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
-        return page, cursors.write(page.next)
+        return page, cursors.write(page.next), bool(page.jobs) or await self._topics.know(command.topic)
 
     async def workers(self, topic: str | None) -> Pollings:
         """Who polls, as all live instances know it; of a topic, or of all."""
@@ -276,21 +283,25 @@ class Engine:
     def _limits(self, topic: str) -> tuple[int, int]:
         return self.policies.of(topic).max_pending, self.policies.bounds(topic).most
 
-    async def pause(self, command: params.Pause) -> int:
-        """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed."""
-        return await self._topics.pause(command.topic, _ms_or_none(command.seconds))
+    async def pause(self, command: params.Pause) -> tuple[int, bool]:
+        """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed, and whether
+        the topic existed before."""
+        known = await self._topics.know(command.topic)
+        return await self._topics.pause(command.topic, _ms_or_none(command.seconds)), known
 
-    async def resume(self, topic: str) -> bool:
-        """End the pause of a topic; returns whether it was paused."""
-        return await self._topics.resume(topic)
+    async def resume(self, topic: str) -> tuple[bool, bool]:
+        """End the pause of a topic; returns whether it was paused, and whether it exists."""
+        was_paused = await self._topics.resume(topic)
+        return was_paused, was_paused or await self._topics.know(topic)
 
-    async def purge(self, command: params.Purge) -> tuple[int, str | None]:
-        """Delete jobs of a topic for about a second; returns how many, and the cursor to continue with, if any are
-        left. Raises BadField for an invalid cursor."""
+    async def purge(self, command: params.Purge) -> tuple[int, str | None, bool]:
+        """Delete jobs of a topic for about a second; returns how many, the cursor to continue with, if any are left,
+        and whether the topic exists. Raises BadField for an invalid cursor."""
         state = _state(command.state)
         place = self._place(command.cursor, state, purging=True)
         purged = await self._walk.purge(command.topic, state, place)
-        return purged.count, cursors.write(purged.next)
+        known = bool(purged.count) or await self._topics.know(command.topic)
+        return purged.count, cursors.write(purged.next), known
 
     async def advance(self, command: params.Clock) -> int:
         """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""

@@ -17,6 +17,14 @@ _BY_NAME = re.compile(r"(pip3? install|npm (install|i))\b[^\n`#]*?[ '\"](@?jobqu
 _TEXTS = (".md", ".py", ".js", ".ts", ".php", ".json", ".toml", ".cfg")
 
 
+# A topic in JSON, in a call, and on a command line.
+_TOPICS = (
+    re.compile(r"""topic["']?(?::|=|,) ?["']([\w*?-]+)["'](?!:)"""),
+    re.compile(r"""--topic '?([a-z*][\w*?-]*)"""),
+    re.compile(r"^jobqueue (?:add|pop|peek|pause|resume|purge|topics) '?([a-z*][\w*?-]*)", re.M),
+)
+
+
 def session() -> list[tuple[str, str]]:
     """The commands in the README, each with the answer that it shows."""
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -116,3 +124,12 @@ def test_operations_tells_what_each_log_event_means() -> None:
     table = (ROOT / "docs" / "operations.md").read_text().partition("## Logs")[2]
     assert len(logged) > 20
     assert logged == set(re.findall(r"\w+\.\w+", "\n".join(re.findall(r"^\| ([^|]*) \|", table, re.M))))
+
+
+def test_examples_use_topics_of_their_own() -> None:
+    """Somebody who tries one at a service that works must not pop, delete or purge real jobs."""
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "clients" / "spark" / "README.md"]
+    texts_with_examples = [path.read_text() for path in (*documents, ROOT / "jobqueue" / "cli" / "main.py")]
+    found = [topic for text in texts_with_examples for pattern in _TOPICS for topic in pattern.findall(text)]
+    assert len(found) > 30
+    assert [topic for topic in found if not topic.startswith("example-")] == []

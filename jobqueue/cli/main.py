@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _EXAMPLES = """
 jobqueue serves on {url} - try, from another terminal:
 
-  curl {url}/command -d '{{"command":"add","topic":"order-close","id":"order-close:1","delay":5,"body":{{"order":1}}}}'
-  curl {url}/command -d '{{"command":"pop","topic":"order-close","wait":10}}'
-  curl {url}/command -d '{{"command":"finish","id":"order-close:1"}}'
+  curl {url}/command -d '{{"command":"add","topic":"example-close-order","id":"example:1","delay":5,"body":1}}'
+  curl {url}/command -d '{{"command":"pop","topic":"example-close-order","wait":10}}'
+  curl {url}/command -d '{{"command":"finish","id":"example:1"}}'
 """
 
 

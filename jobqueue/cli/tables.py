@@ -23,7 +23,7 @@ _STATE_TIMES = {
     "dead": ("died", "dead_since"),
 }
 _WORK_COLOURS = {"parked": "green", "busy": "yellow"}
-_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until"}
+_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
 _BAR_WIDTH = 30

@@ -24,7 +24,7 @@ A request is a `POST /command` with one JSON object, or an array of 1 to 1,000 o
 (`max_request_bytes`). `Content-Type` does not matter. `GET /openapi.json` describes the same protocol for machines.
 
 ```json
-{"command": "add", "topic": "order-close", "id": "order-close:1001", "delay": 1800, "ttr": 60, "body": {"order": 1001}}
+{"command": "add", "topic": "example-close-order", "id": "example:1001", "delay": 1800, "body": {"order": 1001}}
 ```
 
 - Times are in seconds, as integers or decimals, and are rounded up to the millisecond. Redis's clock is the one that
@@ -41,8 +41,8 @@ refusal has `error`, a sentence for people; `code`, a word for programs; `field`
 if the job is in the wrong one. A refused command has changed nothing.
 
 ```json
-{"success": true, "id": "order-close:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
-{"success": false, "id": "order-close:1001", "error": "no such job", "code": "NOT_FOUND"}
+{"success": true, "id": "example:1001", "state": "delayed", "due": 1795264116.321, "result": "created"}
+{"success": false, "id": "example:1001", "error": "no such job", "code": "NOT_FOUND"}
 ```
 
 For a single command, the HTTP status follows from the code. An array is answered with 200 and an array of the same
@@ -88,6 +88,11 @@ _SEMANTICS = """\
   does not show it. Each step waits up to a tenth longer, by the job's id and the step: jobs that failed together do not
   come back together. The end of a lease makes such a job ready at once: its worker died, and another may take it.
 - **`kick` starts a ladder again** at its first step.
+- **A lease that ended** shows in `get` until something else happens to the job: `reason` is `lease ended`, `ended` says
+  when (as the timer saw it), and `worker` who had it.
+- **How late a delivery is**: now, less `ready`, or `due` in a job that is delivered for the first time.
+- **A paused topic** says so: a pop that finds no job in it has `paused` with the end of the pause, as have `get` and
+  `stats`. A pause may begin before the topic exists.
 - **ttl** counts from the due time, and expires even if nobody pops.
 - **Dead letters** keep their body and reason until they are kicked or deleted, or for as long as the topic's policy
   says (30 days by default, `default_dead_age_s`).

@@ -30,6 +30,28 @@ _Counts = Annotated[dict[str, int], Meta(description="how many jobs are delayed,
 _Lease = Annotated[int, Meta(description="the lease of its newest delivery")]
 
 
+_FALSE = {"const": False}
+_Unknown = (
+    Annotated[bool, Meta(description="false if the topic does not exist, else left out", extra_json_schema=_FALSE)]
+    | UnsetType
+)
+_AnyUnknown = (
+    Annotated[bool, Meta(description="false if no such topic exists, else left out", extra_json_schema=_FALSE)]
+    | UnsetType
+)
+_IsPaused = Annotated[bool, Meta(description="true if the topic is paused, else left out")] | UnsetType
+_PausedUntil = (
+    Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
+)
+_Pauses = (
+    Annotated[
+        dict[str, float | None],
+        Meta(description="without a job: the topics that are paused, and until when; null: until it is resumed"),
+    ]
+    | UnsetType
+)
+
+
 class Refusal(Struct, forbid_unknown_fields=True):
     """The answer to a command that was refused and has changed nothing."""
 
@@ -96,6 +118,10 @@ class HandedOut(Struct, forbid_unknown_fields=True):
     due: Annotated[float, Meta(description="when it was due, in unix seconds")]
     ttr: Annotated[float, Meta(description="seconds until it is delivered again")]
     headers: _Headers
+    ready: (
+        Annotated[float, Meta(description="if it was delivered before: when it became ready again, in unix seconds")]
+        | UnsetType
+    ) = UNSET
 
 
 class Popped(HandedOut, forbid_unknown_fields=True, kw_only=True):
@@ -110,6 +136,8 @@ class NothingPopped(Struct, forbid_unknown_fields=True):
     success: _Yes
     id: Annotated[None, Meta(description="null: no job is ready")]
     value: None
+    known: _AnyUnknown = UNSET
+    paused: _Pauses = UNSET
 
 
 class PoppedJobs(Struct, forbid_unknown_fields=True):
@@ -119,6 +147,8 @@ class PoppedJobs(Struct, forbid_unknown_fields=True):
     jobs: Annotated[
         list[HandedOut], Meta(description="with `count`: the jobs, each with the fields above; may be empty")
     ]
+    known: _AnyUnknown = UNSET
+    paused: _Pauses = UNSET
 
 
 class Finished(Struct, forbid_unknown_fields=True):
@@ -219,7 +249,14 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     tags: Annotated[list[str] | None, Meta(description="as in add")]
     lease: _Lease | UnsetType = UNSET
     worker: Annotated[str | None, Meta(description="the worker that had it last")] | UnsetType = UNSET
-    reason: Annotated[str | None, Meta(description="the reason given by the last release or bury")] | UnsetType = UNSET
+    reason: (
+        Annotated[
+            str | None,
+            Meta(description="the reason given by the last release or bury; `lease ended` if its last lease did"),
+        ]
+        | UnsetType
+    ) = UNSET
+    ended: Annotated[float, Meta(description="if its last lease ended: when")] | UnsetType = UNSET
     cause: Annotated[Literal["tries", "ttl", "buried"], Meta(description="why it died")] | UnsetType = UNSET
     until: (
         Annotated[float, Meta(description="delayed: when it is due next; ended: until when it is remembered")]
@@ -234,6 +271,8 @@ class Known(Described, forbid_unknown_fields=True, kw_only=True):
     """The answer to get."""
 
     success: _Yes
+    paused: _IsPaused = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Figures(Struct, forbid_unknown_fields=True):
@@ -261,6 +300,9 @@ class Figures(Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
+    known: _Unknown = UNSET
+    paused: _IsPaused = UNSET
+    paused_until: _PausedUntil = UNSET
 
 
 class Page(Struct, forbid_unknown_fields=True):
@@ -270,6 +312,7 @@ class Page(Struct, forbid_unknown_fields=True):
     topic: _Topic
     jobs: Annotated[list[Described], Meta(description="each as `get` shows it")]
     cursor: _Cursor
+    known: _Unknown = UNSET
 
 
 class Listed(Struct, forbid_unknown_fields=True):
@@ -282,9 +325,7 @@ class Listed(Struct, forbid_unknown_fields=True):
     ]
     workers: Annotated[int, Meta(description="how many workers poll it, of those that `workers` lists")]
     paused: Annotated[bool, Meta(description="whether its pops find nothing")]
-    paused_until: (
-        Annotated[float | None, Meta(description="if it is paused: until when; null: until it is resumed")] | UnsetType
-    ) = UNSET
+    paused_until: _PausedUntil = UNSET
     max_pending: (
         Annotated[int, Meta(description="if it has a limit of delayed and ready jobs: the limit")] | UnsetType
     ) = UNSET
@@ -344,6 +385,7 @@ class Paused(Struct, forbid_unknown_fields=True):
     success: _Yes
     topic: _Topic
     until: Annotated[float | None, Meta(description="until when, in unix seconds; null: until it is resumed")]
+    known: _Unknown = UNSET
 
 
 class Resumed(Struct, forbid_unknown_fields=True):
@@ -352,6 +394,7 @@ class Resumed(Struct, forbid_unknown_fields=True):
     success: _Yes
     topic: _Topic
     was_paused: Annotated[bool, Meta(description="whether it was paused")]
+    known: _Unknown = UNSET
 
 
 class Purged(Struct, forbid_unknown_fields=True):
@@ -361,6 +404,7 @@ class Purged(Struct, forbid_unknown_fields=True):
     topic: _Topic
     count: Annotated[int, Meta(description="how many jobs were deleted")]
     cursor: _Cursor
+    known: _Unknown = UNSET
 
 
 ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is one of these if it is carried out

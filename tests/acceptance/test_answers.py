@@ -15,6 +15,7 @@ from msgspec import Struct
 from jobqueue.schema.answers import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 
 class Seen:
@@ -58,6 +59,17 @@ async def live(seen: Seen) -> None:
     options = {"headers": {"a": "b"}, "tags": ["x"], "ttl": 5000, "backoff": [9], "durability": "local"}
     await seen.ask("add", topic="t", id="a", body={"x": 1}, **options)
     await seen.ask("pop", topic="t", worker="w")
+    await seen.ask("add", topic="lost", id="lost", body=1, ttr=0.1)
+    await seen.ask("pop", topic="lost")
+
+    async def is_lost() -> bool:
+        return bool((await seen.ask("get", id="lost"))["state"] == "ready")
+
+    await until(is_lost)
+    await seen.ask("peek", topic="lost")
+    await seen.ask("pop", topic="lost")
+    await seen.ask("release", id="lost", delay=0)
+    await seen.ask("pop", topic="lost", count=1)
     await seen.ask("leave", worker="w")
     await seen.ask("touch", id="a")
     await seen.ask("get", id="a")
@@ -89,12 +101,17 @@ async def pages(seen: Seen) -> None:
     answer = await seen.ask("peek", topic="t", count=1)
     while answer["cursor"]:
         answer = await seen.ask("peek", topic="t", count=1, cursor=answer["cursor"])
-    await seen.ask("pop", topic="nothing")
+    for command in ("pop", "stats", "peek", "resume", "purge", "pause"):
+        await seen.ask(command, topic=f"no {command}".replace(" ", ":"))
+    await seen.ask("pop", topic="nothing", count=1)
     await seen.ask("add", topic="once", body=1, ttr=0)
     assert (await seen.ask("pop", topic="once"))["ttr"] == 0
     await seen.ask("add", topic="u", body=1)
     await seen.ask("pause", topic="t")
     await seen.ask("pause", topic="u", seconds=60)
+    await seen.ask("pop", topic="u")
+    await seen.ask("pop", topic="u", count=1)
+    await seen.ask("get", id="b7")
     await seen.ask("topics")
     await seen.ask("workers")
     await seen.ask("stats", topic="t")

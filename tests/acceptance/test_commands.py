@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 
 async def test_the_four_commands_work_as_the_protocol_writes_them(client: Client) -> None:
@@ -51,6 +52,24 @@ async def test_a_cancelled_id_is_refused_until_it_is_renewed(client: Client) -> 
     for result in ("replaced", "existing"):
         answer = await client.ask("add", topic="t", id="a", delay=60, body=2, if_exists="renew")
         assert (answer["result"], answer["state"]) == (result, "delayed")
+
+
+async def test_a_lease_that_ended_is_told_with_its_time_and_worker(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", ttr=0.2, body=1)
+    first = await client.ask("pop", topic="t", worker="w")
+    assert "ready" not in first
+    await until(lambda: is_ready(client, "a"))
+    told = await client.ask("get", id="a")
+    assert (told["state"], told["reason"], told["worker"], told.get("cause")) == ("ready", "lease ended", "w", None)
+    assert first["lease"] / 1e6 + 0.2 <= told["ended"] == told["ready_since"]
+    again = await client.ask("pop", topic="t")
+    assert (again["attempt"], again["due"], again["ready"]) == (2, first["due"], told["ended"])
+    told = await client.ask("get", id="a")
+    assert told["reason"] is None and "ended" not in told
+
+
+async def is_ready(client: Client, job_id: str) -> bool:
+    return bool((await client.ask("get", id=job_id))["state"] == "ready")
 
 
 async def test_a_body_comes_back_byte_for_byte(client: Client) -> None:

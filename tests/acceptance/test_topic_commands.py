@@ -68,6 +68,7 @@ async def test_peek_shows_jobs_as_get_does_and_reserves_none(client: Client) -> 
         "topic": "nothing",
         "jobs": [],
         "cursor": None,
+        "known": False,
     }
 
 
@@ -100,6 +101,36 @@ async def test_pause_and_resume_over_the_wire(client: Client) -> None:
         "paused",
     }
     assert (await client.ask("pop", topic="t"))["id"] == "0"
+
+
+async def test_a_paused_topic_says_so_wherever_one_looks_for_its_jobs(client: Client) -> None:
+    await client.ask("add", topic="t", id="a", body=1)
+    until = (await client.ask("pause", topic="t", seconds=1000))["until"]
+    await client.ask("pause", topic="u")
+    nothing = {"success": True, "id": None, "value": None}
+    assert await client.ask("pop", topic="t", wait=0.1) == {**nothing, "paused": {"t": until}}
+    assert await client.ask("pop", topics=["u", "t"]) == {**nothing, "paused": {"u": None, "t": until}}
+    assert await client.ask("pop", topic="t", count=2) == {"success": True, "jobs": [], "paused": {"t": until}}
+    for command, names in (("get", {"id": "a"}), ("stats", {"topic": "t"})):
+        told = await client.ask(command, **names)
+        assert (told["paused"], told["paused_until"]) == (True, until)
+    assert (await client.ask("stats", topic="u"))["paused_until"] is None
+    await client.ask("resume", topic="t")
+    for command, names in (("get", {"id": "a"}), ("stats", {"topic": "t"}), ("stats", {}), ("pop", {"topic": "t"})):
+        assert not {"paused", "paused_until", "known"} & (await client.ask(command, **names)).keys()
+    assert await client.ask("pop", topics=["t", "none"]) == nothing
+
+
+async def test_a_topic_that_does_not_exist_is_not_known(client: Client) -> None:
+    for command in ("resume", "stats", "peek", "purge", "pop"):
+        told = await client.ask(command, topic="none")
+        assert (told["success"], told["known"]) == (True, False), command
+    assert (await client.ask("pop", topics=["none", "neither"], count=3))["known"] is False
+    assert (await client.ask("pause", topic="none"))["known"] is False
+    for command in ("pause", "stats", "peek", "purge", "pop", "resume", "resume"):  # from now on it is: the pause holds
+        assert "known" not in await client.ask(command, topic="none"), command
+    await client.ask("add", topic="t", id="a", delay=60, body=1)
+    assert "known" not in await client.ask("pop", topic="t")  # it has a job, though none was ever ready
 
 
 async def test_a_waiting_pop_gets_its_job_when_the_pause_ends_and_not_before(client: Client) -> None:

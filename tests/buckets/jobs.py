@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from buckets.errors import JobQueueError
-from buckets.job import Job, NewJob
+from buckets.job import Job, NewJob, Tag
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
 
@@ -28,6 +28,18 @@ async def pop_one(pool: Pool, topic: str = "t", **fields: Any) -> Job:
 
 async def popped_ids(pool: Pool, *topics: str, count: int = 1000) -> list[str]:
     return [job.id for job in await pop(pool, *topics, count=count)]
+
+
+async def is_stored(pool: Pool, popped: Job) -> bool:
+    """Whether the pool holds a job as a pop returned it, but for the time at which it became ready again."""
+    return _facts(await get(pool, popped.id)) == _facts(popped)
+
+
+def _facts(job: Job) -> tuple[object, ...]:
+    kind = job.kind
+    optional = {tag: value for tag, value in kind.optional.items() if tag != Tag.READY}
+    numbers = (kind.bucket, kind.ttr, kind.tries, kind.attempts, kind.deliveries, kind.step, kind.number, kind.lease)
+    return job.topic, job.state, job.priority, job.cause, job.created, job.due, job.next, numbers, optional, job.body
 
 
 async def finish(pool: Pool, job_id: str, lease: int | None = None) -> str:

@@ -266,6 +266,8 @@ class Model:
     def _deliver(self, life: Life, ttr_ms: int | None, worker: str) -> dict[str, Any]:
         life.attempts += 1
         life.deliveries += 1
+        life.cause = Cause.NONE
+        ready = {"ready_again": life.next if life.deliveries > 1 else None}
         life.lease = max(life.lease + 1, self.now_us)
         life.ttr = life.new.ttr_ms if ttr_ms is None else ttr_ms
         self._total(life)["delivered"] += 1
@@ -273,11 +275,11 @@ class Model:
             self._total(life)["redelivered"] += 1
         if life.ttr == 0:
             self._entomb(life, State.FINISHED)
-            return life.facts() | {"body": life.new.body}
+            return life.facts() | {"body": life.new.body} | ready
         life.worker = worker or life.worker
         self._become(life, State.RESERVED)
         life.next = self.ahead(life.ttr)
-        return life.facts()
+        return life.facts() | ready
 
     def unpop(self, job_id: str, lease: int) -> None:
         life = self.life(job_id)
@@ -394,7 +396,7 @@ class Model:
         life = self._pending(job_id, timed=True)
         if not isinstance(life, Life):
             return life
-        life.due = self.now_ms
+        life.due, life.cause = self.now_ms, Cause.NONE
         self._to_ready(life)
         return "ready", None, life.due
 
@@ -419,6 +421,7 @@ class Model:
             return "ready", None, life.due
         life.new = new
         if timed:
+            life.cause = Cause.NONE
             ahead = self.ahead(delay_ms) if delay_ms else self.now_ms
             life.due = life.next = max(ahead if due_ms is None else due_ms, self.now_ms)
         if timed and life.due == self.now_ms:
@@ -433,6 +436,7 @@ class Model:
             self._leave(life)
         life.new = new
         if to_the_back:
+            life.cause = Cause.NONE
             self._to_ready(life)
 
     def due(self, shard: int, bucket: int) -> tuple[int, int]:
@@ -454,6 +458,7 @@ class Model:
         elif life.state is State.DELAYED:
             self._to_ready(life)
         else:
+            life.cause = Cause.LEASE
             self._return(life, None)
 
     def _return(self, life: Life, delay_ms: int | None, default: Sequence[int] | None = None) -> None:

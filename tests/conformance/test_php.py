@@ -79,7 +79,7 @@ async def test_a_batch_may_be_an_array_with_gaps(stage: Stage) -> None:
 KEEPS = """
     (new Client($url))->add($topic, 1, id: "$topic:1", ttr: 0.4);
     $worker = new Worker($url);
-    $worker->on($topic, function (Job $job) use ($worker): void {
+    $worker->job($topic, function (Job $job) use ($worker): void {
         for ($end = microtime(true) + 1.2; microtime(true) < $end;) {
             usleep(10_000);
         }
@@ -119,7 +119,7 @@ async def test_a_signal_in_the_midst_of_the_start_stops_the_worker_in_order(stag
         pcntl_async_signals(true);
         pcntl_signal(SIGTERM, fn () => exit('early'));
         $worker = new Worker($url);
-        $worker->on('starts', fn (Job $job) => null);
+        $worker->job('starts', fn (Job $job) => null);
         echo "now\\n";
         echo $worker->run() ? 'clean' : 'unclean';
         """
@@ -133,24 +133,31 @@ async def test_a_signal_in_the_midst_of_the_start_stops_the_worker_in_order(stag
         assert text.endswith(("clean", "early")) and "rror" not in text, text
 
 
-async def test_a_log_and_a_hook_that_fail_do_no_harm(stage: Stage) -> None:
+async def test_a_logger_and_hooks_that_fail_do_no_harm(stage: Stage) -> None:
     program = """
-        (new Client($url))->add('log', 1, id: 'log:1');
-        $fails = fn (string $line) => throw new RuntimeException('disk full');
-        $worker = new Worker($url, on_event: $fails, log: $fails);
-        $worker->on('log', fn (Job $job) => $worker->stop());
+        require 'Psr/Log/autoload.php';
+        (new Client($url))->add('log', 1, id: 'log:1', backoff: [60]);
+        $fails = fn () => throw new RuntimeException('disk full');
+        $logger = new class extends Psr\\Log\\AbstractLogger {
+            public function log($level, $message, array $context = []): void
+            {
+                throw new RuntimeException('log full');
+            }
+        };
+        $worker = new Worker($url, on_event: $fails, on_error: $fails, on_death: $fails, logger: $logger);
+        $worker->job('log', fn (Job $job) => [$worker->stop(), throw new Exception('boom')]);
         echo $worker->run() ? 'clean' : 'unclean';
     """
     text = await said(await begun(stage, program))
-    assert text.endswith("clean") and "disk full" in text, text
-    assert (await stage.client.ask("get", id="log:1"))["state"] == "finished"
+    assert text.endswith("clean") and "disk full" in text and "log full" in text, text
+    assert "boom" in (await stage.client.ask("get", id="log:1"))["reason"]
 
 
 async def test_a_handler_that_is_interrupted_is_no_clean_end_though_its_job_was_deleted(stage: Stage) -> None:
     program = """
         ($client = new Client($url))->add('gone', 1, id: 'gone:1', ttr: 0.3);
         $worker = new Worker($url, grace_s: 0.5);
-        $worker->on('gone', function (Job $job) use ($worker, $client): void {
+        $worker->job('gone', function (Job $job) use ($worker, $client): void {
             $client->delete('gone:1');
             $worker->stop();
             while (true) {
@@ -165,7 +172,7 @@ async def test_a_handler_that_is_interrupted_is_no_clean_end_though_its_job_was_
 async def test_a_keeper_that_died_is_replaced_when_the_handler_looks(stage: Stage) -> None:
     program = """
         $worker = new Worker($url);
-        $worker->on('keeper', function (Job $job) use ($worker): void {
+        $worker->job('keeper', function (Job $job) use ($worker): void {
             echo json_encode(['keeper' => (int) file_get_contents('/proc/thread-self/children')]), "\\n";
             for ($end = microtime(true) + 1.5; microtime(true) < $end; usleep(10_000)) {
                 $job->check();
@@ -186,7 +193,7 @@ async def test_a_keeper_that_died_is_replaced_when_the_handler_looks(stage: Stag
 async def test_a_worker_that_was_stopped_before_its_start_asks_for_no_job(stage: Stage) -> None:
     program = """
         $worker = new Worker($url);
-        $worker->on('early', fn (Job $job) => null);
+        $worker->job('early', fn (Job $job) => null);
         $worker->stop();
         $begun = microtime(true);
         $worker->run();
@@ -198,7 +205,7 @@ async def test_a_worker_that_was_stopped_before_its_start_asks_for_no_job(stage:
 async def test_the_keeper_ends_with_its_worker(stage: Stage) -> None:
     program = """
         $worker = new Worker($url);
-        $worker->on('orphan', function (Job $job): void {
+        $worker->job('orphan', function (Job $job): void {
             echo json_encode(['keeper' => (int) file_get_contents('/proc/thread-self/children')]), "\\n";
             exec('sleep 10');
         });
@@ -236,7 +243,7 @@ async def test_a_message_that_is_not_utf8_is_kept_as_far_as_it_is(stage: Stage) 
     program = """
         (new Client($url))->add('bytes', 1, id: 'bytes:1', backoff: [60]);
         $worker = new Worker($url);
-        $worker->on('bytes', function (Job $job) use ($worker): void {
+        $worker->job('bytes', function (Job $job) use ($worker): void {
             $worker->stop();
             throw new DomainException("price \\xff");
         });

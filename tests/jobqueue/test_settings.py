@@ -85,10 +85,10 @@ def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_
     settings = load_file(
         tmp_path, plain + "\n" + example.replace("\n# ", "\n").replace("# [", "[").replace("\n#\n", "\n")
     )
-    assert settings.topics["payment-poll"].backoff_s == (15, 15, 30, 180)
+    assert settings.topics["example-poll-payment"].backoff_s == (15, 15, 30, 180)
     assert all(
-        getattr(settings.topics["payment-poll"], name) is not None
-        for name in settings.topics["payment-poll"].__struct_fields__
+        getattr(settings.topics["example-poll-payment"], name) is not None
+        for name in settings.topics["example-poll-payment"].__struct_fields__
     )
     assert settings.virtual_topics == {"paid": ("invoice", "mail")}
 

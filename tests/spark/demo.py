@@ -29,7 +29,7 @@ from aiohttp import web
 from tests.acceptance.service import JOBQUEUE, ROOT, ServiceProcess
 from tests.bench.figures import percentile
 
-TOPIC = "order-callback"
+TOPIC = "example-callback"
 ORDERS = ROOT / "clients" / "spark" / "examples" / "orders.csv"
 REFUSED_ONCE = 100
 FIRST_DAY = date(1997, 1, 1)

@@ -16,6 +16,8 @@ local function change_job(id, delay, due, priority, ttl, body)
   local revived = ttl and job.state == ready and job.ttl and job.due + job.ttl <= now_ms
   local moves = job.state == delayed or revived or (priority and priority ~= job.priority)
   if moves then leave(job) end
+  -- With another time, or as ready since now, it no longer shows when its last lease ended.
+  if delay or due or (moves and job.state == ready) then job.cause = 0 end
   job.priority, job.ttl = priority or job.priority, ttl or job.ttl
   if delay or due then
     job.due = math.max(due or (delay == 0 and now_ms or from_ms) + delay, now_ms)

@@ -34,7 +34,12 @@ local function complete_path(push, due, headers, out)
     elseif time_over(job) then
       die(job, CAUSE_TTL, 'ttl')
     else
-      if job.state == reserved then give_back(job) else move(job, ready) end
+      if job.state == reserved then
+        job.cause = CAUSE_LEASE
+        give_back(job)
+      else
+        move(job, ready)
+      end
       if job.state == ready then return job.topic, at end
     end
   end

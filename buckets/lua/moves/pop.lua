@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Reserve ready jobs of the first topics that have any, higher priorities first.
 -- arrows: ready -> reserved, ready -> finished
--- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped; 1 if stale
---   entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 for none; the jobs as
---   they are now
+-- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped, -1 if it is hardly known;
+--   1 if stale entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 if none is
+--   paused, -2 if only until it is resumed; the jobs as they are now
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path
@@ -41,11 +41,12 @@ local function complete_path(records, members)
     return block and block .. string.sub(raw, job.body_at)
   end
 
-  -- Returns the record as it is now.
+  -- Returns the record as it is now; that of a job that was delivered before with the time at which it became ready again.
   local function deliver(job, raw, worker)
-    local lease_ttr = ttr or job.own_ttr or job.ttr
+    local lease_ttr, since = ttr or job.own_ttr or job.ttr, job.next
     local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
-    local rest = head_of(job, raw) .. (tail or string.sub(raw, job.header + #job.topic + 1))
+    local head = head_of(job, raw)
+    local rest = head .. (tail or string.sub(raw, job.header + #job.topic + 1))
     local changed = tail or job.header == SHORT
     job.header = math.max(job.header, LONG)
     job.attempts = math.min(job.attempts + 1, 65535)
@@ -53,7 +54,7 @@ local function complete_path(records, members)
     job.lease = math.max(job.lease + 1, now_us)
     count(job.topic, 'delivered', 1)
     if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
-    job.ttr = lease_ttr
+    job.ttr, job.cause = lease_ttr, 0
     if lease_ttr == 0 then
       local length, optional = job.header, job.optional
       entomb(job, finished)
@@ -62,7 +63,9 @@ local function complete_path(records, members)
       if not job.ttl then job.bucket = bucket end
       move(job, reserved, from_ms + lease_ttr, changed and rest)
     end
-    return header(job) .. rest
+    if job.deliveries == 1 then return header(job) .. rest end
+    local block = with_optional(job, TAG_READY, struct.pack('>I6', since))
+    return header(job) .. head .. block .. string.sub(raw, job.body_at)
   end
 
   plan.records, plan.bucket[bucket] = records, members
@@ -87,8 +90,8 @@ local function paused(topic)
   local until_ms = redis.pcall('GET', PAUSED .. topic)
   until_ms = type(until_ms) == 'string' and #until_ms < 16 and tonumber(string.match(until_ms, '^%d+$'))
   if not until_ms or (until_ms ~= 0 and until_ms <= now_ms) then return false end
-  local opens = until_ms * 1000 - now_us
-  if until_ms > 0 and (answer[3] < 0 or opens < answer[3]) then answer[3] = opens end
+  local opens = until_ms > 0 and until_ms * 1000 - now_us or -2
+  if answer[3] < 0 or (opens >= 0 and opens < answer[3]) then answer[3] = opens end
   return true
 end
 
@@ -207,6 +210,6 @@ if list then taken[list] = at end
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, whole(n)) end
 end
-answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready')) or 0
+answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready') or -1) or 0
 answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
 return answer

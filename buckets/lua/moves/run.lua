@@ -13,7 +13,7 @@ local job, _, refusal = read_pending(id)
 if not job then return refusal end
 if job.state == ready then return redis.error_reply('TOO_LATE ready') end
 leave(job)
-job.due, job.state = now_ms, ready
+job.due, job.state, job.cause = now_ms, ready, 0
 enter(job)
 append(plan.headers, JOB .. job.id, header(job))
 commit()

@@ -18,22 +18,27 @@ $package = dirname(__DIR__);
 require is_file("$package/vendor/autoload.php") ? "$package/vendor/autoload.php" : "$package/autoload.php";
 
 $client = new Client(getenv('JOBQUEUE_URL') ?: 'http://localhost:8000');
-$run = bin2hex(random_bytes(4)); // lets this example run again at once; in real life the id is `payment-poll:7`
-$id = static fn (int $payment): string => "payment-poll:$payment:$run";
+$run = bin2hex(random_bytes(4)); // lets this example run again at once; in real life the id is `poll-payment:7`
+$id = static fn (int $payment): string => "example-poll-payment:$payment:$run";
 
-// Two payments are started. `backoff` lists the pauses between asks, and `tries` limits how often to ask.
+// Two payments are started. `backoff` lists the pauses between asks (without it they would be the service's: 1 s, 5 s, 15 s,
+// 1 min, …), and `tries` limits how often to ask.
 // In real life: backoff: [15, 15, 30, 180, 600, 1200, 1800, 3600], tries: 9.
 foreach ([7, 8] as $payment) {
-    $client->add('payment-poll', ['payment' => $payment], id: $id($payment), backoff: [0.5, 0.5, 1, 1], tries: 5);
+    $body = ['payment' => $payment];
+    $client->add('example-poll-payment', $body, id: $id($payment), backoff: [0.5, 0.5, 1, 1], tries: 5);
 }
 
 // A mock provider: payment 7 has arrived when it is asked for the third time, payment 8 never arrives.
 $isPaid = static fn (int $payment, int $asks): bool => $payment === 7 && $asks >= 3;
 
-$worker = new Worker($client, log: static fn (string $line) => null);
+$worker = new Worker($client);
 $open = 2;
 
-$worker->on('payment-poll', static function (Job $job) use ($worker, $isPaid, &$open): void {
+$worker->job('example-poll-payment', static function (Job $job) use ($worker, $isPaid, $run, &$open): void {
+    if (!str_ends_with($job->id, $run)) {
+        return; // of an earlier run that was interrupted
+    }
     $payment = $job->body['payment'];
     $paid = $isPaid($payment, $job->attempt);
     if (!$paid && !$job->last_try) {
@@ -52,5 +57,5 @@ $worker->on('payment-poll', static function (Job $job) use ($worker, $isPaid, &$
 });
 
 $clean = $worker->run();
-$client->delete($id(8)); // the dead letter: `jobqueue peek payment-poll --state dead` would show it
+$client->delete($id(8)); // the dead letter: `jobqueue peek example-poll-payment --state dead` would show it
 exit($clean ? 0 : 1);

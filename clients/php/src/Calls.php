@@ -6,6 +6,8 @@ namespace JobQueue\Client;
 
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnavailableException;
+use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Http\Exchange;
 
 /**
@@ -27,8 +29,9 @@ final class Calls
      */
     public function one(array $command): array
     {
-        $retries = new Retries($this->retry_for_s);
-        return $this->repeated(fn (): array => $this->exchange->one($command), Retries::isSafe($command), $retries);
+        $retries = $this->retries();
+        $send = fn (): array => $this->exchange->one($command, $retries->route);
+        return $this->repeated($send, Retries::isSafe($command), $retries);
     }
 
     /**
@@ -38,10 +41,10 @@ final class Calls
      */
     public function all(array $commands): array
     {
-        $retries = new Retries($this->retry_for_s);
+        $retries = $this->retries();
         $results = $this->answered($commands, $retries);
         while ($again = self::open($commands, $results)) {
-            if (!$retries->pause(self::longest($again))) {
+            if (!$retries->pause(self::slowest($again))) {
                 break;
             }
             $members = array_values(array_intersect_key($commands, $again));
@@ -58,7 +61,8 @@ final class Calls
     private function answered(array $commands, Retries $retries): array
     {
         $safe = array_filter($commands, Retries::isSafe(...)) === $commands;
-        return $this->repeated(fn (): array => $this->exchange->all($commands) ?? [], $safe, $retries);
+        $send = fn (): array => $this->exchange->all($commands, $retries->route) ?? [];
+        return $this->repeated($send, $safe, $retries);
     }
 
     /**
@@ -83,15 +87,27 @@ final class Calls
      */
     private function repeated(\Closure $send, bool $safe, Retries $retries): mixed
     {
+        $uncertain = false;
         while (true) {
             try {
                 return $send();
             } catch (JobQueueException $error) {
-                if (!Retries::mayHelp($error, $safe) || !$retries->pause($error->retry_after)) {
+                if ($error instanceof UnreachableException) {
+                    $error = $uncertain ? $error->of('', maybe_done: true) : $error;
+                    $uncertain = $error->maybe_done;
+                } else {
+                    $uncertain = $uncertain || $error instanceof UnavailableException;
+                }
+                if (!Retries::mayHelp($error, $safe) || !$retries->pause($error)) {
                     throw $error;
                 }
             }
         }
+    }
+
+    private function retries(): Retries
+    {
+        return new Retries($this->exchange->route(), $this->retry_for_s);
     }
 
     /**
@@ -106,9 +122,11 @@ final class Calls
             && Retries::mayHelp($result, Retries::isSafe($commands[$place])), ARRAY_FILTER_USE_BOTH);
     }
 
-    /** @param array<int, RefusedException> $refusals */
-    private static function longest(array $refusals): float
+    /** @param non-empty-array<int, RefusedException> $refusals */
+    private static function slowest(array $refusals): RefusedException
     {
-        return max(array_map(static fn (RefusedException $refusal) => $refusal->retry_after ?? 0.0, $refusals));
+        usort($refusals, static fn (RefusedException $one, RefusedException $other): int
+            => ($other->retry_after ?? 0.0) <=> ($one->retry_after ?? 0.0));
+        return $refusals[0];
     }
 }

@@ -4,10 +4,11 @@ declare(strict_types=1);
 
 namespace JobQueue\Client;
 
+use DateInterval;
 use DateTimeInterface;
 use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Http\Addresses;
 use JobQueue\Client\Http\Exchange;
-use JobQueue\Client\Http\Transport;
 
 /**
  * The client: one method for each command of the service.
@@ -26,48 +27,51 @@ final class Client
     private readonly Calls $calls;
 
     /**
-     * @param string $url of the service, including its path prefix if it has one: `http://localhost:8000`
+     * @param string|null $url of the service, including its path prefix if it has one: `http://localhost:8000`
      * @param float $timeout_s seconds to wait for an answer, on top of a pop's `wait`
      * @param float $retry_for_s seconds for which to retry after the first failure; 0 turns retries off
      * @param array<string, string> $headers sent with every request, such as a token for a proxy
      * @param bool $objects JSON objects in bodies and inside answers become stdClass, so that `{}` and `[]` differ;
      *                      otherwise associative arrays
+     * @param list<string>|null $urls instead of $url: several addresses of one service
      * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
-        string $url,
+        mixed $url = null,
         float $timeout_s = 10.0,
         float $connect_timeout_s = 3.0,
-        float $retry_for_s = 10.0,
+        float $retry_for_s = 1.5,
         array $headers = [],
         bool $objects = false,
+        ?array $urls = null,
     ) {
-        Options::url($url);
+        $urls = Options::urls($url, $urls);
         Options::above0('timeout_s', $timeout_s);
         Options::above0('connect_timeout_s', $connect_timeout_s);
         Options::from0('retry_for_s', $retry_for_s);
         Options::headers($headers);
-        $transport = new Transport(rtrim($url, '/') . '/command', $timeout_s, $connect_timeout_s, $headers);
-        $this->exchange = new Exchange($transport, $objects);
+        $this->exchange = new Exchange(new Addresses($urls, $timeout_s, $connect_timeout_s, $headers), $objects);
         $this->calls = new Calls($this->exchange, $retry_for_s);
     }
 
     /**
-     * Hand in a job, to be delivered when it is due. `delay`, `ttr`, `backoff`, `ttl` and `retention` are seconds.
+     * Add a job, to be delivered when it is due. `ttr`, `backoff`, `ttl` and `retention` are seconds.
      *
      * @param mixed $body JSON; an empty array is `[]`, an empty object is `new stdClass()`
+     * @param int|float|DateInterval|null $delay seconds, or an interval, until it is due; no string
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param list<int|float>|null $backoff
-     * @param string|null $if_exists keep, reject or replace
+     * @param string|null $if_exists keep, renew, reject or replace
      * @param array<string, string>|null $headers
      * @param list<string>|null $tags
      * @return Answer
+     * @throws \TypeError if $delay is something else: PHP would turn the string '7' into 7 seconds
      */
     public function add(
         string $topic,
         mixed $body,
+        mixed $delay = null,
         ?string $id = null,
-        int|float|null $delay = null,
         DateTimeInterface|int|float|string|null $at = null,
         int|float|null $ttr = null,
         ?int $priority = null,
@@ -80,6 +84,7 @@ final class Client
         ?array $tags = null,
         ?string $durability = null,
     ): array {
+        Times::check($delay);
         $fields = [
             'topic' => $topic,
             'id' => $id,
@@ -160,14 +165,14 @@ final class Client
     /**
      * Give a reserved job back.
      *
-     * @param int|float|null $delay seconds; null: the next step of its back-off
+     * @param int|float|DateInterval|null $delay seconds, or an interval; null: the next step of its back-off
      * @param bool|null $attempt false: this delivery does not count as a try
      * @return Answer
      */
     public function release(
         Job|string $id,
         ?int $lease = null,
-        int|float|null $delay = null,
+        int|float|DateInterval|null $delay = null,
         ?bool $attempt = null,
         ?string $reason = null,
     ): array {
@@ -188,7 +193,7 @@ final class Client
     /**
      * Cancel a job in any live state.
      *
-     * @return Answer its `state` is the state before the delete
+     * @return Answer its `was` is the state before the delete
      */
     public function delete(string $id, ?string $durability = null): array
     {
@@ -236,15 +241,16 @@ final class Client
     }
 
     /**
-     * Change a delayed or ready job; fields not given stay as they are. `delay` and `ttl` are seconds.
+     * Change a delayed or ready job; fields not given stay as they are. `ttl` is in seconds.
      *
+     * @param int|float|DateInterval|null $delay seconds, or an interval
      * @param DateTimeInterface|int|float|string|null $at a time, unix seconds, or RFC 3339 text
      * @param mixed $body the new body; null is a valid one
      * @return Answer
      */
     public function update(
         string $id,
-        int|float|null $delay = null,
+        int|float|DateInterval|null $delay = null,
         DateTimeInterface|int|float|string|null $at = null,
         mixed $body = Body::Unchanged,
         ?int $priority = null,
@@ -353,7 +359,7 @@ final class Client
      */
     public function batch(array $commands): array
     {
-        return $commands === [] ? [] : $this->calls->all(array_map(self::timed(...), array_values($commands)));
+        return $commands === [] ? [] : $this->calls->all(array_map(Times::sent(...), array_values($commands)));
     }
 
     /** @internal for a worker: a connection of its own, with the options of this client */
@@ -369,20 +375,8 @@ final class Client
     private function send(string $name, array $fields, mixed $body = Body::Unchanged): array
     {
         $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
-        $command = ['command' => $name] + self::timed($given);
+        $command = ['command' => $name] + Times::sent($given);
         return $this->calls->one($body === Body::Unchanged ? $command : $command + ['body' => $body]);
-    }
-
-    /**
-     * @param Command $command
-     * @return Command
-     */
-    private static function timed(array $command): array
-    {
-        if (($command['at'] ?? null) instanceof DateTimeInterface) {
-            $command['at'] = $command['at']->format('Y-m-d\TH:i:s.uP');
-        }
-        return $command;
     }
 
     /** @param string|list<string> $topic */

@@ -20,6 +20,7 @@ final class Job
      * @param float $due when it was due, in unix seconds
      * @param float $ttr seconds until it is delivered again; 0: never, the pop itself finished it
      * @param array<string, string>|null $headers as they were added
+     * @param float|null $ready since when it may be delivered again, in unix seconds; null: it was not delivered before
      * @param (Closure(): (string|null))|null $loss gives the value of lost(); null: no worker keeps the lease
      */
     public function __construct(
@@ -32,6 +33,7 @@ final class Job
         public readonly float $due,
         public readonly float $ttr,
         public readonly ?array $headers,
+        public readonly ?float $ready = null,
         private readonly ?Closure $loss = null,
     ) {
         $this->last_try = $ttr <= 0.0 || ($tries !== 0 && $attempt >= $tries);
@@ -54,6 +56,7 @@ final class Job
             $answer['due'],
             $answer['ttr'],
             $answer['headers'] === null ? null : (array) $answer['headers'],
+            $answer['ready'] ?? null,
             $loss,
         );
     }

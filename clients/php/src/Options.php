@@ -11,14 +11,33 @@ namespace JobQueue\Client;
  */
 final class Options
 {
-    /** @throws \InvalidArgumentException */
-    public static function url(string $url): void
+    /**
+     * The addresses that the options `url` and `urls` give.
+     *
+     * @return non-empty-list<string>
+     * @throws \InvalidArgumentException
+     */
+    public static function urls(mixed $url, mixed $urls): array
     {
-        $parts = parse_url($url);
+        self::must(($url === null) !== ($urls === null), 'give either url or urls, the addresses of one service');
+        self::must(!is_array($url), "url is one address; several are urls: ['http://a:8000', 'http://b:8000']");
+        self::must($urls === null || (is_array($urls) && $urls !== []), 'urls must be an array of at least one URL');
+        foreach ($urls ?? [$url] as $each) {
+            self::url($url === null ? 'each of urls' : 'url', $each);
+        }
+        return array_values($urls ?? [$url]);
+    }
+
+    private static function url(string $option, mixed $url): void
+    {
+        $text = is_string($url) ? $url : get_debug_type($url);
+        $parts = is_string($url) ? parse_url($url) : false;
         $scheme = strtolower($parts['scheme'] ?? '');
         $is = in_array($scheme, ['http', 'https'], true) && isset($parts['host'])
-            && !isset($parts['query']) && !isset($parts['fragment']) && preg_match('/^[!-~]+$/D', $url) === 1;
-        self::must($is, "url must be a service's URL such as http://localhost:8000, not '$url'");
+            && !isset($parts['query']) && !isset($parts['fragment']) && preg_match('/^[!-~]+$/D', $text) === 1;
+        $several = str_contains($text, ',');
+        $hint = $several ? "; several are urls: ['http://a:8000', 'http://b:8000']" : '';
+        self::must($is && !$several, "$option must be a service's URL such as http://localhost:8000, not '$text'$hint");
     }
 
     /** @throws \InvalidArgumentException */
@@ -32,6 +51,18 @@ final class Options
     public static function from0(string $option, float $seconds): void
     {
         self::must($seconds >= 0.0 && is_finite($seconds), "$option must be a number of seconds of at least 0");
+    }
+
+    /** @throws \InvalidArgumentException */
+    public static function jobs(string $option, int $jobs): void
+    {
+        self::must($jobs >= 1, "$option must be an integer of at least 1");
+    }
+
+    /** @throws \InvalidArgumentException */
+    public static function megabytes(string $option, float $megabytes): void
+    {
+        self::must($megabytes > 0.0 && is_finite($megabytes), "$option must be a number of megabytes above 0");
     }
 
     /**

@@ -6,7 +6,9 @@ namespace JobQueue\Client;
 
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\ShuttingDownException;
 use JobQueue\Client\Exception\UnreachableException;
+use JobQueue\Client\Http\Route;
 
 /**
  * Retries: which failures are temporary, which commands are safe to repeat, and the pauses between attempts.
@@ -25,19 +27,26 @@ final class Retries
     private ?float $end = null;
 
     /** @param float $seconds for which to retry after the first failure */
-    public function __construct(private readonly float $seconds)
+    public function __construct(public readonly Route $route, private readonly float $seconds)
     {
+    }
+
+    /** Whether the address was at fault: another one may answer. */
+    public static function isAway(JobQueueException $error): bool
+    {
+        return $error instanceof UnreachableException
+            ? $error->status === null || in_array($error->status, self::PROXY_ERRORS, true)
+            : $error instanceof ShuttingDownException;
     }
 
     /** Whether a failure is temporary and a retry does no harm. @param bool $safe the command may be executed twice */
     public static function mayHelp(JobQueueException $error, bool $safe): bool
     {
         if ($error instanceof UnreachableException) {
-            $broken = $error->status === null || in_array($error->status, self::PROXY_ERRORS, true);
-            return $broken && ($safe || !$error->maybe_done);
+            return self::isAway($error) && ($safe || !$error->maybe_done);
         }
         assert($error instanceof RefusedException);
-        return in_array($error->code, self::NOT_EXECUTED, true) || ($safe && $error->code === 'UNAVAILABLE');
+        return in_array($error->error_code, self::NOT_EXECUTED, true) || ($safe && $error->error_code === 'UNAVAILABLE');
     }
 
     /**
@@ -57,12 +66,15 @@ final class Retries
             || (in_array($name, self::SAFE_WITH_LEASE, true) && isset($command['lease']));
     }
 
-    /** Sleeps before the next retry; false, at once, if it would come too late. */
-    public function pause(?float $retryAfter): bool
+    /** Sleeps before the next attempt, unless another address can have it; false, at once, if it would come too late. */
+    public function pause(JobQueueException $error): bool
     {
+        if ($this->route->hasAnother($error)) {
+            return true;
+        }
         $now = Clock::now();
         $this->end ??= $now + $this->seconds;
-        $wake = $now + self::length(++$this->pauses, $retryAfter);
+        $wake = $now + self::length(++$this->pauses, $error->retry_after);
         if ($wake >= $this->end) {
             return false;
         }

@@ -6,13 +6,18 @@ namespace JobQueue\Client;
 
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Worker\Handlers;
+use JobQueue\Client\Worker\Hooks;
 use JobQueue\Client\Worker\LeaseKeeperLink;
+use JobQueue\Client\Worker\Limits;
+use JobQueue\Client\Worker\Log;
 use JobQueue\Client\Worker\Loss;
 use JobQueue\Client\Worker\Outbox;
 use JobQueue\Client\Worker\Outcome;
 use JobQueue\Client\Worker\Poll;
 use JobQueue\Client\Worker\Report;
 use JobQueue\Client\Worker\Signals;
+use Psr\Log\LoggerInterface;
 
 /**
  * Pops jobs of the topics that it has handlers for, one at a time, runs the handler, and ends the job.
@@ -26,20 +31,22 @@ final class Worker
     /** The least time in seconds to send the outcome of a job, even after the grace period. */
     private const SEND_S = 1.0;
 
-    /** @var array<string, callable(Job): mixed> by topic */
-    private array $handlers = [];
-
     private readonly Exchange $exchange;
     private readonly string $name;
+    private readonly Handlers $handlers;
+    private readonly Hooks $hooks;
     private readonly Report $report;
     private readonly Outbox $outbox;
     private Poll $poll;
+    private Limits $limits;
     private ?LeaseKeeperLink $keeper = null;
 
     private bool $stopping = false;
     /** The end of the grace period, by Clock. */
     private float $graceEnd = INF;
     private bool $handling = false;
+    /** Handlers that have ended. */
+    private int $handled = 0;
     private bool $clean = true;
 
     /**
@@ -49,8 +56,13 @@ final class Worker
      * @param float $grace_s seconds that a running handler gets once the worker is to stop
      * @param float $heartbeat_s seconds between heartbeats; 0: none
      * @param float $keep_alive_s seconds for which the lease of one handler is kept alive
+     * @param int|null $max_jobs it stops, in order, after so many jobs; null: no limit, here and below
+     * @param float|null $max_time_s it stops after so many seconds
+     * @param float|null $memory_mb it stops once so many megabytes of its process are in memory
+     * @param LoggerInterface|null $logger null: lines on standard error
      * @param (callable(string, array<string, mixed>): mixed)|null $on_event receives each event's name and fields
-     * @param (callable(string): mixed)|null $log receives each log line; null: standard error
+     * @param (callable(\Throwable, Job): mixed)|null $on_error a handler failed: it threw neither Retry, Bury nor Lost
+     * @param (callable(Job, ?string, \Throwable): mixed)|null $on_death a job became a dead letter
      * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
@@ -60,8 +72,13 @@ final class Worker
         private readonly float $grace_s = 25.0,
         float $heartbeat_s = 60.0,
         private readonly float $keep_alive_s = 3600.0,
+        private readonly ?int $max_jobs = null,
+        private readonly ?float $max_time_s = null,
+        private readonly ?float $memory_mb = null,
+        ?LoggerInterface $logger = null,
         ?callable $on_event = null,
-        ?callable $log = null,
+        ?callable $on_error = null,
+        ?callable $on_death = null,
     ) {
         $this->name = $name ?? gethostname() . ':' . getmypid() . ':' . bin2hex(random_bytes(4));
         Options::name($this->name);
@@ -69,10 +86,15 @@ final class Worker
         Options::from0('grace_s', $grace_s);
         Options::from0('heartbeat_s', $heartbeat_s);
         Options::from0('keep_alive_s', $keep_alive_s);
+        $max_jobs === null || Options::jobs('max_jobs', $max_jobs);
+        $max_time_s === null || Options::above0('max_time_s', $max_time_s);
+        $memory_mb === null || Options::megabytes('memory_mb', $memory_mb);
         $this->exchange = (is_string($client) ? new Client($client) : $client)->exchange();
-        // A program that PHP reads from standard input has no STDERR.
-        $log ??= static fn (string $line) => defined('STDERR') ? fwrite(STDERR, "$line\n") : error_log($line);
-        $this->report = new Report($this->name, $heartbeat_s, $on_event === null ? null : $on_event(...), $log(...));
+        $this->handlers = new Handlers();
+        $log = new Log($logger);
+        $closure = static fn (?callable $hook): ?\Closure => $hook === null ? null : $hook(...);
+        $this->hooks = new Hooks($log, $closure($on_event), $closure($on_error), $closure($on_death));
+        $this->report = new Report($this->name, $heartbeat_s, $this->hooks, $log);
         $this->outbox = new Outbox($this->exchange, $this->report);
     }
 
@@ -81,12 +103,19 @@ final class Worker
      *
      * @param callable(Job): mixed $handler
      */
-    public function on(string $topic, callable $handler): void
+    public function job(string $topic, callable $handler): void
     {
-        if (isset($this->handlers[$topic])) {
-            throw new \LogicException("the topic $topic already has a handler");
-        }
-        $this->handlers[$topic] = $handler;
+        $this->handlers->add($topic, $handler);
+    }
+
+    /**
+     * Registers a middleware around every handler; the first one registered is outermost.
+     *
+     * @param callable(Job, callable(): mixed): mixed $middleware calls its second argument to have the job handled
+     */
+    public function use(callable $middleware): void
+    {
+        $this->handlers->around($middleware);
     }
 
     /**
@@ -97,10 +126,11 @@ final class Worker
      */
     public function run(): bool
     {
-        if ($this->handlers === []) {
-            throw new \LogicException('the worker has no handler: register one with on()');
+        $topics = $this->handlers->topics();
+        if ($topics === []) {
+            throw new \LogicException('the worker has no handler: register one with job()');
         }
-        $topics = array_map(strval(...), array_keys($this->handlers)); // PHP turns the key "7" into 7
+        $this->limits = new Limits($this->max_jobs, $this->max_time_s, $this->memory_mb);
         $this->poll = new Poll($this->exchange, $this->outbox, $this->name, $topics, $this->poll_s);
         $signals = Signals::arePossible() ? new Signals($this->signalled(...)) : null;
         try {
@@ -110,7 +140,7 @@ final class Worker
         } finally {
             $this->endKeeper();
             $signals?->restore();
-            $this->report->worker('stopped');
+            $this->report->stopped();
         }
         return $this->clean;
     }
@@ -118,10 +148,16 @@ final class Worker
     /** Starts no new job; the running handler may finish, for `grace_s`. Call it from a handler, a hook or a signal. */
     public function stop(): void
     {
+        $this->stopFor('stop');
+    }
+
+    /** @param string $reason signal, stop, max_jobs, max_time or memory */
+    private function stopFor(string $reason): void
+    {
         if (!$this->stopping) {
             $this->stopping = true;
             $this->endGraceAt(Clock::now() + $this->grace_s);
-            $this->report->worker('stopping');
+            $this->report->worker('stopping', ['reason' => $reason]);
         }
     }
 
@@ -144,7 +180,7 @@ final class Worker
     private function signalled(): void
     {
         if (!$this->stopping) {
-            $this->stop();
+            $this->stopFor('signal');
         } elseif ($this->keeper?->abandoned() && $this->handling) {
             throw new Lost('stopping'); // interrupts the handler that does not end
         } elseif (!$this->graceIsOver()) {
@@ -161,8 +197,7 @@ final class Worker
     private function work(): void
     {
         $outcome = null;
-        while ($outcome !== null || !$this->stopping) {
-            $this->report->heartbeat(0);
+        while (!$this->isStopping() || $outcome !== null) {
             $job = $outcome === null ? $this->polled() : $this->ended($outcome);
             $outcome = null;
             // A job with ttr 0 cannot be given back: it would be lost.
@@ -178,7 +213,7 @@ final class Worker
     private function polled(): ?Job
     {
         $this->keeper?->end();
-        return $this->job($this->poll->answer($this->isStopping(...)));
+        return $this->popped($this->poll->answer($this->isStopping(...)));
     }
 
     /** Sends the outcome of a job, and takes the next one if one is ready. */
@@ -195,18 +230,21 @@ final class Worker
         $this->settle($outcome, $answers[0] ?? null);
         $next = $answers[1] ?? null;
         // A refused pop is ignored: the next poll will be refused too, and report it.
-        return $next instanceof RefusedException ? null : $this->job($next);
+        return $next instanceof RefusedException ? null : $this->popped($next);
     }
 
     /** @return \Closure(): bool whether to give up what is sent from now on */
     private function sendLimit(): \Closure
     {
         $soon = Clock::now() + self::SEND_S;
-        return fn (): bool => Clock::now() >= max($this->graceEnd, $soon);
+        return function () use ($soon): bool {
+            $this->report->heartbeat(0);
+            return Clock::now() >= max($this->graceEnd, $soon);
+        };
     }
 
     /** @param array<string, mixed>|null $answer */
-    private function job(?array $answer): ?Job
+    private function popped(?array $answer): ?Job
     {
         return isset($answer['id']) ? Job::fromAnswer($answer, $this->loss(...)) : null;
     }
@@ -215,15 +253,19 @@ final class Worker
     private function handled(Job $job): ?Outcome
     {
         $this->keeper?->begin($job, Clock::now());
-        $late = round(microtime(true) - $job->due, 3);
-        $fields = ['topic' => $job->topic, 'id' => $job->id, 'attempt' => $job->attempt, 'late_s' => $late];
-        $this->report->event('job.started', $fields);
+        $this->report->started($job);
         $outcome = Outcome::of($this->handle(...), $job);
+        $this->handled++;
+        if ($outcome->event === 'failed' && $outcome->error !== null) {
+            $this->hooks->error($outcome->error, $job);
+        }
         if ($outcome->command !== null) {
             return $outcome;
         }
         $this->clean = $this->clean && $outcome->reason !== 'stopping';
-        $this->report->ended($outcome->event, $outcome, $outcome->reason);
+        $outcome->event === 'lost'
+            ? $this->report->lost($outcome, (string) $outcome->reason)
+            : $this->report->ended($outcome);
         return null;
     }
 
@@ -231,7 +273,7 @@ final class Worker
     {
         try {
             $this->handling = true;
-            ($this->handlers[$job->topic])($job);
+            $this->handlers->handle($job);
         } finally {
             $this->handling = false;
         }
@@ -241,10 +283,13 @@ final class Worker
     private function settle(Outcome $outcome, array|RefusedException|null $answer): void
     {
         $this->clean = $this->clean && $answer !== null;
-        if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($outcome, $answer))) {
-            $this->report->ended($outcome->event, $outcome, $outcome->reason);
+        if (is_array($answer)) {
+            $died = ($answer['state'] ?? null) === 'dead' && $outcome->event !== 'buried';
+            $this->report->ended($outcome, $died);
+        } elseif ($answer !== null && $this->wasDoneBefore($outcome, $answer)) {
+            $this->report->ended($outcome);
         } else {
-            $this->report->ended('lost', $outcome, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
+            $this->report->lost($outcome, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
         }
     }
 
@@ -268,9 +313,12 @@ final class Worker
         return Clock::now() >= $this->graceEnd;
     }
 
+    /** Looks after the heartbeat and the limits while no handler runs. */
     private function isStopping(): bool
     {
         $this->report->heartbeat(0);
+        $limit = $this->limits->reached($this->handled);
+        $limit === null || $this->stopFor($limit);
         return $this->stopping;
     }
 }

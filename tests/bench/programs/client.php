@@ -30,7 +30,7 @@ if ($kind === 'work') {
             $worker->stop();
         }
     });
-    $worker->on($topic, static function (Job $job): void {
+    $worker->job($topic, static function (Job $job): void {
     });
     $begun = microtime(true);
     $worker->run();

@@ -12,7 +12,7 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics import Standing, Topics
 from buckets.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
@@ -54,6 +54,37 @@ async def test_a_pause_for_a_time_ends_by_itself_and_not_a_microsecond_early(
         clock.now_us += step_us
     popped = await pool.pop(["t"])
     assert ([job.id for job in popped.jobs], popped.opens_us) == (["a"], None)
+
+
+async def test_an_empty_pop_has_a_doubt_where_a_topic_is_paused_or_not_known(
+    pool: Pool, topics: Topics, clock: HeldClock
+) -> None:
+    assert (await pool.pop(["none"])).doubtful
+    await add(pool, "a")
+    assert not (await pool.pop(["t"])).doubtful
+    assert not (await pool.pop(["none", "t"])).doubtful  # nothing but reading the topics would tell more
+    await topics.pause("t", 60_000)
+    await topics.pause("u")
+    for order in (["t"], ["u"], ["t", "u"], ["u", "t"]):
+        popped = await pool.pop(order)
+        assert (popped.doubtful, popped.opens_us) == (True, 60_000_000 if "t" in order else None)
+    now = clock.now_us // 1000
+    assert await topics.standing(["none", "u", "t"]) == Standing(True, {"u": 0, "t": now + 60_000})
+    assert await topics.standing(["none"]) == Standing(False, {})
+    clock.advance(60_000)
+    await topics.resume("u")
+    assert await topics.standing(["u", "t"]) == Standing(True, {})
+
+
+async def test_a_topic_is_known_whichever_shard_has_it(redis: Redis) -> None:
+    many = await Pool.open(redis, shards=4)
+    topics = Topics(many)
+    await add(many, "a")
+    await finish(many, (await pop(many))[0].id)
+    assert await topics.know("t") and await topics.know("none", "t")
+    assert not await topics.know("none")
+    assert (await many.pop(["t"])).doubtful  # not every shard was asked
+    await many.close()
 
 
 async def test_redis_removes_a_pause_that_is_over(redis: Redis, live_pool: Pool) -> None:

@@ -17,7 +17,7 @@ use JobQueue\Client\Worker;
 $package = dirname(__DIR__, 3) . '/clients/php';
 require is_file("$package/vendor/autoload.php") ? "$package/vendor/autoload.php" : "$package/autoload.php";
 
-const CLIENT_OPTIONS = ['timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s' => 0, 'headers' => 0];
+const CLIENT_OPTIONS = ['urls' => 0, 'timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s' => 0, 'headers' => 0];
 
 [, $what, $url, $options] = $argv;
 exit($what === 'client' ? client($url, given($options)) : worker($url, given($options)));
@@ -38,8 +38,7 @@ function tell(array $line): void
 function client(string $url, array $options): int
 {
     $options['headers'] = (array) ($options['headers'] ?? []);
-    $address = isset($options['urls']) ? [] : ['url' => $url];
-    $client = new Client(...$address, ...$options, objects: true);
+    $client = new Client(...addressed($url, $options), objects: true);
     $popped = [];
     while (($line = fgets(STDIN)) !== false) {
         try {
@@ -57,6 +56,15 @@ function client(string $url, array $options): int
         }
     }
     return 0;
+}
+
+/**
+ * @param array<string, mixed> $options
+ * @return array<string, mixed> those of the client
+ */
+function addressed(string $url, array $options): array
+{
+    return isset($options['urls']) ? $options : ['url' => $url] + $options;
 }
 
 function method(string $call): string
@@ -134,7 +142,7 @@ function told(Throwable $error): array
     }
     assert($error instanceof RefusedException);
     return $told + [
-        'code' => $error->code,
+        'code' => $error->error_code,
         'status' => $error->status,
         'state' => $error->state,
         'field' => $error->field,
@@ -152,9 +160,9 @@ function worker(string $url, array $options): int
     // In PHP a worker always runs one job at a time.
     $ofWorker = array_diff_key($options, CLIENT_OPTIONS, ['topics' => 0, 'concurrency' => 0]);
     $tellEvent = static fn (string $name, array $fields) => tell(['event' => $name] + $fields);
-    $worker = new Worker(new Client($url, ...$ofClient, objects: true), ...$ofWorker, on_event: $tellEvent);
+    $worker = new Worker(new Client(...addressed($url, $ofClient), objects: true), ...$ofWorker, on_event: $tellEvent);
     foreach ($options['topics'] as $topic) {
-        $worker->on($topic, handle(...));
+        $worker->job($topic, handle(...));
     }
     $clean = $worker->run();
     tell(['clean' => $clean]);

@@ -150,4 +150,5 @@ def test_a_task_keeps_to_its_pace_and_no_lane_waits_for_the_answer_of_another(
 def test_an_add_to_a_virtual_topic_is_existing_where_all_its_jobs_are() -> None:
     created, existing = {"result": "created"}, {"result": "existing"}
     assert write_task._exists({"jobs": [existing, existing]}) and write_task._exists(existing)
+    assert write_task._exists({"jobs": [existing, {"result": "cancelled", "state": "deleted"}]})
     assert not write_task._exists({"jobs": [existing, created]}) and not write_task._exists(created)

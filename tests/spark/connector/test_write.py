@@ -90,6 +90,35 @@ def test_deletes_that_find_nothing_are_gone_and_finished_jobs_are_too(
     assert counts(write(rows, serving, folder)) == {"rows": 5, "gone": 5}
 
 
+def test_rows_of_deleted_jobs_are_cancelled_and_begin_a_new_life_only_when_renewed(
+    spark: SparkSession, serving: Serving, topic: str, folder: Path
+) -> None:
+    ids = [f"{topic}:{number}" for number in range(5)]
+    for each in ids[:4]:  # the last one is new
+        serving.ask("add", topic=topic, id=each, body=1)
+    for each in ids[:2]:
+        serving.ask("delete", id=each)
+    finished = serving.ask("pop", topic=topic)
+    serving.ask("finish", id=finished["id"], lease=finished["lease"])
+    rows = spark.range(0, 5, 1, 1).selectExpr(f"'{topic}:' || id AS id", "3600 AS delay")
+    first = write(rows, serving, folder, topic=topic)
+    assert counts(first) == {"rows": 5, "accepted": 1, "existing": 2, "cancelled": 2}
+    assert serving.ask("get", id=ids[0])["state"] == "deleted"
+    again = write(rows, serving, folder, topic=topic, ifExists="renew")
+    assert counts(again) == {"rows": 5, "accepted": 3, "existing": 2}
+    assert {serving.ask("get", id=each)["state"] for each in ids} == {"delayed", "ready"}
+
+
+def test_rows_of_deleted_jobs_are_refused_where_ids_must_be_new(
+    spark: SparkSession, serving: Serving, topic: str, folder: Path
+) -> None:
+    serving.ask("add", topic=topic, id=topic, body=1)
+    serving.ask("delete", id=topic)
+    rows = spark.range(1).selectExpr(f"'{topic}' AS id")
+    reported = write(rows, serving, folder, topic=topic, ifExists="reject", onError="skip")
+    assert counts(reported) == {"rows": 1, "refused": 1}
+
+
 def test_dead_letters_are_kicked(spark: SparkSession, serving: Serving, topic: str, folder: Path) -> None:
     serving.ask("add", topic=topic, id=topic, body=1)
     serving.ask("pop", topic=topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -49,3 +51,14 @@ def test_a_report_that_cannot_be_written_is_printed_all_the_same(
         assert result.out.startswith('{"pipeline": "emit"')
         assert result.err.startswith("error: ") == bool(code)
     assert (tmp_path / "report").read_text().startswith('{"pipeline": "emit"')
+
+
+def test_the_file_of_a_pipeline_is_printed_for_spark_submit() -> None:
+    def printed(*names: str) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-m", "pyspark_jobqueue.pipelines", *names)
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    assert Path(printed("emit").stdout.strip()).read_text().startswith('"""emit: ')
+    every = [Path(line).stem for line in printed().stdout.splitlines()]
+    assert every == ["dead", "emit", "forecast", "reconcile", "stream"]
+    assert (printed("emmit").returncode, printed("emmit").stdout) == (1, "")

@@ -19,4 +19,11 @@ final class UnreachableException extends JobQueueException
     ) {
         parent::__construct($message, $retry_after);
     }
+
+    /** The same error: of a command, and perhaps of one that an earlier attempt executed. */
+    public function of(string $subject, bool $maybe_done = false): self
+    {
+        $maybe_done = $maybe_done || $this->maybe_done;
+        return new self($subject . $this->getMessage(), $maybe_done, $this->status, $this->retry_after);
+    }
 }

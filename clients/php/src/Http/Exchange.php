@@ -9,6 +9,7 @@ use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Job;
+use JobQueue\Client\Retries;
 
 /**
  * One HTTP exchange: commands out, answers back, without retries. A clone has a connection of its own.
@@ -17,13 +18,19 @@ use JobQueue\Client\Job;
  */
 final class Exchange
 {
-    public function __construct(private Transport $transport, public readonly bool $objects)
+    public function __construct(private Addresses $addresses, public readonly bool $objects)
     {
     }
 
     public function __clone(): void
     {
-        $this->transport = clone $this->transport;
+        $this->addresses = clone $this->addresses;
+    }
+
+    /** The route of a request and its retries. */
+    public function route(): Route
+    {
+        return $this->addresses->route();
     }
 
     /**
@@ -31,11 +38,11 @@ final class Exchange
      * @return array<string, mixed> the answer
      * @throws JobQueueException
      */
-    public function one(array $command): array
+    public function one(array $command, Route $route): array
     {
-        $response = $this->transport->post(Json::encode($command), self::wait($command));
-        assert($response !== null);
-        return self::accepted(self::answer($this->decoded($response), $command, $response), $response);
+        $answer = $this->at($route->next(), fn (Transport $transport): array|RefusedException
+            => $this->answerOf($command, self::sent($command, $transport, Json::encode($command), self::wait($command))));
+        return $answer instanceof RefusedException ? throw $answer : $answer;
     }
 
     /**
@@ -44,20 +51,83 @@ final class Exchange
      * @return list<array<string, mixed>|RefusedException>|null each one's answer or refusal; null: given up
      * @throws JobQueueException if the request failed as a whole
      */
-    public function all(array $commands, ?Closure $giveUp = null): ?array
+    public function all(array $commands, Route $route, ?Closure $giveUp = null): ?array
     {
-        $last = $commands[array_key_last($commands) ?? 0] ?? [];
-        $response = $this->transport->post(Json::encode($commands), self::wait($last), $giveUp);
-        if ($response === null) {
-            return null;
+        $wait = self::wait($commands[array_key_last($commands) ?? 0] ?? []);
+        return $this->at($route->next(), function (Transport $transport) use ($commands, $wait, $giveUp): ?array {
+            $one = count($commands) === 1 ? $commands[0] : [];
+            $response = self::sent($one, $transport, Json::encode($commands), $wait, $giveUp);
+            return $response === null ? null : $this->answersOf($commands, $response);
+        });
+    }
+
+    /**
+     * A request to an address, and what its end says about that: whether it is left out from now on.
+     *
+     * @template Answer
+     * @param Closure(Transport): Answer $ask
+     * @return Answer
+     * @throws JobQueueException
+     */
+    private function at(Address $address, Closure $ask): mixed
+    {
+        try {
+            $answer = $ask($address->transport());
+            $members = is_array($answer) ? $answer : [$answer];
+            $away = array_filter($members, static fn (mixed $each): bool
+                => $each instanceof JobQueueException && Retries::isAway($each));
+            $away === [] ? $answer === null || $address->answered() : $address->failed();
+            return $answer;
+        } catch (JobQueueException $error) {
+            Retries::isAway($error) ? $address->failed() : $address->answered();
+            throw $error;
         }
-        $answers = $this->decoded($response);
+    }
+
+    /**
+     * @param array<string, mixed> $command
+     * @param (Closure(): bool)|null $giveUp
+     * @throws UnreachableException
+     */
+    private static function sent(
+        array $command,
+        Transport $transport,
+        string $json,
+        float $wait_s,
+        ?Closure $giveUp = null,
+    ): ?Response {
+        try {
+            return $transport->post($json, $wait_s, $giveUp);
+        } catch (UnreachableException $error) {
+            throw $error->of(Subject::of($command));
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $command
+     * @return array<string, mixed>|RefusedException
+     */
+    private function answerOf(array $command, ?Response $response): array|RefusedException
+    {
+        assert($response !== null);
+        $answer = self::answer($this->decoded($response, $command), $command, $response);
+        return self::judged($answer, $command, $response);
+    }
+
+    /**
+     * @param list<array<string, mixed>> $commands
+     * @return list<array<string, mixed>|RefusedException>
+     */
+    private function answersOf(array $commands, Response $response): array
+    {
+        $one = count($commands) === 1 ? $commands[0] : [];
+        $answers = $this->decoded($response, $one);
         if (!is_array($answers) || !array_is_list($answers) || count($answers) !== count($commands)) {
-            self::accepted(self::answer($answers, [], $response), $response);
-            throw self::foreign($response);
+            $answer = self::judged(self::answer($answers, $one, $response), $one, $response);
+            throw $answer instanceof RefusedException ? $answer : self::foreign($response, $one);
         }
         $member = static fn (mixed $answer, array $command): array|RefusedException
-            => self::member(self::answer($answer, $command, $response));
+            => self::judged(self::answer($answer, $command, $response), $command);
         return array_map($member, $answers, $commands);
     }
 
@@ -68,12 +138,13 @@ final class Exchange
         return is_int($wait) || is_float($wait) ? max(0.0, $wait) : 0.0; // the service refuses any other value
     }
 
-    private function decoded(Response $response): mixed
+    /** @param array<string, mixed> $command */
+    private function decoded(Response $response, array $command): mixed
     {
         try {
             return Json::decode($response->body, $this->objects);
         } catch (\JsonException) {
-            throw self::foreign($response);
+            throw self::foreign($response, $command);
         }
     }
 
@@ -85,10 +156,10 @@ final class Exchange
     {
         $answer = $answer instanceof \stdClass ? (array) $answer : $answer;
         if (!is_array($answer) || !is_bool($answer['success'] ?? null)) {
-            throw self::foreign($response);
+            throw self::foreign($response, $command);
         }
         if ($answer['success'] && ($command['command'] ?? null) === 'pop' && !self::hasJobs($answer, $command)) {
-            throw self::foreign($response);
+            throw self::foreign($response, $command);
         }
         return $answer;
     }
@@ -108,28 +179,25 @@ final class Exchange
 
     /**
      * @param array<string, mixed> $answer
-     * @return array<string, mixed>
+     * @param array<string, mixed> $command
+     * @param Response|null $response null: the answer is a member of a batch
+     * @return array<string, mixed>|RefusedException
      */
-    private static function accepted(array $answer, Response $response): array
+    private static function judged(array $answer, array $command, ?Response $response = null): array|RefusedException
     {
         return $answer['success']
             ? $answer
-            : throw RefusedException::of($answer, $response->status, $response->retry_after);
+            : RefusedException::of($answer, Subject::of($command), $response?->status, $response?->retry_after);
     }
 
     /**
-     * @param array<string, mixed> $answer
-     * @return array<string, mixed>|RefusedException
+     * The error for a reply of something else: a proxy whose service is down, or a wrong URL.
+     *
+     * @param array<string, mixed> $command
      */
-    private static function member(array $answer): array|RefusedException
+    private static function foreign(Response $response, array $command): UnreachableException
     {
-        return $answer['success'] ? $answer : RefusedException::of($answer);
-    }
-
-    /** The error for a reply of something else: a proxy whose service is down, or a wrong URL. */
-    private static function foreign(Response $response): UnreachableException
-    {
-        $message = "the reply is not from a job queue: HTTP status {$response->status}";
+        $message = Subject::of($command) . "the reply is not from a job queue: HTTP status {$response->status}";
         $maybeDone = $response->status < 300 || $response->status >= 500;
         return new UnreachableException($message, $maybeDone, $response->status, $response->retry_after);
     }

@@ -7,6 +7,7 @@ namespace JobQueue\Client\Worker;
 use JobQueue\Client\Clock;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Http\Exchange;
 
 /**
@@ -91,12 +92,16 @@ final class LeaseKeeper
         $touch = ['command' => 'touch', 'id' => $job->id, 'lease' => $job->lease];
         // A quarter, so that an instance that hangs leaves time to ask another.
         $end = $now < $job->until ? min($job->until, $now + $job->ttr / 4) : $now + self::LATE_S;
-        try {
-            $answers = $this->exchange->all([$touch], fn (): bool => $this->hasMessage() || Clock::now() >= $end);
-            return $answers[0] ?? null;
-        } catch (JobQueueException) {
-            return null;
-        }
+        $over = fn (): bool => $this->hasMessage() || Clock::now() >= $end;
+        $route = $this->exchange->route();
+        do {
+            try {
+                $answer = $this->exchange->all([$touch], $route, $over)[0] ?? null;
+            } catch (JobQueueException $error) {
+                $answer = $error;
+            }
+        } while ($answer instanceof JobQueueException && $route->hasAnother($answer) && !$over());
+        return $answer instanceof UnreachableException ? null : $answer;
     }
 
     /** The grace period is over: the job is released, and its handler is notified, then interrupted, then killed. */
@@ -120,7 +125,8 @@ final class LeaseKeeper
         $release = ['command' => 'release', 'id' => $job->id, 'lease' => $job->lease, 'delay' => 0];
         $end = Clock::now() + self::LAST_WORDS_S;
         try {
-            $this->exchange->all([$release + ['reason' => 'stopping']], static fn (): bool => Clock::now() >= $end);
+            $release += ['reason' => 'stopping'];
+            $this->exchange->all([$release], $this->exchange->route(), static fn (): bool => Clock::now() >= $end);
         } catch (JobQueueException) {
             // Then it is delivered again after its TTR.
         }

@@ -16,7 +16,7 @@ final class Loss
     /** The reason, given the refusal of a command with the job's lease; null: the job is not lost. */
     public static function reason(RefusedException $refusal): ?string
     {
-        return match ($refusal->code) {
+        return match ($refusal->error_code) {
             'NOT_FOUND' => 'deleted',
             'STALE_LEASE' => 'stale',
             'NOT_RESERVED' => $refusal->state === 'finished' ? 'stale' : 'expired',

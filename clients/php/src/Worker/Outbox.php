@@ -10,6 +10,7 @@ use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Http\Route;
 use JobQueue\Client\Job;
 use JobQueue\Client\Retries;
 
@@ -62,20 +63,33 @@ final class Outbox
     private function repeated(array $commands, Closure $over, Closure $giveUp): ?array
     {
         $this->uncertain = false;
-        for ($n = 1; true; $n++) {
-            $answers = $this->attempt($this->held === null ? $commands : [$commands[0]], $giveUp);
-            if ($answers === null) {
-                return null;
-            }
-            if (is_array($answers)) {
-                $this->report->serviceBack();
+        $route = $this->exchange->route();
+        for ($pauses = 0; true;) {
+            $answers = $this->attempt($this->held === null ? $commands : [$commands[0]], $route, $giveUp);
+            if (!$answers instanceof JobQueueException) {
+                $answers === null || $this->report->serviceBack();
                 return $answers;
             }
-            $this->report->serviceLost($answers instanceof RefusedException ? $answers->code : $answers->getMessage());
-            if (!$this->paused(Retries::length($n, $answers->retry_after), $over)) {
+            if (!$route->hasAnother($answers)) {
+                $this->report->serviceLost($answers->getMessage());
+                $commands = self::withoutWait($commands);
+                $this->pause(Retries::length(++$pauses, $answers->retry_after), $over);
+            }
+            if ($over()) {
                 return null;
             }
         }
+    }
+
+    /**
+     * A poll is repeated without its `wait`, so that its answer shows at once that the service is back.
+     *
+     * @param list<array<string, mixed>> $commands
+     * @return list<array<string, mixed>>
+     */
+    private static function withoutWait(array $commands): array
+    {
+        return array_map(static fn (array $command): array => array_diff_key($command, ['wait' => 0]), $commands);
     }
 
     /**
@@ -89,7 +103,7 @@ final class Outbox
         $fields = ['id' => $job->id, 'lease' => $job->lease, 'delay' => 0, 'attempt' => false];
         $answers = $this->repeated([['command' => 'release'] + $fields], $over, $over);
         if (is_array($answers[0] ?? null)) {
-            $this->report->event('job.returned', ['topic' => $job->topic, 'id' => $job->id]);
+            $this->report->returned($job);
         }
     }
 
@@ -98,10 +112,10 @@ final class Outbox
      * @param Closure(): bool $giveUp
      * @return list<array<string, mixed>|RefusedException>|JobQueueException|null an exception: retry; null: given up
      */
-    private function attempt(array $commands, Closure $giveUp): array|JobQueueException|null
+    private function attempt(array $commands, Route $route, Closure $giveUp): array|JobQueueException|null
     {
         try {
-            $answers = $this->exchange->all($commands, $giveUp);
+            $answers = $this->exchange->all($commands, $route, $giveUp);
         } catch (UnreachableException $error) {
             $this->uncertain = $this->uncertain || $error->maybe_done;
             return $error;
@@ -112,7 +126,7 @@ final class Outbox
         if (!$first instanceof RefusedException || !self::isTemporary($first, $commands[0]['command'])) {
             return $answers;
         }
-        $uncertain = $this->uncertain || $first->code === 'UNAVAILABLE';
+        $uncertain = $this->uncertain || $first->error_code === 'UNAVAILABLE';
         if (is_array($answers[1] ?? null) && $answers[1]['id'] !== null) {
             // The end of the last job comes first, and may take long: this job must not wait for it.
             $this->putAside($answers[1], $giveUp);
@@ -138,19 +152,15 @@ final class Outbox
     private static function isTemporary(RefusedException $refusal, string $command): bool
     {
         // A defect of the service must not block a worker on the end of one job; a poll has nothing better to do.
-        return Retries::mayHelp($refusal, safe: true) || ($refusal->code === 'INTERNAL' && $command === 'pop');
+        return Retries::mayHelp($refusal, safe: true) || ($refusal->error_code === 'INTERNAL' && $command === 'pop');
     }
 
-    /** @param Closure(): bool $over */
-    private function paused(float $seconds, Closure $over): bool
+    /** @param Closure(): bool $over ends the pause early */
+    private function pause(float $seconds, Closure $over): void
     {
         $end = Clock::now() + $seconds;
-        while (($left = $end - Clock::now()) > 0.0) {
-            if ($over()) {
-                return false;
-            }
+        while (($left = $end - Clock::now()) > 0.0 && !$over()) {
             usleep((int) ceil(min($left, self::LOOK_S) * 1e6));
         }
-        return !$over();
     }
 }

@@ -24,6 +24,7 @@ final class Outcome
      * @param string $event finished, failed, retried, buried or lost
      * @param array<string, mixed>|null $command null: nothing is sent
      * @param float $seconds the duration of the handler
+     * @param \Throwable|null $error what it threw
      */
     private function __construct(
         public readonly Job $job,
@@ -31,6 +32,7 @@ final class Outcome
         public readonly ?array $command,
         public readonly ?string $reason,
         public readonly float $seconds,
+        public readonly ?\Throwable $error = null,
     ) {
     }
 
@@ -38,7 +40,7 @@ final class Outcome
     public static function of(callable $handler, Job $job): self
     {
         $begun = Clock::now();
-        [$event, $fields, $reason] = self::outcome($handler, $job);
+        [$event, $fields, $reason, $error] = self::outcome($handler, $job);
         $lost = $job->lost();
         if ($event !== 'lost' && in_array($lost, self::OVER, true)) {
             [$event, $fields, $reason] = ['lost', null, $lost];
@@ -49,30 +51,30 @@ final class Outcome
             $given = array_filter($fields, static fn (mixed $value): bool => $value !== null);
             $command = $given + ['id' => $job->id, 'lease' => $job->lease];
         }
-        return new self($job, $event, $command, $reason, Clock::now() - $begun);
+        return new self($job, $event, $command, $reason, Clock::now() - $begun, $error);
     }
 
     /**
      * @param callable(Job): mixed $handler
-     * @return array{string, array<string, mixed>|null, string|null}
+     * @return array{string, array<string, mixed>|null, string|null, \Throwable|null}
      */
     private static function outcome(callable $handler, Job $job): array
     {
         try {
             $handler($job);
-            return ['finished', ['command' => 'finish'], null];
+            return ['finished', ['command' => 'finish'], null, null];
         } catch (Lost $lost) {
-            return ['lost', null, $lost->reason];
+            return ['lost', null, $lost->reason, $lost];
         } catch (Retry $retry) {
             $reason = self::fitting($retry->reason);
             $fields = ['delay' => $retry->after, 'attempt' => $retry->attempt, 'reason' => $reason];
-            return ['retried', ['command' => 'release'] + $fields, $reason];
+            return ['retried', ['command' => 'release'] + $fields, $reason, $retry];
         } catch (Bury $bury) {
             $reason = self::fitting($bury->reason);
-            return ['buried', ['command' => 'bury', 'reason' => $reason], $reason];
+            return ['buried', ['command' => 'bury', 'reason' => $reason], $reason, $bury];
         } catch (\Throwable $error) {
             $reason = self::fitting($error::class . ': ' . $error->getMessage());
-            return ['failed', ['command' => 'release', 'reason' => $reason], $reason];
+            return ['failed', ['command' => 'release', 'reason' => $reason], $reason, $error];
         }
     }
 

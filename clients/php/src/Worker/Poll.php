@@ -71,7 +71,8 @@ final class Poll
     {
         $leave = ['command' => 'leave', 'worker' => $this->worker];
         try {
-            (clone $this->exchange)->all([$leave], static fn (): bool => Clock::now() >= $end);
+            $exchange = clone $this->exchange;
+            $exchange->all([$leave], $exchange->route(), static fn (): bool => Clock::now() >= $end);
         } catch (JobQueueException) {
             // Then the poll is aborted.
         }

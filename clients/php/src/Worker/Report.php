@@ -4,11 +4,11 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Worker;
 
-use Closure;
 use JobQueue\Client\Clock;
+use JobQueue\Client\Job;
 
 /**
- * The report of a worker: events for its hook, and log lines.
+ * The report of a worker: events for its hook and its log, and sums.
  *
  * @internal
  */
@@ -17,21 +17,26 @@ final class Report
     /** Events of every job: the heartbeat counts them instead. */
     private const NOT_LOGGED = ['job.started', 'job.finished', 'job.retried'];
 
+    private const LEVELS = [
+        'job.failed' => 'warning',
+        'job.died' => 'error',
+        'job.buried' => 'warning',
+        'job.lost' => 'warning',
+        'job.expired' => 'warning',
+        'service.lost' => 'warning',
+    ];
+
     /** @var array<string, int> */
-    private array $counts = ['finished' => 0, 'failed' => 0, 'retried' => 0, 'buried' => 0, 'lost' => 0];
+    private array $counts = ['finished' => 0, 'failed' => 0, 'retried' => 0, 'buried' => 0, 'died' => 0, 'lost' => 0];
     private float $nextBeat;
     private ?float $goneSince = null;
 
-    /**
-     * @param float $heartbeat_s 0: none
-     * @param (Closure(string, array<string, mixed>): mixed)|null $on_event
-     * @param Closure(string): mixed $log receives one line
-     */
+    /** @param float $heartbeat_s 0: none */
     public function __construct(
         private readonly string $worker,
         private readonly float $heartbeat_s,
-        private readonly ?Closure $on_event,
-        private readonly Closure $log,
+        private readonly Hooks $hooks,
+        private readonly Log $log,
     ) {
         $this->nextBeat = Clock::now() + $heartbeat_s;
     }
@@ -40,26 +45,65 @@ final class Report
     public function event(string $name, array $fields): void
     {
         if (!in_array($name, self::NOT_LOGGED, true)) {
-            $this->log($name, $fields);
+            $this->log->write(self::LEVELS[$name] ?? 'info', $name, $fields);
         }
-        try {
-            $this->on_event !== null && ($this->on_event)($name, $fields);
-        } catch (\Throwable $error) {
-            $this->log('hook.failed', ['event' => $name, 'reason' => $error->getMessage()]);
-        }
+        $this->hooks->event($name, $fields);
     }
 
-    public function worker(string $event): void
+    /** @param array<string, mixed> $fields */
+    public function worker(string $event, array $fields = []): void
     {
-        $this->event("worker.$event", ['worker' => $this->worker]);
+        $this->event("worker.$event", ['worker' => $this->worker] + $fields);
     }
 
-    public function ended(string $event, Outcome $outcome, ?string $reason): void
+    public function stopped(): void
+    {
+        $this->worker('stopped', $this->counts);
+    }
+
+    public function started(Job $job): void
+    {
+        $late = round(microtime(true) - ($job->ready ?? $job->due), 3);
+        $this->event('job.started', self::of($job) + ['late_s' => $late]);
+    }
+
+    public function returned(Job $job): void
+    {
+        $this->event('job.returned', self::of($job));
+    }
+
+    /**
+     * The end of a delivery. A job that died was not retried; that its handler failed is reported besides.
+     *
+     * @param bool $died the service made it a dead letter, because its tries or its ttl ran out
+     */
+    public function ended(Outcome $outcome, bool $died = false): void
+    {
+        if (!$died || $outcome->event === 'failed') {
+            $this->count($outcome->event, $outcome);
+        }
+        if ($died) {
+            $this->count('died', $outcome);
+        }
+        if (($died || $outcome->event === 'buried') && $outcome->error !== null) {
+            $this->hooks->death($outcome->job, $outcome->reason, $outcome->error);
+        }
+    }
+
+    private function count(string $event, Outcome $outcome): void
     {
         $this->counts[$event]++;
-        $job = $outcome->job;
-        $fields = ['topic' => $job->topic, 'id' => $job->id, 'seconds' => round($outcome->seconds, 3)];
-        $this->event("job.$event", $event === 'finished' ? $fields : $fields + ['reason' => $reason]);
+        $fields = self::of($outcome->job) + ['seconds' => round($outcome->seconds, 3)];
+        $why = ['reason' => $outcome->reason, 'error' => $outcome->error];
+        $this->event("job.$event", $event === 'finished' ? $fields : $fields + $why);
+    }
+
+    /** @param string $reason as Job::lost() gives it */
+    public function lost(Outcome $outcome, string $reason): void
+    {
+        $this->counts['lost']++;
+        $fields = self::of($outcome->job) + ['seconds' => round($outcome->seconds, 3), 'reason' => $reason];
+        $this->event($reason === 'expired' ? 'job.expired' : 'job.lost', $fields);
     }
 
     /** Reports a heartbeat if it is due. @param int $running the number of running handlers */
@@ -68,7 +112,8 @@ final class Report
         $now = Clock::now();
         if ($this->heartbeat_s > 0.0 && $now >= $this->nextBeat) {
             $this->nextBeat = $now + $this->heartbeat_s;
-            $this->event('worker.heartbeat', ['worker' => $this->worker, 'running' => $running] + $this->counts);
+            $gone = $this->goneSince === null ? [] : ['service_lost_s' => round($now - $this->goneSince, 3)];
+            $this->worker('heartbeat', ['running' => $running] + $this->counts + $gone);
         }
     }
 
@@ -89,17 +134,9 @@ final class Report
         }
     }
 
-    /** @param array<string, mixed> $fields */
-    private function log(string $name, array $fields): void
+    /** @return array<string, mixed> the fields of every job event */
+    private static function of(Job $job): array
     {
-        $line = gmdate('Y-m-d\TH:i:s\Z') . " $name";
-        foreach ($fields as $field => $value) {
-            $line .= " $field=" . json_encode($value, JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES);
-        }
-        try {
-            ($this->log)($line);
-        } catch (\Throwable $error) {
-            error_log("$line (the log failed: {$error->getMessage()})");
-        }
+        return ['topic' => $job->topic, 'id' => $job->id, 'attempt' => $job->attempt];
     }
 }

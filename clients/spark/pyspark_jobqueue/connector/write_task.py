@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -72,6 +73,8 @@ class WriteTask:
         # gone.
         if action == "delete" and answer["code"] in ("NOT_FOUND", "WRONG_STATE"):
             self._totals.gone += 1
+        elif _is_cancelled(command, answer):
+            self._totals.cancelled += 1
         else:
             self._refuse(Refusal(answer, action, row.id, command.get("topic"), row.batch, row.number))
 
@@ -81,5 +84,12 @@ class WriteTask:
 
 
 def _exists(answer: Answer) -> bool:
-    """Whether an add found its job already there. An add to a virtual topic has several."""
-    return all(job.get("result") == "existing" for job in answer.get("jobs", [answer]))
+    """Whether an add created nothing. An add to a virtual topic has several jobs, some of which may be cancelled; if
+    all of them are, it is refused."""
+    return all(job.get("result") in ("existing", "cancelled") for job in answer.get("jobs", [answer]))
+
+
+def _is_cancelled(command: Mapping[str, Any], answer: Answer) -> bool:
+    """Whether an add that keeps existing jobs found that its job was deleted: a repeat must not revive it."""
+    keeps = command["command"] == "add" and command.get("if_exists", "keep") == "keep"
+    return keeps and answer["code"] == "ALREADY_EXISTS" and answer.get("state") == "deleted"

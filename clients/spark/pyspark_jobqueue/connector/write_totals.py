@@ -17,6 +17,7 @@ class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # p
     rows: int = 0
     accepted: int = 0
     existing: int = 0
+    cancelled: int = 0
     gone: int = 0
     refused: int = 0
     retries: int = 0
@@ -35,12 +36,13 @@ class WriteTotals(WriterCommitMessage):  # type: ignore[misc,unused-ignore]  # p
 
     def __str__(self) -> str:
         return (
-            f"{self.rows:,} rows: {self.accepted:,} accepted, {self.existing:,} existing, {self.gone:,} gone, "
-            f"{self.refused:,} refused, {self.retries:,} retries in {self.seconds:.1f} s"
+            f"{self.rows:,} rows: {self.accepted:,} accepted, {self.existing:,} existing, "
+            f"{self.cancelled:,} cancelled, {self.gone:,} gone, {self.refused:,} refused, "
+            f"{self.retries:,} retries in {self.seconds:.1f} s"
         )
 
 
-COUNTS = ("rows", "accepted", "existing", "gone", "refused", "retries")
+COUNTS = ("rows", "accepted", "existing", "cancelled", "gone", "refused", "retries")
 
 
 def total(sums: Sequence[Any]) -> WriteTotals:

@@ -24,7 +24,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--watermark", metavar="COLUMN", help="only rows above the highest value of the last run")
     group.add_argument("--state", metavar="FILE", help="the file that keeps that value")
     group = writes.add_flags(made)
-    group.add_argument("--if-exists", choices=["keep", "reject", "replace"], help="what to do if an id exists [keep]")
+    group.add_argument(
+        "--if-exists", choices=["keep", "renew", "replace", "reject"], help="what to do if an id exists [keep]"
+    )
     group.add_argument("--on-error", metavar="fail|skip|FOLDER", help="what to do with refused rows [fail]")
     group.add_argument("--rate", type=int, metavar="N", help="rows per second in total, sent by one task [no limit]")
     group.add_argument("--dry-run", action="store_true", help="check all rows, send none, leave the state as it is")

@@ -92,7 +92,8 @@ def _samples(found: DataFrame) -> list[dict[str, str]]:
 
 
 def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace, report: Report) -> None:
-    """Add the missing jobs through the writer. One that somebody else has added meanwhile counts as repaired."""
+    """Add the missing jobs through the writer. One that somebody else has added meanwhile counts as repaired,
+    one that somebody else has added and deleted meanwhile as cancelled."""
     if report.figures["missing_past_due"]:
         print(
             f"warning: {report.figures['missing_past_due']:,} of the missing jobs were due before now. Any that "
@@ -107,7 +108,10 @@ def _repair(found: DataFrame, planned: DataFrame, arguments: argparse.Namespace,
         "onError": "skip",
     }
     figures = writes.write(planned.join(missing, "id", "left_semi").dropDuplicates(["id"]), options)
-    report.note(repaired=figures.get("accepted", 0) + figures.get("existing", 0), refused=figures.get("refused", 0))
+    report.note(
+        repaired=figures.get("accepted", 0) + figures.get("existing", 0),
+        **{name: figures.get(name, 0) for name in ("cancelled", "refused")},
+    )
 
 
 if __name__ == "__main__":

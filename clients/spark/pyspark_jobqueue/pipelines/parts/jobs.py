@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser, *, due: bool = True) -> None:
     """The flags that turn a row into a job. `due`: whether one of --due-at and --delay is required."""
     group = parser.add_argument_group("jobs", "EXPR is a Spark SQL expression over the columns of the input.")
     group.add_argument("--topic", required=True, help="the topic of the jobs")
-    group.add_argument("--id", required=True, metavar="EXPR", help="like \"concat('order-close:', order_id)\"")
+    group.add_argument("--id", required=True, metavar="EXPR", help="like \"concat('example-close-order:', order_id)\"")
     either = group.add_mutually_exclusive_group(required=due)
     either.add_argument("--due-at", metavar="EXPR", help="a timestamp")
     either.add_argument("--delay", metavar="EXPR", help="seconds from the moment the service accepts the job")

@@ -1,0 +1,45 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Http;
+
+use JobQueue\Client\Exception\JobQueueException;
+use JobQueue\Client\Retries;
+
+/**
+ * The addresses of one request and its retries: each attempt goes to one that is not left out, and rather to one that has
+ * not failed this request yet.
+ *
+ * @internal
+ */
+final class Route
+{
+    /** @var array<int, int> by place: the number of the last attempt there */
+    private array $tried = [];
+    private int $attempts = 0;
+
+    /** @param non-empty-list<Address> $all in the order in which they are preferred */
+    public function __construct(private readonly array $all)
+    {
+    }
+
+    /** The address of the next attempt. */
+    public function next(): Address
+    {
+        $ranks = [];
+        foreach ($this->all as $place => $address) {
+            $out = $address->outFor();
+            $ranks[$place] = [$out > 0.0, $this->tried[$place] ?? 0, $out, $place];
+        }
+        $best = min($ranks)[3];
+        $this->tried[$best] = ++$this->attempts;
+        return $this->all[$best];
+    }
+
+    /** Whether the next attempt needs no pause: the address was at fault, and another one was not tried yet. */
+    public function hasAnother(JobQueueException $error): bool
+    {
+        return Retries::isAway($error) && count($this->tried) < count($this->all);
+    }
+}

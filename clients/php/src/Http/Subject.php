@@ -1,0 +1,23 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Http;
+
+/**
+ * What a command is about, to begin an error's message with: `delete ord-7: `.
+ *
+ * @internal
+ */
+final class Subject
+{
+    /** @param array<string, mixed> $command one without a job or topic has no subject, nor has a whole batch: [] */
+    public static function of(array $command): string
+    {
+        $topics = $command['topics'] ?? null;
+        $about = $command['id'] ?? $command['topic'] ?? null;
+        $about ??= is_array($topics) ? implode(', ', array_filter($topics, is_string(...))) : '';
+        $name = $command['command'] ?? null;
+        return is_string($name) && is_scalar($about) && $about !== '' ? "$name $about: " : '';
+    }
+}

@@ -1,0 +1,52 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client;
+
+use DateInterval;
+use DateTimeImmutable;
+use DateTimeInterface;
+
+/**
+ * Times and durations of PHP as the protocol has them.
+ *
+ * @internal
+ */
+final class Times
+{
+    /** @throws \TypeError unless it is a delay: a parameter's type would let '7' and true pass without strict_types */
+    public static function check(mixed $delay): void
+    {
+        if ($delay !== null && !is_int($delay) && !is_float($delay) && !$delay instanceof DateInterval) {
+            $type = get_debug_type($delay);
+            throw new \TypeError("delay must be a number of seconds or a DateInterval, not a $type; the id is a later argument");
+        }
+    }
+
+    /**
+     * A command with its `delay` and `at` as the protocol has them.
+     *
+     * @param array<string, mixed> $command
+     * @return array<string, mixed>
+     */
+    public static function sent(array $command): array
+    {
+        if (($command['at'] ?? null) instanceof DateTimeInterface) {
+            $command['at'] = $command['at']->format('Y-m-d\TH:i:s.uP');
+        }
+        if (($command['delay'] ?? null) instanceof DateInterval) {
+            $command['delay'] = self::seconds($command['delay']);
+        }
+        return $command;
+    }
+
+    /** The length of an interval that begins now: a month has as many days as this one. */
+    public static function seconds(DateInterval $interval): float
+    {
+        $now = new DateTimeImmutable('now', new \DateTimeZone('UTC'));
+        $end = $now->add($interval);
+        $whole = $end->getTimestamp() - $now->getTimestamp();
+        return round($whole + ((int) $end->format('u') - (int) $now->format('u')) / 1e6, 6);
+    }
+}

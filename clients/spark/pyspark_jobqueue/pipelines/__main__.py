@@ -1,0 +1,14 @@
+"""`python -m pyspark_jobqueue.pipelines [NAME]`: the files of the pipelines, or of one, for spark-submit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+FILES = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.py")) if not path.stem.startswith("_")}
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or list(FILES)
+    if unknown := set(names) - FILES.keys():
+        sys.exit(f"error: there is no pipeline {unknown.pop()!r}; there are {', '.join(FILES)}")
+    print(*(FILES[name] for name in names), sep="\n")
