@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobqueue.cli import humanize
+from jobqueue.cli.ask import topic_pages
 from jobqueue.cli.client import Client, Refusal, Unreachable
 from jobqueue.cli.findings import Finding, Findings
 
@@ -56,14 +57,8 @@ async def _looked(client: Client) -> Findings:
 
 
 async def _topics(client: Client) -> list[Topic]:
-    found: list[Topic] = []
-    cursor: dict[str, str] = {}
-    while True:
-        answer = (await client.ask("topics", **cursor)).fields
-        found += answer["topics"]
-        if not answer["cursor"]:
-            return found
-        cursor = {"cursor": answer["cursor"]}
+    pages = [page.fields["topics"] async for page in topic_pages(client, {})]
+    return [topic for page in pages for topic in page]
 
 
 def _of_topic(topic: Topic, before: Topic | None, workers: list[Topic], passed_s: float) -> Iterator[str]:
@@ -112,14 +107,8 @@ async def _deaths(client: Client, topic: str) -> str:
     number, newest = figures["counts"]["dead"], figures.get("newest_dead")
     sentence = "1 dead letter" if number == 1 else f"{number:,} dead letters"
     if newest:
-        sentence += f"; the newest died {humanize.ahead(newest['dead_since'])}: {death(newest)}"
+        sentence += f"; the newest died {humanize.ahead(newest['dead_since'])}: {humanize.death(newest)}"
     return f"{sentence}: jobqueue peek {shlex.quote(topic)} --state dead"
-
-
-def death(newest: dict[str, Any]) -> str:
-    """A dead letter in a few words."""
-    reason = f", {newest['reason']}" if newest["reason"] else ""
-    return f"{newest['id']} ({newest['cause']}{reason})"
 
 
 def _span(seconds: float) -> str:
