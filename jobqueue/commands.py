@@ -134,7 +134,7 @@ async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent |
 
 def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
-        return _failure(result, command)
+        return failure(result, command.id)
     return success(id=command.id, state=result, **_durable(command))
 
 
@@ -164,7 +164,7 @@ async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answ
 
 def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
     if isinstance(was, JobQueueError):
-        return failure(was, command.id)
+        return _failure(was, command)
     return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
@@ -179,7 +179,9 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.take(popped.jobs)
     if command.count is not None:
         return success(jobs=[handed_out(job) for job in popped.jobs], **stands(standing))
-    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None, **stands(standing))
+    if popped.jobs:
+        return success(**handed_out(popped.jobs[0]))
+    return success(id=None, value=None, **stands(standing))
 
 
 @one

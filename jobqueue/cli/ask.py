@@ -82,8 +82,15 @@ async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> in
     elif found or out.as_json:
         out.show(answer)
     else:
-        out.say("nothing is ready")
+        out.say("; ".join(["nothing is ready", *_pauses(answer.fields)]))
     return DONE if found else NOTHING
+
+
+def _pauses(fields: Fields) -> list[str]:
+    """The topics that a pop found paused, in words."""
+    paused: dict[str, float | None] = fields.get("paused") or {}
+    ends = {topic: "it is resumed" if until is None else humanize.when(until) for topic, until in paused.items()}
+    return [f"{topic} is paused until {end}" for topic, end in ends.items()]
 
 
 async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> int:

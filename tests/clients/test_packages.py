@@ -89,6 +89,13 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(client: str, python:
     assert {file for file in files if ".dist-info/" not in file} == {*own, f"{package.name}/py.typed"}
 
 
+def test_building_the_python_package_leaves_nothing_in_the_checkout(python: Path, tmp_path: Path) -> None:
+    package = copy(PYTHON, tmp_path)
+    before = sorted(package.rglob("*"))
+    run(tmp_path, python, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", "wheel", package)
+    assert sorted(package.rglob("*")) == before
+
+
 PYTHON_PROGRAM = """
 import sys
 import jobqueue_client
@@ -130,6 +137,14 @@ client.close();
 """
 
 
+REQUIRED = """
+const [major, minor] = process.versions.node.split('.').map(Number);
+const mayRequire = major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19);
+const loaded = mayRequire ? Promise.resolve(require('jobqueue-client')) : import('jobqueue-client');
+loaded.then(({ Client }) => console.log(typeof Client));
+"""  # as its README says
+
+
 def test_the_node_package_has_what_it_needs_and_no_more(tmp_path: Path) -> None:
     (packed,) = json.loads(run(copy(NODE, tmp_path), "npm", "pack", "--dry-run", "--json"))
     files = {each["path"] for each in packed["files"]}
@@ -147,6 +162,8 @@ async def test_the_node_package_works_in_an_empty_folder(service: ServiceProcess
         (shop / "package.json").write_text("{}")
         (shop / "program.mjs").write_text(NODE_PROGRAM)
         run(shop, "npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", packed)
+        (shop / "program.cjs").write_text(REQUIRED)
+        assert run(shop, "node", "program.cjs") == "function\n"
         return run(shop, "node", "program.mjs", service.url)
 
     assert await asyncio.to_thread(install_and_use) == "1\n"
@@ -158,10 +175,14 @@ def test_the_php_package_is_valid_and_its_files_are_php() -> None:
         run(PHP, "php", "-l", file)
 
 
+# Folders of the PHP client whose classes extend those of a framework: tests/clients/php loads them with it.
+ADAPTERS = {"Laravel", "Symfony", "Testing"}
+
+
 def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
     package = copy(PHP, tmp_path)
     run(package, "composer", "dump-autoload", "--quiet", "--no-interaction")
-    files = sorted((package / "src").rglob("*.php"))
+    files = sorted(file for file in (package / "src").rglob("*.php") if file.parent.name not in ADAPTERS)
     names = [str(file.relative_to(package / "src").with_suffix("")).replace("/", "\\") for file in files]
     asked = ";".join(
         f"(class_exists('JobQueue\\Client\\{name}') || enum_exists('JobQueue\\Client\\{name}')"

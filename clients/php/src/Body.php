@@ -9,4 +9,7 @@ enum Body
 {
     /** Client::update() leaves the body as it is. */
     case Unchanged;
+
+    /** Testing\Queue::assertWaiting() does not look at the body. */
+    case Any;
 }

@@ -118,6 +118,12 @@ final class Worker
         $this->handlers->around($middleware);
     }
 
+    /** @internal for the test kit */
+    public function handlers(): Handlers
+    {
+        return $this->handlers;
+    }
+
     /**
      * Works until it is stopped. Call it once.
      *

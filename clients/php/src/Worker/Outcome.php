@@ -79,7 +79,7 @@ final class Outcome
     }
 
     /** The service keeps 1,000 characters and accepts only UTF-8; error messages may contain anything. */
-    private static function fitting(?string $reason): ?string
+    public static function fitting(?string $reason): ?string
     {
         if ($reason === null) {
             return null;

@@ -1,0 +1,72 @@
+<?php
+
+declare(strict_types=1);
+
+namespace JobQueue\Client\Laravel;
+
+use Illuminate\Container\Container;
+use Illuminate\Contracts\Queue\Job as JobContract;
+use JobQueue\Client\Client;
+use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Job;
+use JobQueue\Client\Worker\Loss;
+
+/** A job that Laravel's worker has reserved. */
+final class ReservedJob extends \Illuminate\Queue\Jobs\Job implements JobContract
+{
+    /**
+     * @param Container $container
+     * @param string $connectionName
+     * @param string $queue
+     */
+    public function __construct(
+        $container,
+        private readonly Client $client,
+        private readonly Job $job,
+        $connectionName,
+        $queue,
+    ) {
+        $this->container = $container;
+        $this->connectionName = $connectionName;
+        $this->queue = $queue;
+    }
+
+    /** The job is done, or failed for good: Laravel keeps its failed jobs itself. */
+    public function delete(): void
+    {
+        parent::delete();
+        $this->unlessLost(fn () => $this->client->finish($this->job));
+    }
+
+    /** @param int $delay seconds */
+    public function release($delay = 0): void
+    {
+        parent::release($delay);
+        $this->unlessLost(fn () => $this->client->release($this->job, delay: $delay));
+    }
+
+    public function attempts(): int
+    {
+        return $this->job->attempt;
+    }
+
+    public function getJobId(): string
+    {
+        return $this->job->id;
+    }
+
+    public function getRawBody(): string
+    {
+        return $this->job->body;
+    }
+
+    /** A job whose lease is over belongs to another worker, or to none any more: its end is not this worker's affair. */
+    private function unlessLost(\Closure $end): void
+    {
+        try {
+            $end();
+        } catch (RefusedException $refusal) {
+            Loss::reason($refusal) !== null || throw $refusal;
+        }
+    }
+}
