@@ -31,6 +31,8 @@ export interface AddAnswer extends Answer, AddedJob {
 
 /** The answer to a pop in a batch. */
 export interface PopAnswer<T = unknown> extends Answer {
+  /** False if none of the topics exists. */
+  known?: false;
   /** Without a job: until when the paused ones of the topics are paused; null: until they are resumed. */
   paused?: Record<string, number | null>;
   /** When it became ready again, if it was delivered before. */
@@ -124,8 +126,8 @@ export interface JobDescription<T = unknown> {
   cause?: 'tries' | 'ttl' | 'buried';
   /** When the lease of its last delivery ended, if it did. */
   ended?: number;
-  /** Whether its topic is paused, and until when; null: until it is resumed. */
-  paused?: boolean;
+  /** If its topic is paused: that, and until when; null: until it is resumed. */
+  paused?: true;
   paused_until?: number | null;
   until?: number;
   ready_since?: number;
@@ -137,8 +139,8 @@ export interface GetAnswer<T = unknown> extends Answer, JobDescription<T> {}
 
 export interface PeekAnswer<T = unknown> extends Answer {
   topic: string;
-  /** False: the topic has never been used. */
-  known?: boolean;
+  /** False if there is no such topic. */
+  known?: false;
   jobs: JobDescription<T>[];
   /** For the next page; null on the last one. */
   cursor: string | null;
@@ -151,14 +153,14 @@ export interface TopicsAnswer extends Answer {
     topic: string;
     counts: Counts;
     /** Seconds for which its oldest ready job has been ready. */
-    oldest_ready_s?: number | null;
+    oldest_ready_s: number | null;
     /** The number of workers that poll it. */
-    workers?: number;
-    /** The limits of its policy, where it has them. */
-    max_pending?: number;
-    max_dead?: number;
+    workers: number;
     paused: boolean;
     paused_until?: number | null;
+    /** Its limits, if it has them. */
+    max_pending?: number;
+    max_dead?: number;
   }[];
   cursor: string | null;
 }
@@ -190,31 +192,31 @@ export interface StatsAnswer extends Answer {
   shards: number;
   /** Of a topic with dead letters: the last one. */
   newest_dead?: { id: string; cause: string; reason: string | null; dead_since: number };
-  paused?: boolean;
+  paused?: true;
   paused_until?: number | null;
-  /** False: the topic has never been used. */
-  known?: boolean;
+  /** False if there is no such topic. */
+  known?: false;
 }
 
 export interface PauseAnswer extends Answer {
   topic: string;
-  /** False: the topic has never been used. */
-  known?: boolean;
+  /** False if there is no such topic. */
+  known?: false;
   /** In unix seconds; null: until it is resumed. */
   until: number | null;
 }
 
 export interface ResumeAnswer extends Answer {
   topic: string;
-  /** False: the topic has never been used. */
-  known?: boolean;
+  /** False if there is no such topic. */
+  known?: false;
   was_paused: boolean;
 }
 
 export interface PurgeAnswer extends Answer {
   topic: string;
-  /** False: the topic has never been used. */
-  known?: boolean;
+  /** False if there is no such topic. */
+  known?: false;
   count: number;
   cursor: string | null;
 }
