@@ -66,7 +66,7 @@ async def test_a_worker_with_two_addresses_loses_no_time_when_one_of_them_is_awa
 CLOSES_ORDERS = """
 $client = new Client($url);
 for ($n = 0; $n < 20; $n++) {
-    $client->add('order-close', ['order' => $n], id: "order-close:$n", backoff: [1, 5, 15, 60, 300, 900]);
+    $client->add('order-close', ['order' => $n], id: "order-close:$n");
 }
 $worker = new Worker($client, on_event: fn (string $event) => $event === 'job.finished' && $tell([$event]));
 $worker->job('order-close', function (Job $job): void {
