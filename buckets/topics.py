@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, Unavailable
-from buckets.job import LIVE, State
+from buckets.job import LIVE, Job, State
 from buckets.pool.pool import Pool
 from buckets.scripts import Value
 from buckets.shards import MOST
@@ -114,6 +114,14 @@ class Topics:
         key = self._pool.keys[shard].dead(topic)
         ids: list[bytes] = await self._pool.redis.read("ZRANGE", key, 0, min(count, MOST) - 1)
         return ids
+
+    async def newest_dead(self, topic: str) -> Job | None:
+        """The dead letter that died last."""
+        ends = await self._in_all(
+            lambda shard: self._read([], "ZRANGE", self._pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
+        )
+        deaths = [(float(end[1]), end[0].decode("utf-8", "replace")) for end in ends if end]
+        return await self._pool.get(max(deaths)[1]) if deaths else None
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""

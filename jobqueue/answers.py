@@ -145,6 +145,12 @@ def _polling(row: Polling) -> Answer:
     }
 
 
+def died(job: Job) -> Answer:
+    """A dead letter in short."""
+    cause, reason = job.cause.name.lower(), job.text(Tag.REASON)
+    return {"id": job.id, "cause": cause, "reason": reason, "dead_since": in_seconds(job.next)}
+
+
 def described(job: Job) -> Answer:
     """Everything about a job, times in unix seconds and spans in seconds."""
     answer: Answer = {

@@ -21,6 +21,7 @@ from buckets.errors import JobQueueError, Unavailable, WrongState
 from jobqueue.answers import (
     Answer,
     described,
+    died,
     failure,
     handed_out,
     in_seconds,
@@ -133,7 +134,7 @@ async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent |
 
 def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     if isinstance(result, JobQueueError):
-        return _failure(result, command)
+        return failure(result, command.id)
     return success(id=command.id, state=result, **_durable(command))
 
 
@@ -163,7 +164,7 @@ async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answ
 
 def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
     if isinstance(was, JobQueueError):
-        return failure(was, command.id)
+        return _failure(was, command)
     return success(id=command.id, state="deleted", was=was, **_durable(command))
 
 
@@ -178,7 +179,9 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.take(popped.jobs)
     if command.count is not None:
         return success(jobs=[handed_out(job) for job in popped.jobs], **stands(standing))
-    return success(**handed_out(popped.jobs[0])) if popped.jobs else success(id=None, value=None, **stands(standing))
+    if popped.jobs:
+        return success(**handed_out(popped.jobs[0]))
+    return success(id=None, value=None, **stands(standing))
 
 
 @one
@@ -250,7 +253,9 @@ async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
     figures, standing = await engine.stats(command.topic)
+    newest = await engine.newest_dead(command.topic) if command.topic and figures.counts["dead"] else None
     answer = success(
+        **({"newest_dead": died(newest)} if newest else {}),
         topic=command.topic,
         counts=figures.counts,
         totals=figures.totals,

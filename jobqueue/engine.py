@@ -246,6 +246,10 @@ class Engine:
             raise cursors.refusal()
         return place
 
+    async def newest_dead(self, topic: str) -> Job | None:
+        """The dead letter of a topic that died last."""
+        return await self._topics.newest_dead(topic)
+
     async def peek(self, command: params.Peek, room: int) -> tuple[Page, str | None, bool]:
         """A page of a topic's jobs (up to `room` bytes of them), the cursor of the next one, and whether the topic
         exists. Raises BadField."""

@@ -16,7 +16,7 @@ from buckets.pool.stepped_pool import QueuedPool, SteppedPool
 from buckets.timers.sweep import Sweep
 from buckets.waiting import Waiting
 
-_KEPT = ("meta", FAMILIES["MEMBERS"], FAMILIES["LOCK"])  # what is the service's own, not the jobs'
+_KEPT = ("meta", FAMILIES["MEMBERS"], FAMILIES["LOCK"], FAMILIES["WORKERS"])  # what is the service's own, not the jobs'
 
 
 class HeldTime:

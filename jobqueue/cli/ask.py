@@ -82,8 +82,15 @@ async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> in
     elif found or out.as_json:
         out.show(answer)
     else:
-        out.say("nothing is ready")
+        out.say("; ".join(["nothing is ready", *_pauses(answer.fields)]))
     return DONE if found else NOTHING
+
+
+def _pauses(fields: Fields) -> list[str]:
+    """The topics that a pop found paused, in words."""
+    paused: dict[str, float | None] = fields.get("paused") or {}
+    ends = {topic: "it is resumed" if until is None else humanize.when(until) for topic, until in paused.items()}
+    return [f"{topic} is paused until {end}" for topic, end in ends.items()]
 
 
 async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
@@ -123,31 +130,38 @@ async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIter
 async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """Show all topics but empty ones. As JSON, one answer per page, each on a line."""
     found: list[Fields] = []
-    cursor = fields.get("cursor", "")
     if "pattern" in fields and not set(fields["pattern"]) & set("*?"):
         fields["pattern"] += "*"
-    while cursor is not None:
-        answer = await client.ask("topics", **(fields | ({"cursor": cursor} if cursor else {})))
-        cursor = answer.fields["cursor"]
+    async for answer in topic_pages(client, fields):
         if out.as_json:
             out.json(answer)
         found += answer.fields["topics"]
     if not out.as_json:
-        shown = found if extras.all else [topic for topic in found if not _is_empty(topic)]
+        shown = found if extras.all else [topic for topic in found if not is_empty(topic)]
         _show_topics(out, found, shown, fields.get("pattern"))
     return DONE
+
+
+async def topic_pages(client: Client, fields: Fields) -> AsyncIterator[Answer]:
+    """The pages of a listing of topics."""
+    while True:
+        answer = await client.ask("topics", **fields)
+        yield answer
+        if answer.fields["cursor"] is None:
+            return
+        fields = {**fields, "cursor": answer.fields["cursor"]}
 
 
 def _show_topics(out: Output, found: list[Fields], shown: list[Fields], pattern: str | None) -> None:
     if shown:
         out.table("topics", shown)
     if not found:
-        out.say("no topic" if pattern is None else f"no topic matches {pattern}")
+        out.say("there are no topics yet" if pattern is None else f"no topic matches {pattern}")
     elif len(shown) < len(found):
         out.say(f"empty topics that are not shown: {len(found) - len(shown)}; --all shows them")
 
 
-def _is_empty(topic: Fields) -> bool:
+def is_empty(topic: Fields) -> bool:
     """Whether there is nothing to say about it."""
     return not (any(topic["counts"].values()) or topic["workers"] or topic["paused"])
 

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import aiohttp
 import orjson
@@ -22,6 +22,8 @@ from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from jobqueue import settings
+from jobqueue.cli.check_jobs import check_jobs
+from jobqueue.cli.findings import Finding, Findings, Level
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import facts_of, judge, redis_at, without_secret
@@ -32,20 +34,6 @@ from jobqueue.workers.cores import usable, workers_for
 _SERVICE, _CLIENT = "jobqueue", "jobqueue-client"  # distributions
 _READY_S = 5.0  # for a service to answer
 _CLOCK_S = 1.0  # apart, from which on clocks count as different
-
-
-class Finding(NamedTuple):
-    """One finding about a subject, in a sentence."""
-
-    level: Literal["ok", "warn", "bad"]
-    subject: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.level:<5}{self.subject}: {self.sentence}"
-
-
-Findings = AsyncIterator[Finding]
 
 
 async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
@@ -71,7 +59,22 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
     if url:
         async for finding in _redis(url, chosen):
             yield finding
-    yield await _service(chosen)
+    if chosen.port == 0:
+        yield Finding("ok", "service", "it will listen on any free port, so none was asked")
+        return
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
+    url = f"http://[{host}]:{chosen.port}" if ":" in host else f"http://{host}:{chosen.port}"
+    async for finding in check_running(url, absent="warn"):
+        yield finding
+
+
+async def check_running(url: str, absent: Level = "bad") -> Findings:
+    """The findings about a running service and its jobs. `absent`: the level of there being none."""
+    service = await _service(url.rstrip("/"), absent)
+    yield service
+    if service.level == "ok":
+        async for finding in check_jobs(url):
+            yield finding
 
 
 def _packages() -> Iterator[Finding]:
@@ -210,18 +213,14 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         yield Finding("ok", subject, "no record was set aside")
 
 
-async def _service(chosen: Settings) -> Finding:
-    """Whether a service answers at the address of the settings."""
-    if chosen.port == 0:
-        return Finding("ok", "service", "it will listen on any free port, so none was asked")
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
-    url = f"http://[{host}]:{chosen.port}" if ":" in host else f"http://{host}:{chosen.port}"
+async def _service(url: str, absent: Level) -> Finding:
+    """Whether a service answers at a URL."""
     try:
         timeout = aiohttp.ClientTimeout(total=_READY_S)
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{url}/readyz") as response:
             checks = orjson.loads(await response.read())["checks"]
     except aiohttp.ClientConnectorError:
-        return Finding("warn", "service", f"none is listening at {url}; jobqueue serve starts one")
+        return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
     except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
         return Finding(
             "bad", "service", f"the program at {url} does not answer like a service: {error or 'no answer in time'}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 _OBEYED = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # Unicode categories that print nothing, and are not merely a space
@@ -74,3 +75,9 @@ def ahead(unix_s: float, now: float | None = None) -> str:
     far = abs(distance)
     words = span(round(far, 1) if far < 10 else round(far))
     return f"in {words}" if distance >= 0 else f"{words} ago"
+
+
+def death(newest: Mapping[str, Any]) -> str:
+    """The newest dead letter of a topic in a few words: `order-7 (tries, no connection)`."""
+    reason = f", {newest['reason']}" if newest["reason"] else ""
+    return f"{newest['id']} ({newest['cause']}{reason})"

@@ -135,17 +135,29 @@ def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycl
     return Supervisor(chosen, workers)
 
 
-@main.command("check", short_help="Check settings, Redis and the service")
+@main.command("check", short_help="Check a service, its jobs, Redis and settings")
+@click.option("--url", envvar="JOBQUEUE_URL", show_envvar=True, help="check the service that runs there, and its jobs")
 @_settings
-def check_command(config: str | None, **flags: Any) -> None:
-    """Check settings, Redis and the service, and report what is wrong. Exit code 1: something is bad."""
+@click.pass_context
+def check_command(ctx: click.Context, /, url: str | None, config: str | None, **flags: Any) -> None:
+    """Check a running service and its jobs, or what `serve` would start here, and report what is wrong.
+
+    With --url or JOBQUEUE_URL it asks that service. With other options, or without both, it checks the settings, the
+    Redis and the service of this machine. Exit code 1: something is bad.
+    """
     from jobqueue import logs  # noqa: PLC0415 - as above
-    from jobqueue.cli.check import check  # noqa: PLC0415
+    from jobqueue.cli import humanize  # noqa: PLC0415
+    from jobqueue.cli.check import check, check_running  # noqa: PLC0415
+
+    if url and (config or any(flag is not None for flag in flags.values())):
+        if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--url checks a running service, the other options one that is to be started")
+        url = None
 
     async def report() -> bool:
         passed = True
-        async for finding in check(flags, config):
-            click.echo(str(finding))
+        async for finding in check_running(url) if url else check(flags, config):
+            click.echo(humanize.clean(str(finding)))
             passed = passed and finding.level != "bad"
         return passed
 

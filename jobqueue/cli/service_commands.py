@@ -39,7 +39,7 @@ _OWN: dict[str, list[click.Option]] = {
 # Help beyond the one line of `params`.
 _MORE = {
     "add": "BODY is JSON. If it is missing or -, it is read from standard input.\n\n"
-    """For example: jobqueue add call-back '{"phone": "…"}' --at 'tomorrow 09:00'""",
+    """For example: jobqueue add example-call-back '{"phone": "…"}' --at 'tomorrow 09:00'""",
     "get": "As JSON: one line per job.",
     "pop": "Several topics are tried in order. Exit code 4: nothing is ready.",
     "update": "--body - reads standard input.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -17,6 +17,11 @@ Fields = Mapping[str, Any]
 
 _STATES = ("delayed", "ready", "reserved", "dead")
 _COLOURS = {"delayed": "cyan", "ready": "green", "reserved": "yellow", "dead": "red"}
+_STATE_TIMES = {
+    "ready": ("ready", "ready_since"),
+    "reserved": ("lease ends", "reserved_until"),
+    "dead": ("died", "dead_since"),
+}
 _WORK_COLOURS = {"parked": "green", "busy": "yellow"}
 _TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
@@ -65,21 +70,37 @@ def jobs(some: Sequence[Fields]) -> RenderableType:
     table.add_column("id", no_wrap=True, overflow="fold")  # people copy it, so bodies are cut off before it folds
     table.add_column("state", no_wrap=True)
     table.add_column("due", no_wrap=True)
-    table.add_column("attempt", no_wrap=True, justify="right")
-    table.add_column("body")
+    table.add_column("tries", no_wrap=True, justify="right")
+    has_notes = any(map(_note, some))
+    if has_notes:
+        table.add_column("worker or reason", no_wrap=True, overflow="ellipsis", max_width=40)
+    table.add_column("body", min_width=4)
     for job in some:
+        notes = [Text(humanize.clean(_note(job)))] if has_notes else []
         table.add_row(
             Text(humanize.clean(str(job["id"]))),
             _state(job["state"], f" ({job['cause']})" if job["state"] == "dead" and "cause" in job else ""),
-            Text(humanize.when(job["due"])),
+            Text(_time(job)),
             Text(f"{job['attempt']}/{job['tries'] or '∞'}"),
+            *notes,
             Text(humanize.body(job["value"]), no_wrap=True, overflow="ellipsis"),
         )
     return table
 
 
-def topics(some: Iterable[Fields]) -> RenderableType:
-    """A row per topic, those first whose jobs have been ready longest."""
+def _time(job: Fields) -> str:
+    """The time that matters in its state."""
+    words, field = _STATE_TIMES.get(job["state"], ("", ""))
+    return f"{words} {humanize.ahead(job[field])}" if field in job else humanize.when(job.get("until", job["due"]))
+
+
+def _note(job: Fields) -> str:
+    """Who has it; or why it was given back, or died."""
+    return str(job.get("worker" if job["state"] == "reserved" else "reason") or "")
+
+
+def topics(some: Iterable[Fields], most: int | None = None) -> RenderableType:
+    """A row per topic, those first whose jobs have been ready longest; at most `most` rows."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("topic", overflow="fold")
     for state in _STATES:
@@ -87,7 +108,7 @@ def topics(some: Iterable[Fields]) -> RenderableType:
     table.add_column("oldest ready", no_wrap=True, justify="right")
     table.add_column("workers", no_wrap=True, justify="right")
     table.add_column("paused")
-    for topic in sorted(some, key=_by_trouble):
+    for topic in sorted(some, key=_by_trouble)[:most]:
         counts = (Text(humanize.number(topic["counts"][state])) for state in _STATES)
         oldest, workers = topic["oldest_ready_s"], topic["workers"]
         is_alone = topic["counts"]["ready"] and not workers
@@ -129,10 +150,12 @@ def workers(some: Iterable[Fields]) -> RenderableType:
 
 
 def _paused(topic: Fields) -> str:
-    if not topic["paused"]:
-        return ""
-    until = topic.get("paused_until")
-    return humanize.when(until) if until else "until it is resumed"
+    return _pause_end(topic) if topic["paused"] else ""
+
+
+def _pause_end(fields: Fields) -> str:
+    until = fields.get("paused_until")
+    return f"until {humanize.when(until)}" if until else "until it is resumed"
 
 
 def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> RenderableType:
@@ -142,7 +165,18 @@ def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> Renderabl
     waits = [] if oldest is None else [Text(f" the oldest ready job has waited {humanize.span(round(oldest, 1))}")]
     totals = [_totals(fields["totals"], rates)] if rates or any(fields["totals"].values()) else []
     due = [_due(fields["due"])] if any(fields["due"].values()) else []
-    return Group(title, _counts(fields["counts"]), *waits, *totals, *due)
+    notes = [Text(f" {note}") for note in _notes(fields)]
+    return Group(title, _counts(fields["counts"]), *waits, *notes, *totals, *due)
+
+
+def _notes(fields: Fields) -> Iterator[str]:
+    if fields.get("paused"):
+        yield f"paused {_pause_end(fields)}"
+    newest = fields.get("newest_dead")
+    if newest:
+        yield humanize.clean(
+            f"the newest dead letter died {humanize.ahead(newest['dead_since'])}: {humanize.death(newest)}"
+        )
 
 
 def _counts(counts: Mapping[str, int]) -> Table:

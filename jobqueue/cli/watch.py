@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from jobqueue.cli.ask import DONE, Extras, Fields, once
+from jobqueue.cli.ask import DONE, Extras, Fields, is_empty, once, topic_pages
 from jobqueue.cli.client import Answer, Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
 
 _SHORTEST_S = 0.1  # between two looks
+_MOST_TOPICS = 12  # beside the figures of all
 _RATED = ("created", "delivered", "finished")
 
 
@@ -48,6 +49,14 @@ async def _stream(client: Client, fields: Fields, pause_s: float, out: Output, a
         answer = await client.ask("stats", **fields)
 
 
+async def _listed(client: Client, fields: Fields) -> list[Fields]:
+    """The topics to show beside the figures of all."""
+    if "topic" in fields:
+        return []
+    pages = [page.fields["topics"] async for page in topic_pages(client, {})]
+    return [topic for page in pages for topic in page if not is_empty(topic)]
+
+
 async def _draw(client: Client, fields: Fields, pause_s: float, out: Output, answer: Answer) -> None:
     """Redraw the tables until Ctrl-C. While the service is away, keep its last figures and wait for it."""
     from rich.console import Group  # noqa: PLC0415 - a script in a pipe does not wait for rich to load
@@ -57,15 +66,18 @@ async def _draw(client: Client, fields: Fields, pause_s: float, out: Output, ans
     from jobqueue.cli import tables  # noqa: PLC0415
 
     pace, trouble = Pace(), ""
+    listed = await _listed(client, fields)
     with Live(console=out.console, auto_refresh=False) as live:
         while True:
             if not trouble:
                 drawn = tables.stats(answer.fields, pace.rates(answer.fields["totals"], time.monotonic()))
+                if listed:
+                    drawn = Group(tables.topics(listed, _MOST_TOPICS), drawn)
             # Above the tables: a small terminal cuts off the bottom.
             head = trouble or f"{time.strftime('%H:%M:%S')}, every {pause_s:g} s; Ctrl-C ends"
             live.update(Group(Text(head, style="red" if trouble else "dim"), drawn), refresh=True)
             await asyncio.sleep(pause_s)
             try:
-                answer, trouble = await client.ask("stats", **fields), ""
+                answer, listed, trouble = await client.ask("stats", **fields), await _listed(client, fields), ""
             except (Refusal, Unreachable) as error:
                 trouble = str(error)

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -18,11 +19,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from buckets import State, Stats, Topics, Waiting
+from buckets import Pollers, State, Stats, Topics, Waiting
 from buckets.errors import JobQueueError
 from buckets.job import LIVE
 from jobqueue import __version__
-from jobqueue.metrics.process import Metrics
+from jobqueue.metrics.process import OTHER, Metrics
 from jobqueue.metrics.shared import forget, forget_killed
 from jobqueue.metrics.totals import Totals
 
@@ -46,15 +47,30 @@ class _Families(Collector):
         return self._metrics
 
 
+class _Figures(NamedTuple):
+    """What a scrape reads from Redis: by topic the figures, whether it is paused, and how many workers poll it."""
+
+    stats: Mapping[str, Stats] = {}
+    paused: Mapping[str, bool] = {}
+    polling: Mapping[str, int] = {}
+
+
 class Scrape:
     """The metrics of one process and the figures of its namespace. `folder`: where processes share the former."""
 
     def __init__(
-        self, metrics: Metrics, topics: Topics, waiting: Waiting, totals: Totals, folder: Path | None = None
+        self,
+        metrics: Metrics,
+        topics: Topics,
+        waiting: Waiting,
+        pollers: Pollers,
+        totals: Totals,
+        folder: Path | None = None,
     ) -> None:
         self._metrics = metrics
         self._topics = topics
         self._waiting = waiting
+        self._pollers = pollers
         self._totals = totals
         self._folder = folder
 
@@ -65,10 +81,14 @@ class Scrape:
         self._metrics.pour(self._waiting.parked)
         return generate_latest(self._own()) + generate_latest(_Families(self._families(figures, begun)))
 
-    async def _figures(self) -> Mapping[str, Stats] | None:
+    async def _figures(self) -> _Figures | None:
         with contextlib.suppress(JobQueueError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                return await self._topics.figures(self._metrics.topic)
+                stats = await self._topics.figures(self._metrics.topic)
+                named = [topic for topic in stats if topic != OTHER]
+                ends = await asyncio.gather(*map(self._topics.paused_until, named))
+                paused = {topic: end is not None for topic, end in zip(named, ends, strict=True)}
+                return _Figures(stats, paused, await self._pollers.polling())
         return None
 
     async def _others(self) -> None:
@@ -84,11 +104,13 @@ class Scrape:
         MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]
         return registry
 
-    def _families(self, figures: Mapping[str, Stats] | None, begun: float) -> Iterator[Metric]:
+    def _families(self, figures: _Figures | None, begun: float) -> Iterator[Metric]:
         yield InfoMetricFamily("jobqueue_build", "The version of the service.", value={"version": __version__})
         up = figures is not None
         yield GaugeMetricFamily("jobqueue_redis_up", "Whether Redis answered this scrape within 3 s.", value=float(up))
-        yield from self._by_topic(figures or {}, begun)
+        figures = figures or _Figures()
+        yield from self._by_topic(figures.stats, begun)
+        yield from _of_named_topics(figures)
 
     def _by_topic(self, figures: Mapping[str, Stats], begun: float) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("jobqueue_jobs", f"Jobs now, by state. {_SAME}", labels=["topic", "state"])
@@ -120,6 +142,16 @@ class Scrape:
             except Exception:
                 log.exception("metrics.failed")
             await asyncio.sleep(_POUR_S)
+
+
+def _of_named_topics(figures: _Figures) -> Iterator[Metric]:
+    """The metrics that make no sense for the topics under `other`."""
+    paused = GaugeMetricFamily("jobqueue_topic_paused", f"1 while the topic is paused. {_SAME}", labels=["topic"])
+    polling = GaugeMetricFamily("jobqueue_polling_workers", f"Workers that poll the topic. {_SAME}", labels=["topic"])
+    for topic, is_paused in sorted(figures.paused.items()):
+        paused.add_metric([topic], float(is_paused))
+        polling.add_metric([topic], figures.polling.get(topic, 0))
+    yield from (paused, polling)
 
 
 def leave(metrics: Metrics, folder: Path) -> None:

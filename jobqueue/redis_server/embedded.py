@@ -150,7 +150,8 @@ class EmbeddedRedis:
             path = await asyncio.to_thread(find_server, self._binary)
             await asyncio.to_thread(self._refuse_unreadable, path)
             offset = self._directory.log_size()
-            self._child = launch(path, self._settings(), self._directory.log, lock)
+            outlives_us = self._appendfsync is not None  # else it has nothing to be taken over for
+            self._child = launch(path, self._settings(), self._directory.log, lock, outlives_us=outlives_us)
         finally:
             os.close(lock)
         while await self._state() is not State.READY:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import platform
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from buckets.errors import Unfit
+
+_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec little is allowed
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 # Never 6.x: it silently takes an append-only file of 7.0 or newer for an empty one.
 OLDEST = (7, 0)
@@ -69,8 +75,11 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def launch(path: Path, settings: Mapping[str, str], log: Path, lock: int) -> subprocess.Popen[bytes]:
-    """Start a server program. It inherits the file descriptor `lock`, and so holds that lock to its end."""
+def launch(
+    path: Path, settings: Mapping[str, str], log: Path, lock: int, *, outlives_us: bool = True
+) -> subprocess.Popen[bytes]:
+    """Start a server program. It inherits the file descriptor `lock`, and so holds that lock to its end. Unless it is
+    to outlive this process, the kernel kills it when the thread that started it ends, where there is a way."""
     with log.open("ab") as out:  # what it prints before it opens its log
         return subprocess.Popen(
             [str(path), *(word for name, value in settings.items() for word in (f"--{name}", value))],
@@ -80,4 +89,10 @@ def launch(path: Path, settings: Mapping[str, str], log: Path, lock: int) -> sub
             start_new_session=True,  # Ctrl-C on the terminal is for the service, which then stops the server
             pass_fds=(lock,),
             umask=0o077,
+            preexec_fn=None if outlives_us else _die_with_parent,  # noqa: PLW1509  # at a start the threads are idle
         )
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -290,6 +290,16 @@ class Figures(Struct, forbid_unknown_fields=True):
         Meta(description="pending jobs by how soon they are due, to the minute (or hour, if added over a day ahead)"),
     ]
     shards: Annotated[int, Meta(description="the number of shards that hold the jobs")]
+    newest_dead: (
+        Annotated[
+            dict[str, Any],
+            Meta(
+                description="of a topic with dead letters, the one that died last: its `id`, `cause`, `reason` and "
+                "`dead_since`"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     known: _Unknown = UNSET
     paused: _IsPaused = UNSET
     paused_until: _PausedUntil = UNSET

@@ -21,6 +21,7 @@ from tests.acceptance.shell import Shell, environment
 from tests.waiting import until
 
 LOOPBACK = "--allow-network=127.0.0.0/8"
+REFUSED = "the address of the host is not allowed (see --allow-network)"
 OLD, NEW = ("whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 
 
@@ -286,7 +287,7 @@ async def test_nothing_private_is_called_however_it_is_spelled(client: Client, s
         jobs = await ended(client, *(f"job:{number}" for number in range(len(hosts))))
     assert shop.connections == 0
     reasons = {host: (told["state"], told["reason"]) for host, told in zip(hosts, jobs.values(), strict=True)}
-    refused = "the address of the host is not allowed"
+    refused = REFUSED
     spelled = "url must have a host that is a name, or an address in its usual spelling"
     parsed = "url must be an http or https URL with a host, without spaces and control characters"
     for host, (state, reason) in reasons.items():
@@ -314,7 +315,7 @@ async def test_a_redirect_leads_to_no_address_that_is_not_allowed_and_takes_no_c
             jobs = await ended(client, "in", "out", "chain", "user")
         assert inner.connections == 0
         for name in ("in", "chain"):
-            assert (jobs[name]["state"], jobs[name]["reason"]) == ("dead", "the address of the host is not allowed")
+            assert (jobs[name]["state"], jobs[name]["reason"]) == ("dead", REFUSED)
         assert jobs["user"]["reason"] == "redirected with 307 to something that is not an http or https URL"
         (request,) = other.of("out")
         assert not {"authorization", "cookie", "x-api-key"} & request.headers.keys()

@@ -163,7 +163,7 @@ async def test_a_terminal_shows_tables(shell: Shell, client: Client) -> None:
     assert "█" in stats
     assert "until it is resumed" in await shell.shown("topics")
     async with shell.terminal("pop", "orders") as terminal:
-        assert (await terminal.end(), terminal.text) == (4, "nothing is ready\n")
+        assert (await terminal.end(), terminal.text) == (4, "nothing is ready; orders is paused until it is resumed\n")
     assert json.loads(await shell.shown("get", "o:1", "--json"))["value"] == {"order": 1}
 
 

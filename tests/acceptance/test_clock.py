@@ -239,6 +239,15 @@ async def test_clock_goes_in_an_array_between_others(client: Client) -> None:
     assert answers[-1]["id"] == "a"
 
 
+async def test_a_pop_follows_finishes_in_one_array(client: Client) -> None:
+    await add(client)
+    await add(client, "b")
+    assert (await client.ask("pop", topic="t"))["id"] == "a"
+    async with asyncio.timeout(20):
+        answers = await client.batch([{"command": "finish", "id": "a"}, {"command": "pop", "topic": "t", "wait": 5}])
+    assert (answers[0]["state"], answers[1]["id"]) == ("finished", "b")
+
+
 async def test_metrics_are_answered_however_odd_the_clock(client: Client, _service: ServiceProcess) -> None:
     await add(client, delay=DAY_S)
     await advance(client, 40 * DAY_S)
@@ -263,6 +272,22 @@ async def test_a_test_service_keeps_nothing_and_leaves_nothing(folder: str) -> N
         assert (await client.ask("pop", topic="t"))["ttr"] == 7  # the policies of topics hold
         assert "appendonlydir" not in {name for _, names, _ in os.walk(folder) for name in names}
     assert [*os.walk(folder)] == [(folder, [], ["conf.toml"])]
+
+
+async def test_the_redis_of_a_test_service_that_is_killed_dies_with_it(folder: str) -> None:
+    service = await ServiceProcess("--test", workers=None).start()
+    (socket,) = (f"{path}/redis.sock" for path, _, files in os.walk(folder) if "redis.sock" in files)
+    await service.kill()
+
+    async def is_gone() -> bool:
+        try:
+            _, writer = await asyncio.open_unix_connection(socket)
+        except OSError:
+            return True
+        writer.close()
+        return False
+
+    await until(is_gone)
 
 
 async def test_without_a_port_it_takes_a_free_one_and_says_which() -> None:

@@ -146,6 +146,16 @@ async def test_a_parked_pop_counts_once_whatever_its_topics(client: Client) -> N
     assert (await told(client.url))["jobqueue_parked_pops",] == 0
 
 
+async def test_a_topic_has_its_pause_and_the_number_of_workers_that_poll_it(client: Client) -> None:
+    for name in ("t", "u"):
+        await client.ask("add", topic=name, body=1, delay=60)
+        await client.ask("pop", topics=[name, "t"], worker=name)
+    await client.ask("pause", topic="u")
+    all_values = await told(client.url)
+    assert part(all_values, "jobqueue_topic_paused") == {("t",): 0, ("u",): 1}
+    assert part(all_values, "jobqueue_polling_workers") == {("t",): 2, ("u",): 1}
+
+
 async def test_adds_that_come_together_share_a_script(client: Client) -> None:
     await asyncio.gather(*(client.ask("add", topic="t", body=n) for n in range(200)))
     all_values = await told(client.url)

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, walk
+from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, sizing, walk
 from tests.bench.compare import MissingError
 from tests.bench.compare.__main__ import GROUPS, bench
 from tests.bench.compare.install import program
 from tests.bench.compare.works import TINY
-from tests.redis_server import binary
+from tests.redis_server import binaries, binary
 
 
 async def test_the_memory_benchmark_runs_and_a_job_is_within_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
     """Unlike seconds, bytes do not depend on the load of the machine."""
     assert await memory.main([100_000]) == 0
     assert "bytes a job" in capsys.readouterr().out
+
+
+async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await sizing.main(shapes=[(20, 100)]) == 0, capsys.readouterr().out
+    assert capsys.readouterr().out.count("formula") == 5 * len(set(binaries()))
+
+
+def test_the_examples_of_sizing_follow_from_its_formula() -> None:
+    text = sizing.DOCUMENT.read_text().partition("## Examples")[2]
+    found = re.findall(r"^\| (\w+?)s?\b[^|]*\| ([\d,]+) \| (\d+) \| ([\d,]+) \|", text, re.M)
+    shapes = [(20, 200), (20, 200), (20, 200), (30, 250), (30, 250)]
+    assert len(found) == len(shapes)
+    for (state, jobs, each, megabytes), shape in zip(found, shapes, strict=True):
+        number = int(jobs.replace(",", ""))
+        assert int(each) == round(sizing.sizes()[state].of(*shape))
+        assert int(megabytes.replace(",", "")) == round(number * int(each) / 1e6)
 
 
 async def test_the_benchmark_of_the_scripts_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, cast
 
 import pytest
-from jobqueue_client import AsyncClient, Client, Retry, Worker, commands
+from jobqueue_client import AsyncClient, Client, Job, Retry, Worker, commands
 
 
 def test_a_naive_datetime_is_refused() -> None:
@@ -103,6 +106,9 @@ def test_an_option_of_a_client_that_cannot_be_is_refused_by_its_name(option: str
         ("grace_s", [-1, math.nan, None]),
         ("heartbeat_s", [-1, math.nan]),
         ("keep_alive_s", [-1, math.nan]),
+        ("max_jobs", [0, 1.5, "3"]),
+        ("max_time_s", [0, math.nan]),
+        ("memory_mb", [0, -1, math.nan, "256"]),
         ("timeout_s", [0, math.inf]),
     ],
 )
@@ -116,3 +122,37 @@ def test_an_option_of_a_worker_that_cannot_be_is_refused_by_its_name(option: str
 def test_a_retry_at_no_possible_time_is_refused(after: float | timedelta) -> None:
     with pytest.raises(ValueError, match="after"):
         Retry(after)
+
+
+def test_a_sync_middleware_around_something_async_is_an_error_at_once() -> None:
+    def sync(job: Job, call_next: Callable[[Job], Any]) -> Any:
+        return call_next(job)
+
+    async def later(job: Job, call_next: Callable[[Job], Any]) -> Any:
+        return await call_next(job)
+
+    async def handle(job: Job) -> None:
+        pass
+
+    worker = Worker("http://localhost:8000")
+    worker.use(sync)
+    with pytest.raises(TypeError, match="register the async ones first"):
+        worker.use(later)
+    with pytest.raises(TypeError, match="make the middleware `async def`"):
+        worker.job("t")(handle)
+
+
+def test_job_without_its_topic_is_an_error_at_once() -> None:
+    def handle(job: Job) -> None:
+        pass
+
+    with pytest.raises(TypeError, match=r'@worker.job\("topic"\)'):
+        Worker("http://localhost:8000").job(cast(str, handle))
+
+
+def test_a_program_with_a_client_only_does_not_load_aiohttp() -> None:
+    program = (
+        "import sys, jobqueue_client as j; j.Client('http://a'); j.Bury, j.Retry; assert 'aiohttp' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", "from jobqueue_client import *; Worker, AsyncClient"], check=True)

@@ -12,7 +12,7 @@ from jobqueue_client.worker.report import Report
 
 async def test_a_lease_that_is_not_kept_any_longer_is_waited_for_asleep() -> None:
     async with AsyncClient("http://localhost:1") as client:  # never used
-        leases = Leases(client, Report(None), keep_alive_s=0.1)
+        leases = Leases(client, Report(), keep_alive_s=0.1)
         job = Job("1", "t", None, lease=1, attempt=1, tries=1, due=0, ttr=0.6)
         leases.hold(job)
         turns = 0

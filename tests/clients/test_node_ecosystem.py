@@ -74,6 +74,22 @@ async def test_the_nestjs_example_works_until_the_application_is_shut_down(shop:
         assert figures["totals"]["finished"] == 1 and figures["counts"]["reserved"] == 0
 
 
+TYPED = """
+import { pino } from 'pino';
+import winston from 'winston';
+import { Worker } from 'jobqueue-client';
+
+for (const logger of [console, pino(), winston.createLogger()]) new Worker('http://localhost:8000', { logger });
+"""
+
+
+def test_the_types_accept_these_loggers(shop: Path) -> None:
+    (shop / "typed").mkdir()
+    (shop / "typed/loggers.ts").write_text(TYPED)
+    flags = ("--ignoreConfig", "--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node")
+    run(shop, "npx", "tsc", *flags, "typed/loggers.ts")
+
+
 LOGGERS = {
     "console": "console",
     "pino": "(await import('pino')).pino()",

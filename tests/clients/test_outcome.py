@@ -8,7 +8,7 @@ import pytest
 from jobqueue_client import Bury, Job, Lost, Retry
 from jobqueue_client.job import LostReason
 from jobqueue_client.worker.outcome import outcome
-from jobqueue_client.worker.report import Report
+from jobqueue_client.worker.report import Hooks, Report
 
 
 def job(lost: LostReason | None = None) -> Job:
@@ -37,9 +37,22 @@ def test_a_lone_surrogate_in_a_reason_can_be_sent() -> None:
     assert reasons == ["RuntimeError: ?", "?", "?"]
 
 
-def test_an_error_of_the_hook_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
-    def hook(name: str, fields: dict[str, Any]) -> None:
-        raise RuntimeError(name)
+def test_a_retry_on_the_last_try_says_that_the_tries_ran_out() -> None:
+    last, first = job(), Job("1", "t", None, lease=7, attempt=1, tries=2, due=0, ttr=60)
+    assert outcome(last, Retry()).reason == "the tries ran out: 1 of 1"
+    command = outcome(last, Retry(after=30)).command
+    assert command and command["reason"] == "the tries ran out: 1 of 1"
+    assert outcome(last, Retry(reason="not paid")).reason == "not paid"
+    assert outcome(last, Retry(attempt=False)).reason is outcome(first, Retry()).reason is None
 
-    Report(hook).event("worker.started", worker="w")
-    assert "the on_event hook failed for worker.started" in caplog.text
+
+def test_an_error_of_a_hook_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(*about: Any) -> None:
+        raise RuntimeError(about)
+
+    report = Report(Hooks(hook, hook, hook))
+    report.event("worker.started", worker="w")
+    report.error(ValueError(), job())
+    report.death(job(), "x", ValueError())
+    for name in ("on_event", "on_error", "on_death"):
+        assert f"the hook {name} failed" in caplog.text

@@ -89,6 +89,13 @@ def test_the_wheel_holds_the_package_whole_and_nothing_else(client: str, python:
     assert {file for file in files if ".dist-info/" not in file} == {*own, f"{package.name}/py.typed"}
 
 
+def test_building_the_python_package_leaves_nothing_in_the_checkout(python: Path, tmp_path: Path) -> None:
+    package = copy(PYTHON, tmp_path)
+    before = sorted(package.rglob("*"))
+    run(tmp_path, python, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", "wheel", package)
+    assert sorted(package.rglob("*")) == before
+
+
 PYTHON_PROGRAM = """
 import sys
 import jobqueue_client
@@ -130,6 +137,14 @@ client.close();
 """
 
 
+REQUIRED = """
+const [major, minor] = process.versions.node.split('.').map(Number);
+const mayRequire = major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19);
+const loaded = mayRequire ? Promise.resolve(require('jobqueue-client')) : import('jobqueue-client');
+loaded.then(({ Client }) => console.log(typeof Client));
+"""  # as its README says
+
+
 def test_the_node_package_has_what_it_needs_and_no_more(tmp_path: Path) -> None:
     (packed,) = json.loads(run(copy(NODE, tmp_path), "npm", "pack", "--dry-run", "--json"))
     files = {each["path"] for each in packed["files"]}
@@ -147,6 +162,8 @@ async def test_the_node_package_works_in_an_empty_folder(service: ServiceProcess
         (shop / "package.json").write_text("{}")
         (shop / "program.mjs").write_text(NODE_PROGRAM)
         run(shop, "npm", "install", "--silent", "--no-audit", "--no-fund", "--offline", packed)
+        (shop / "program.cjs").write_text(REQUIRED)
+        assert run(shop, "node", "program.cjs") == "function\n"
         return run(shop, "node", "program.mjs", service.url)
 
     assert await asyncio.to_thread(install_and_use) == "1\n"

@@ -105,9 +105,11 @@ async def test_paid_too_late_is_caught_as_the_first_page_shows_it(
     async with Client(service.url) as client:
         assert "no such job" in await said()
         for _ in range(2):
-            await client.ask("add", topic="order-close", id="order-close:1001", body=1, if_exists="replace")
+            await client.ask(
+                "add", topic="example-close-order", id="example-close-order:1001", body=1, if_exists="replace"
+            )
             assert await said() == ""  # in time
-        await client.ask("add", topic="order-close", id="order-close:1001", body=1, if_exists="replace")
-        await client.ask("pop", topic="order-close")
-        await client.ask("finish", id="order-close:1001")
+        await client.ask("add", topic="example-close-order", id="example-close-order:1001", body=1, if_exists="replace")
+        await client.ask("pop", topic="example-close-order")
+        await client.ask("finish", id="example-close-order:1001")
         assert "paid too late" in await said()

@@ -32,5 +32,5 @@ async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_worker
         thread.start()
         await asyncio.to_thread(thread.join, 20)
         assert clean == [False]
-        assert events.count("job.lost") == 1 and "job.finished" not in events
+        assert events.count("job.expired") == 1 and "job.finished" not in events
         assert (await client.get("deaf:1"))["state"] == "delayed"

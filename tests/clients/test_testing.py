@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -264,3 +265,30 @@ def test_a_job_that_is_gone_is_gone(queue: Queue) -> None:
     queue.reset()
     with pytest.raises(NotFound):
         queue.client.get("a")
+
+
+def test_middleware_and_hooks_of_the_worker_run_too(queue: Queue) -> None:
+    seen: list[object] = []
+    worker = Worker(
+        "http://production.invalid",
+        on_error=lambda error, job: seen.append(("error", str(error))),
+        on_death=lambda job, reason, error: seen.append(("death", job.id)),
+    )
+
+    @worker.use
+    async def around(job: Job, call_next: Any) -> None:
+        seen.append("begun")
+        try:
+            await call_next(job)
+        finally:
+            seen.append("ended")
+
+    @worker.job("mail")
+    def send(job: Job) -> None:
+        seen.append(threading.current_thread() is threading.main_thread())
+        raise ConnectionError("no mail server")
+
+    queue.client.add("mail", {}, id="m", tries=1)
+    (done,) = queue.drain(worker, raise_errors=False)
+    assert seen == ["begun", True, "ended", ("error", "no mail server"), ("death", "m")]
+    assert (done.outcome, done.state) == ("died", "dead")

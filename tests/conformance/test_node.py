@@ -99,7 +99,7 @@ const worker = new Worker(url, {
   },
 });
 worker.job('dying', async (job) => {
-  if (job.id === 'dying:2') throw new Retry({ reason: 'once more' });
+  if (job.id === 'dying:2') throw new Retry();
   if (job.id === 'dying:4') throw new Bury('poison');
   throw new TypeError('no such order');
 });
@@ -118,7 +118,7 @@ async def test_a_job_that_dies_is_told_with_its_attempt_and_its_error(stage: Sta
         assert await node.end() == 0
         assert node.lines.count("error dying:1 true no such order") == 2
         assert "death dying:1 TypeError: no such order no such order" in node.lines
-        assert "death dying:2 once more once more" in node.lines
+        assert "death dying:2 the tries ran out: 1 of 1 again" in node.lines
         assert "death dying:4 poison poison" in node.lines
         told = [json.loads(line) for line in node.lines if line.startswith("[")]
         ends = [each for each in told if each[0] not in ("job.started", "job.returned") and each[0].startswith("job.")]
@@ -127,7 +127,7 @@ async def test_a_job_that_dies_is_told_with_its_attempt_and_its_error(stage: Sta
             ["job.failed", "dying:1", 2, "no such order"],
             ["job.died", "dying:1", 2, "no such order"],
         ]
-        assert [each for each in ends if each[1] == "dying:2"] == [["job.died", "dying:2", 1, "once more"]]
+        assert [each for each in ends if each[1] == "dying:2"] == [["job.died", "dying:2", 1, "again"]]
         assert [each for each in ends if each[1] == "dying:3"] == [["job.failed", "dying:3", 1, "no such order"]]
         assert [each for each in ends if each[1] == "dying:4"] == [["job.buried", "dying:4", 1, "poison"]]
         last = (await node.log())[-1]

@@ -15,20 +15,19 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SUMS = {"finished", "failed", "retried", "buried", "died", "lost"}
+JOB = {"topic", "id", "attempt"}
 FIELDS = {
     "worker.started": {"worker"},
-    "worker.stopping": {"worker"},
-    "worker.stopped": {"worker"},
-    "worker.heartbeat": {"worker", "running", "finished", "failed", "retried", "buried", "lost"},
-    "job.started": {"topic", "id", "attempt", "late_s"},
-    "job.finished": {"topic", "id", "seconds"},
-    "job.failed": {"topic", "id", "seconds", "reason"},
-    "job.retried": {"topic", "id", "seconds", "reason"},
-    "job.buried": {"topic", "id", "seconds", "reason"},
-    "job.lost": {"topic", "id", "seconds", "reason"},
-    "job.expired": {"topic", "id", "seconds"},
-    "job.died": {"topic", "id", "seconds", "reason"},
-    "job.returned": {"topic", "id"},
+    "worker.stopping": {"worker", "reason"},
+    "worker.stopped": {"worker", *SUMS},
+    "worker.heartbeat": {"worker", "running", *SUMS},
+    "job.started": {*JOB, "late_s"},
+    "job.finished": {*JOB, "seconds"},
+    **{name: {*JOB, "seconds", "reason", "error"} for name in ("job.failed", "job.retried", "job.buried", "job.died")},
+    "job.lost": {*JOB, "seconds", "reason"},
+    "job.expired": {*JOB, "seconds"},
+    "job.returned": JOB,
     "service.lost": {"reason"},
     "service.back": {"seconds"},
 }

@@ -66,7 +66,7 @@ export type Middleware = (job: WorkerJob, next: () => Promise<unknown>) => unkno
 
 /**
  * Give the job back, due in `after` seconds, by default after the next step of its back-off. With `attempt` false, this
- * delivery does not count as a try.
+ * delivery does not count as a try; otherwise it is a dead letter after its last one.
  */
 export class Retry extends Error {
   constructor(how?: { after?: number; attempt?: boolean; reason?: string });

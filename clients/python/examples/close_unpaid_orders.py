@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from jobqueue_client import Client, Job, Worker
+from jobqueue_client import Client, Job, NotFound, Worker, WrongState
 
 URL = os.environ.get("JOBQUEUE_URL", "http://localhost:8000")
 TIME_OUT_S = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
@@ -26,24 +26,28 @@ worker = Worker(URL)
 
 def job_id(order: int) -> str:
     """The id of an order's job. It follows from the order, so nothing has to store it."""
-    return f"order-close:{RUN}:{order}"
+    return f"example-close-order:{RUN}:{order}"
 
 
 def place(client: Client, order: int) -> None:
     """An order was placed: its customer has TIME_OUT_S seconds to pay."""
     # If the answer is lost, the client sends this again. The id makes that harmless: the service finds the job.
-    client.add("order-close", {"order": order}, id=job_id(order), delay=TIME_OUT_S)
+    client.add("example-close-order", {"order": order}, TIME_OUT_S, id=job_id(order))
 
 
 def pay(client: Client, order: int) -> None:
     """An order was paid: it need not be closed."""
-    client.delete(job_id(order))
-    print(f"order {order} paid: its time-out is cancelled")
+    try:
+        client.delete(job_id(order))
+    except (NotFound, WrongState):  # the worker was faster
+        print(f"order {order} paid too late: it is closed")
+    else:
+        print(f"order {order} paid: its time-out is cancelled")
 
 
-@worker.job("order-close")
+@worker.job("example-close-order")
 def close(job: Job) -> None:
-    """An order's time is over. Returning finishes the job; after an error, it would be delivered again."""
+    """An order's time is over. Returning finishes the job; after an error, it is tried again later."""
     # A job can be delivered twice, for instance if a worker dies while it runs. Closing twice must do no harm.
     print(f"order {job.body['order']} closed: not paid in time")
 

@@ -9,7 +9,7 @@ import asyncio
 import os
 import secrets
 
-from jobqueue_client import AsyncClient, Bury, Job, Retry, Worker
+from jobqueue_client import AsyncClient, Job, Retry, Worker
 
 URL = os.environ.get("JOBQUEUE_URL", "http://localhost:8000")
 
@@ -20,12 +20,18 @@ TRIES = 5
 # Makes the ids of this run's jobs unique; real payments have unique numbers.
 RUN = secrets.token_hex(4)
 
-worker = Worker(URL)
+
+def give_up(job: Job, reason: str | None, error: BaseException) -> None:
+    """The job's tries ran out: it is kept as a dead letter, for people to inspect."""
+    print(f"payment {job.body['payment']} given up after {job.attempt} asks")
+
+
+worker = Worker(URL, on_death=give_up)
 
 
 def job_id(payment: int) -> str:
     """The id of a payment's job."""
-    return f"payment-poll:{RUN}:{payment}"
+    return f"example-poll-payment:{RUN}:{payment}"
 
 
 async def provider_says_paid(payment: int, ask: int) -> bool:
@@ -34,17 +40,14 @@ async def provider_says_paid(payment: int, ask: int) -> bool:
     return payment == 7 and ask >= 3
 
 
-@worker.job("payment-poll")
+@worker.job("example-poll-payment")
 async def poll(job: Job) -> None:
     """Ask once. How the handler ends decides what happens to the job."""
     payment = job.body["payment"]
     if await provider_says_paid(payment, ask=job.attempt):
         print(f"payment {payment} paid after {job.attempt} asks")
         return  # the job is finished
-    if job.last_try:
-        print(f"payment {payment} given up after {job.attempt} asks")
-        raise Bury(f"not paid after {job.attempt} asks")  # kept as a dead letter, for people to inspect
-    raise Retry()  # not yet: ask again after the next pause
+    raise Retry(reason="not paid yet")  # ask again after the next pause; after the last try, the job is dead
 
 
 async def stop_at_the_end(client: AsyncClient) -> None:
@@ -61,7 +64,9 @@ async def main() -> None:
     """Add jobs for two payments, and work."""
     async with AsyncClient(URL) as client:
         for payment in (7, 8):
-            await client.add("payment-poll", {"payment": payment}, id=job_id(payment), backoff=PAUSES_S, tries=TRIES)
+            await client.add(
+                "example-poll-payment", {"payment": payment}, id=job_id(payment), backoff=PAUSES_S, tries=TRIES
+            )
         await asyncio.gather(worker.serve(), stop_at_the_end(client))
 
 

@@ -1,6 +1,8 @@
 """The Python client and worker of jobqueue, a delay-queue service."""
 
-from jobqueue_client.async_client import AsyncClient
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from jobqueue_client.client import Client
 from jobqueue_client.errors import (
     AlreadyExists,
@@ -32,8 +34,11 @@ from jobqueue_client.errors import (
     WrongState,
 )
 from jobqueue_client.job import Job, Lost
-from jobqueue_client.worker import Worker
 from jobqueue_client.worker.outcome import Bury, Retry
+
+if TYPE_CHECKING:
+    from jobqueue_client.async_client import AsyncClient
+    from jobqueue_client.worker.worker import Worker
 
 __all__ = [
     "AlreadyExists",
@@ -71,3 +76,12 @@ __all__ = [
     "Worker",
     "WrongState",
 ]
+
+_WITH_AIOHTTP = {"AsyncClient": "jobqueue_client.async_client", "Worker": "jobqueue_client.worker.worker"}
+"""Loaded when they are first used: a program with a Client only need not load aiohttp."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WITH_AIOHTTP:
+        raise AttributeError(f"module 'jobqueue_client' has no attribute {name!r}")
+    return getattr(import_module(_WITH_AIOHTTP[name]), name)

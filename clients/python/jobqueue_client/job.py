@@ -35,6 +35,8 @@ class Job:
     ttr: float
     """Seconds until the job is delivered again; 0: never, the pop itself finished it."""
     headers: dict[str, str] | None = None
+    ready: float | None = None
+    """When it became ready again, in unix seconds; None at the first delivery, for which `due` says it."""
     lost: LostReason | None = field(default=None, init=False)
     """Why a worker's handler no longer owns the job; None while it does, and always without a Worker."""
 
@@ -53,6 +55,7 @@ class Job:
             due=answer["due"],
             ttr=answer["ttr"],
             headers=answer["headers"],
+            ready=answer.get("ready"),
         )
 
     @property

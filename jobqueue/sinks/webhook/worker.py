@@ -29,6 +29,8 @@ _AFTER_THE_CALL_S = 5.0  # to settle its job
 # Events of the client that are logged here with more fields.
 _OF_JOBS = ("job.started", "job.finished", "job.failed", "job.retried", "job.buried")
 
+_WARNINGS = ("job.died", "job.lost", "job.expired", "service.lost")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -104,7 +106,7 @@ class _Call:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._began = time.monotonic()
-        self._late_s = round(time.time() - job.due, 3)
+        self._late_s = round(time.time() - (job.due if job.ready is None else job.ready), 3)
         self.host: str | None = None
         self.status: int | None = None
 
@@ -122,8 +124,9 @@ def _job_headers(job: Job) -> dict[str, str]:
 def _log_event(name: str, fields: dict[str, Any]) -> None:
     """Log the events of the client's worker in our form."""
     if name not in _OF_JOBS:
-        level = log.warning if name in ("job.lost", "service.lost") else log.info
-        level(name, **fields)
+        level = log.warning if name in _WARNINGS else log.info
+        # Without the error itself: its message may hold a URL or a payload.
+        level(name, **{key: value for key, value in fields.items() if key != "error"})
 
 
 async def work(options: Options) -> bool:

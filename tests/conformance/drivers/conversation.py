@@ -90,12 +90,17 @@ def options_of(url: str, options: str) -> dict[str, Any]:
     return given if "urls" in given else {"url": url, **given}
 
 
+def event(name: str, fields: dict[str, Any]) -> None:
+    """Write the line of an event, with the text of its error."""
+    say({"event": name, **fields, **({"error": str(fields["error"])} if "error" in fields else {})})
+
+
 def work(handle: Callable[[Job], Any], url: str, options: str) -> None:
     """Work until a signal arrives. A worker retries until it is answered, so it has no option retry_for_s."""
     given = options_of(url, options)
     given.pop("retry_for_s", None)
     topics = given.pop("topics")
-    works = Worker(on_event=lambda name, fields: say({"event": name, **fields}), **given)
+    works = Worker(on_event=event, **given)
     for topic in topics:
         works.job(topic)(handle)
     clean = works.run()

@@ -67,6 +67,7 @@ def test_what_is_typed_is_what_the_service_reads() -> None:
     assert (job.topic, bytes(job.body), job.delay, job.backoff) == ("t", b'{"a": 2.50}', 1.5, [15, 15, 30])
     assert (job.tags, job.headers, job.priority, job.if_exists) == (["x", "y"], {"a": "b=c"}, 9, "replace")
     assert (job.ttr, job.durability, job.id) == (0, "local", None)
+    assert read("add", "t", "1", "--backoff", "").backoff == []
     assert read("pop", "a", "--wait", "1m").wait == 60
     assert read("add", "t", "1", "--at", "1893456000").at == 1893456000
     assert read("add", "t", "1", "--at", "2030-01-01T00:00:00Z").at.year == 2030

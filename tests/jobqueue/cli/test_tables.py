@@ -56,6 +56,32 @@ def test_a_job_tells_its_end_and_that_its_tries_have_none() -> None:
     assert "3/∞" in row
 
 
+def test_a_dead_letter_shows_why_and_when_it_died() -> None:
+    row = lines(tables.jobs([job(state="dead", cause="tries", reason="no connection", dead_since=time.time() - 180)]))[
+        -1
+    ]
+    assert "died 3 min ago" in row and "no connection" in row
+
+
+def test_a_job_that_was_given_back_shows_when_it_is_due_again_and_why() -> None:
+    now = time.time()
+    row = lines(tables.jobs([job(state="delayed", due=now - 60, until=now + 60, reason="no connection")]))[-1]
+    assert "(in 1 min)" in row and "no connection" in row
+
+
+def test_a_reserved_job_shows_its_worker_and_the_end_of_its_lease() -> None:
+    row = lines(tables.jobs([job(state="reserved", worker="web1:412", reserved_until=time.time() + 60)]))[-1]
+    assert "lease ends in " in row and "web1:412" in row
+
+
+def test_figures_say_paused_and_name_the_newest_dead_letter() -> None:
+    newest = {"id": "order-7", "cause": "tries", "reason": "no connection", "dead_since": time.time() - 180}
+    figures = {"topic": "t", "counts": {"dead": 1}, "totals": {}, "oldest_ready": None, "due": {}}
+    shown = lines(tables.stats(figures | {"paused": True, "paused_until": None, "newest_dead": newest}))
+    assert " paused until it is resumed" in shown
+    assert " the newest dead letter died 3 min ago: order-7 (tries, no connection)" in shown
+
+
 def topic(name: str, **others: Any) -> dict[str, Any]:
     counts = {"delayed": 1200, "ready": others.pop("ready", 0), "reserved": 0, "dead": others.pop("dead", 0)}
     return {"topic": name, "counts": counts, "oldest_ready_s": None, "workers": 0, "paused": False} | others

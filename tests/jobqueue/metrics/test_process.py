@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from buckets import Notifier, Pool, Redis, Topics, Waiting
+from buckets import Notifier, Pollers, Pool, Redis, Topics, Waiting
 from jobqueue.metrics.process import LATENESS_S, Metrics
 from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.series import Count, Spread
@@ -20,6 +20,11 @@ from tests.buckets.jobs import add, pop
 from tests.redis_server import RedisServer
 
 Values = dict[tuple[str, ...], float]
+
+
+def scrape_of(pool: Pool, metrics: Metrics) -> Scrape:
+    notifier = Notifier(pool)
+    return Scrape(metrics, Topics(pool), Waiting(pool, notifier), Pollers(pool, notifier, "ab"), Totals())
 
 
 def values(text: str) -> Values:
@@ -127,7 +132,7 @@ async def scraped(scrape: Scrape) -> str:
 
 async def test_a_scrape_tells_the_figures_of_the_topics_and_the_rest_under_other(live_pool: Pool) -> None:
     await add(live_pool, "a")
-    scrape = Scrape(Metrics(1), Topics(live_pool), Waiting(live_pool, Notifier(live_pool)), Totals())
+    scrape = scrape_of(live_pool, Metrics(1))
     assert values(await scraped(scrape))["jobqueue_jobs", "ready", "t"] == 1
     for number in range(150):
         await add(live_pool, f"u{number}", f"u{number}", delay_ms=number % 2 * 60_000)
@@ -143,7 +148,7 @@ async def test_a_scrape_tells_the_figures_of_the_topics_and_the_rest_under_other
 async def test_the_age_of_the_oldest_ready_job_is_zero_when_there_is_none_and_unsaid_when_it_is_not_known(
     live_pool: Pool, redis: Redis
 ) -> None:
-    scrape = Scrape(Metrics(), Topics(live_pool), Waiting(live_pool, Notifier(live_pool)), Totals())
+    scrape = scrape_of(live_pool, Metrics())
     await add(live_pool, "a", delay_ms=60_000)
     await add(live_pool, "b", "u")
     await redis.read("LPUSH", live_pool.keys[0].ready(4, "u"), *[f"0:{n}" for n in range(30)])
@@ -153,7 +158,7 @@ async def test_the_age_of_the_oldest_ready_job_is_zero_when_there_is_none_and_un
 
 
 async def test_an_undone_delivery_does_not_lower_a_counter(live_pool: Pool) -> None:
-    scrape = Scrape(Metrics(), Topics(live_pool), Waiting(live_pool, Notifier(live_pool)), Totals())
+    scrape = scrape_of(live_pool, Metrics())
     await add(live_pool, "a")
     jobs = await pop(live_pool)
     await scraped(scrape)
@@ -167,7 +172,7 @@ async def test_a_scrape_without_redis_tells_what_the_process_knows(own_server: R
     pool = await Pool.open(redis)
     await add(pool, "a")
     own_server.freeze()
-    told = values(await scraped(Scrape(metrics, Topics(pool), Waiting(pool, Notifier(pool)), Totals())))
+    told = values(await scraped(scrape_of(pool, metrics)))
     own_server.thaw()
     assert told["jobqueue_redis_up",] == 0
     assert told["jobqueue_redis_calls_total", "add"] == 1
@@ -178,7 +183,7 @@ async def test_a_scrape_without_redis_tells_what_the_process_knows(own_server: R
 
 async def test_the_operations_guide_names_every_metric_with_its_type_and_labels_and_no_other(live_pool: Pool) -> None:
     metrics = Metrics()
-    text = await scraped(Scrape(metrics, Topics(live_pool), Waiting(live_pool, Notifier(live_pool)), Totals()))
+    text = await scraped(scrape_of(live_pool, metrics))
     section = (ROOT / "docs/operations.md").read_text().partition("## Metrics")[2].partition("\n## ")[0]
     documented = dict(re.findall(r"^\| `([a-z_]+)(?:\{.*\})?` \| (\w+) \|", section, re.M))
     assert documented == dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
@@ -194,7 +199,7 @@ async def test_the_operations_guide_names_every_metric_with_its_type_and_labels_
 
 
 async def test_every_metric_has_a_name_of_ours_or_of_every_process(live_pool: Pool) -> None:
-    text = await scraped(Scrape(Metrics(), Topics(live_pool), Waiting(live_pool, Notifier(live_pool)), Totals()))
+    text = await scraped(scrape_of(live_pool, Metrics()))
     names = re.findall(r"^# TYPE (\S+) ", text, re.M)
     assert len(names) == len(set(names)) > 20
     assert all(name.startswith(("jobqueue_", "process_", "python_")) for name in names)

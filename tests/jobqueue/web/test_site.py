@@ -35,17 +35,10 @@ async def web(live_pool: Pool) -> AsyncIterator[Web]:
         Topics(live_pool),
         Waiting(live_pool, Notifier(live_pool)),
     )
-    engine = Engine(
-        live_pool,
-        topics,
-        Walk(live_pool),
-        waiting,
-        Pollers(live_pool, Notifier(live_pool), "ab"),
-        Policies(settings),
-        Durable(live_pool, 1, 1),
-    )
+    pollers, policies = Pollers(live_pool, Notifier(live_pool), "ab"), Policies(settings)
+    engine = Engine(live_pool, topics, Walk(live_pool), waiting, pollers, policies, Durable(live_pool, 1, 1))
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
-    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, Totals()))
+    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, pollers, Totals()))
 
 
 async def ready_again(pool: Pool) -> bool:

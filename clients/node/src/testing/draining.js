@@ -25,7 +25,7 @@ async function delivered(client, popped, handler) {
   const job = new WorkerJob(popped);
   const thrown = await attempt(handler, job);
   const { event, command, fields } = 'error' in thrown
-    ? outcomeOf(thrown.error)
+    ? outcomeOf(thrown.error, job)
     : { event: 'finished', command: 'finish', fields: {} };
   if (job.ttr === 0) return { job, outcome: event, state: 'finished', ...thrown }; // its pop finished it
   const { id, lease } = job;

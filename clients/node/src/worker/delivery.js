@@ -63,7 +63,7 @@ export class Delivery {
   }
 
   #afterThrowing(error) {
-    const outcome = outcomeOf(error);
+    const outcome = outcomeOf(error, this.#job);
     if (outcome.event === 'failed') this.#report.raised(this.#job, this.#ending({ ...outcome.fields, error }));
     return { ...outcome, error };
   }
@@ -82,7 +82,7 @@ export class Delivery {
     if (event === 'finished') return this.#report.job('finished', this.#job, { seconds: ending.seconds });
     if (event === 'buried') return this.#report.death('buried', this.#job, ending);
     if (!died || event === 'failed') this.#report.job(event, this.#job, ending);
-    if (died) this.#report.death('died', this.#job, ending);
+    if (died) this.#report.death('died', this.#job, { ...ending, reason: ending.reason ?? 'the ttl ran out' });
   }
 
   /** The fields of the events of the end: `seconds` from the beginning until now. */

@@ -9,7 +9,7 @@ const TEN_YEARS_S = 315_360_000;
 
 /**
  * Give the job back, due in `after` seconds (0 to 315,360,000), by default after the next step of its back-off. With
- * `attempt` false, this delivery does not count as a try.
+ * `attempt` false, this delivery does not count as a try; otherwise it is a dead letter after its last one.
  */
 export class Retry extends Error {
   constructor({ after, attempt, reason } = {}) {
@@ -33,13 +33,21 @@ export class Bury extends Error {
 }
 
 /** How a job ends after its handler threw: the event of that, and the command to send with its fields. */
-export function outcomeOf(error) {
+export function outcomeOf(error, job) {
   if (error instanceof Bury) return { event: 'buried', command: 'bury', fields: { reason: error.reason } };
   if (error instanceof Retry) {
     const { after, attempt, reason } = error;
-    return { event: 'retried', command: 'release', fields: { delay: after, attempt, reason } };
+    const fields = { delay: after, attempt, reason: reason ?? lastTry(error, job) };
+    return { event: 'retried', command: 'release', fields };
   }
   return { event: 'failed', command: 'release', fields: { reason: asReason(error) } };
+}
+
+/** The reason of a job that dies because its handler asks for a retry on the last try. */
+function lastTry({ attempt }, job) {
+  return job.ttr > 0 && job.last_try && attempt !== false
+    ? `the tries ran out: ${job.attempt} of ${job.tries}`
+    : undefined;
 }
 
 /** An error as a reason: its class and message, or a description of whatever was thrown. */

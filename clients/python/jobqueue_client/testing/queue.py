@@ -10,9 +10,9 @@ from typing import Any, Literal
 from jobqueue_client.answers import Details
 from jobqueue_client.client import Client
 from jobqueue_client.errors import JobQueueError
-from jobqueue_client.testing.draining import Done, Draining
+from jobqueue_client.testing.draining import Beside, Done, Draining, Here
 from jobqueue_client.times import Moment, Seconds, moment, seconds
-from jobqueue_client.worker import Worker
+from jobqueue_client.worker.worker import Worker
 
 _NEAR_S = 1.0  # two times that differ by less are the same to an assert: code under test reads the real clock
 _ANY: Any = object()
@@ -74,14 +74,15 @@ class Queue:
     def drain(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
         """Run the worker's handlers, here and one after the other, until none of its topics has a ready job.
 
-        Each job ends as in the worker itself. An error that a handler did not raise on purpose (Retry, Bury and Lost
-        are) is raised once its job has ended, unless `raise_errors` is False. Returns what was done, in order.
+        Each job ends as in the worker itself, with its middleware, `on_error` and `on_death`. An error that a handler
+        did not raise on purpose (Retry, Bury and Lost are) is raised once its job has ended, unless `raise_errors` is
+        False. Returns what was done, in order.
         """
-        return Draining(self.client, worker, raise_errors=raise_errors).run()
+        return Draining(self.client, worker, Here(), raise_errors=raise_errors).run()
 
     async def drain_async(self, worker: Worker, *, raise_errors: bool = True) -> list[Done]:
         """As `drain`, for tests that are coroutines: `async def` handlers run in the test's event loop."""
-        return await Draining(self.client, worker, raise_errors=raise_errors).run_async()
+        return await Draining(self.client, worker, Beside(), raise_errors=raise_errors).run_async()
 
     def waiting(self, topic: str | None = None) -> list[QueuedJob]:
         """The jobs of a topic, or of all topics, that are delayed or ready; those due first come first."""

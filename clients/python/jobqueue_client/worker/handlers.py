@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from jobqueue_client import commands
 from jobqueue_client.errors import Refused
 from jobqueue_client.job import Job, Lost
 from jobqueue_client.worker.lease import Leases, lost_by
+from jobqueue_client.worker.limits import Limits
+from jobqueue_client.worker.middleware import Middleware, call_of, is_async
 from jobqueue_client.worker.outbox import Outbox
-from jobqueue_client.worker.outcome import Bury, Retry, outcome
-from jobqueue_client.worker.report import Report, log
+from jobqueue_client.worker.outcome import Bury, Outcome, Retry, outcome
+from jobqueue_client.worker.report import Report
 from jobqueue_client.worker.threads import Handler, HandlerThreads
+
+
+class Work(NamedTuple):
+    """What a worker runs: a handler for each topic, and the middleware around all of them."""
+
+    handlers: Mapping[str, Handler]
+    middleware: Sequence[Middleware]
 
 
 class Handlers:
     """Runs up to `concurrency` handlers at a time."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], concurrency: int, outbox: Outbox, leases: Leases, report: Report
+        self, work: Work, concurrency: int, limits: Limits, outbox: Outbox, leases: Leases, report: Report
     ) -> None:
-        self._handlers = handlers
         self._concurrency = concurrency
+        self._limits = limits
         self._outbox = outbox
         self._leases = leases
         self._report = report
-        self._threads = HandlerThreads(0 if all(map(is_async, handlers.values())) else concurrency)
+        self._threads = HandlerThreads(0 if all(map(is_async, work.handlers.values())) else concurrency)
+        self._calls = {
+            topic: call_of(handler, work.middleware, self._threads) for topic, handler in work.handlers.items()
+        }
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: dict[Job, tuple[asyncio.Task[Any], float]] = {}
         self._freed = asyncio.Event()
@@ -42,7 +53,11 @@ class Handlers:
     @property
     def room(self) -> int:
         """The number of jobs that can start now. A job keeps its slot until its end is answered."""
-        return self._concurrency - len(self._running) - self._outbox.open
+        return self.room_after(0)
+
+    def room_after(self, ends: int) -> int:
+        """The number of jobs that can start once this many more have ended."""
+        return min(self._concurrency - len(self._running) - self._outbox.open + ends, self._limits.left)
 
     async def has_room(self) -> None:
         """Wait until a job can start."""
@@ -58,6 +73,7 @@ class Handlers:
         """Start the handler of a job."""
         if job.ttr:  # its lease runs from now on, even if the handler has to wait for a thread
             self._leases.hold(job)
+        self._limits.begin()
         self._running[job] = (self._start(self._work(job)), time.monotonic())
 
     def give_back(self, job: Job) -> None:
@@ -80,7 +96,7 @@ class Handlers:
         running, self._running = self._running, {}
         for job, (task, began) in running.items():
             task.cancel()
-            self._report_end("job.lost", job, time.monotonic() - began, job.lost)
+            self._report_end(job, Outcome("job.lost", None, job.lost), time.monotonic() - began)
 
     def close(self) -> None:
         """Cancel everything that has not ended."""
@@ -90,20 +106,20 @@ class Handlers:
 
     async def _work(self, job: Job) -> None:
         began = time.monotonic()
-        late_s = round(time.time() - job.due, 3)
-        self._report.event("job.started", topic=job.topic, id=job.id, attempt=job.attempt, late_s=late_s)
+        late_s = time.time() - (job.due if job.ready is None else job.ready)
+        self._report.job("job.started", job, late_s=round(late_s, 3))
         error = await self._attempt(job)
         self._leases.drop(job)
         if self._running.pop(job, None):  # otherwise abandoned: a handler may swallow its cancellation
-            await self._end(job, began, error)
+            await self._end(job, time.monotonic() - began, error)
 
     async def _attempt(self, job: Job) -> BaseException | None:
         """Run the handler; gives the exception that it raised."""
         try:
-            handler = self._handlers[job.topic]
-            if not is_async(handler):
-                return await self._threads.run(handler, job)
-            await handler(job)
+            run, awaited = self._calls[job.topic]
+            if not awaited:
+                return await self._threads.run(run, job)
+            await run(job)
         except BaseException as error:  # even SystemExit: a handler may end its job, not the worker
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task and task.cancelling():  # by `abandon` or `close`
@@ -111,33 +127,50 @@ class Handlers:
             return error
         return None
 
-    async def _end(self, job: Job, began: float, error: BaseException | None) -> None:
-        seconds = time.monotonic() - began
-        event, command, reason = outcome(job, error)
-        if command is not None:
+    async def _end(self, job: Job, seconds: float, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, Retry | Bury | Lost):
+            self._report.error(error, job)
+        end = outcome(job, error)
+        state = None
+        if end.command is not None:
             try:
-                await self._outbox.send(command)
+                state = await self._outbox.send(end.command)
             except Refused as refused:
-                event, reason = "job.lost", lost_by(refused)
-        trace = None if error is None or isinstance(error, Retry | Bury | Lost) else error
-        self._report_end(event, job, seconds, reason, trace)
+                end = Outcome("job.lost", None, lost_by(refused))
+        self._report_end(job, end, seconds, error, died=state == "dead" and end.event != "job.buried")
+        self._limits.end()
 
     def _report_end(
-        self, event: str, job: Job, seconds: float, reason: str | None, trace: BaseException | None = None
+        self, job: Job, end: Outcome, seconds: float, error: BaseException | None = None, *, died: bool = False
     ) -> None:
-        why = {} if event == "job.finished" else {"reason": reason}
-        self._report.event(event, trace, topic=job.topic, id=job.id, seconds=round(seconds, 3), **why)
+        told: dict[str, Any] = {"seconds": round(seconds, 3), "reason": end.reason}
+        match end:
+            case Outcome("job.finished"):
+                self._report.job("job.finished", job, seconds=told["seconds"])
+            case Outcome("job.lost", _, "expired"):
+                self._report.job("job.expired", job, seconds=told["seconds"])
+            case Outcome("job.lost"):
+                self._report.job("job.lost", job, **told)
+            case Outcome("job.failed"):
+                self._report.job("job.failed", job, trace=error, **told, error=error)
+            case _ if not died:
+                self._report.job(end.event, job, **told, error=error)
+        if died:
+            told["reason"] = end.reason or "the ttl ran out"
+            self._report.job("job.died", job, **told, error=error)
+        if error is not None and (died or end.event == "job.buried"):
+            self._report.death(job, told["reason"], error)
 
     async def _give_back(self, job: Job) -> None:
         if await self._release(job, attempt=False):
-            self._report.event("job.returned", topic=job.topic, id=job.id)
+            self._report.job("job.returned", job)
 
     async def _release(self, job: Job, *, attempt: bool) -> bool:
         """Release a job without delay: the job is not to blame if this worker stops. False if it was refused."""
         try:
             await self._outbox.send(commands.release(job, delay=0, attempt=attempt).fields)
         except Refused as error:  # another worker has it by now
-            log.debug("the job %r could not be released: %s", job.id, error)
+            self._report.logger.debug("the job %r could not be released: %s", job.id, error)
             return False
         return True
 
@@ -151,14 +184,8 @@ class Handlers:
         self._tasks.discard(task)
         self._freed.set()
         if not task.cancelled() and (error := task.exception()):
-            log.error("a defect of jobqueue_client; the worker continues", exc_info=error)
+            self._report.defect(error)
 
     async def _task_ended(self) -> None:
         self._freed.clear()
         await self._freed.wait()
-
-
-def is_async(handler: Handler) -> bool:
-    """Whether a handler runs as a task, not in a thread."""
-    call = getattr(handler, "__call__", None)  # noqa: B004  # a callable object may have an `async def __call__`
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

@@ -73,7 +73,7 @@ class Leases:
         """Keep the leases alive until cancelled."""
         try:
             while True:
-                await survive(self.tick)
+                await survive(self.tick, self._report)
         finally:
             for touch in self._touches:
                 touch.cancel()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.options import check_seconds
-from jobqueue_client.worker.handlers import Handlers
+from jobqueue_client.worker.handlers import Handlers, Work
 from jobqueue_client.worker.lease import Leases
+from jobqueue_client.worker.limits import Limits
 from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.outbox_sender import OutboxSender
 from jobqueue_client.worker.poll import Poll
 from jobqueue_client.worker.report import Report
-from jobqueue_client.worker.threads import Handler
+from jobqueue_client.worker.stopping import Stopping
 
 _HEED_S = 1.0  # for handlers that check whether their job is lost
 _FLUSH_S = 3.0  # for the last ends and releases
@@ -30,43 +31,54 @@ class WorkerOptions:
     grace_s: float
     heartbeat_s: float
     keep_alive_s: float
+    max_jobs: int | None
+    max_time_s: float | None
+    memory_mb: float | None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 128:
             raise ValueError(f"name must be a string of 1 to 128 characters, not {self.name!r}")
-        if not isinstance(self.concurrency, int) or self.concurrency < 1:
-            raise ValueError(f"concurrency must be an integer of at least 1, not {self.concurrency!r}")
+        for name in ("concurrency", "max_jobs"):
+            value = getattr(self, name)
+            if (value is not None or name == "concurrency") and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
         check_seconds("poll_s", self.poll_s, 0.001, 60)
         check_seconds("grace_s", self.grace_s, 0)
         check_seconds("heartbeat_s", self.heartbeat_s, 0)
         check_seconds("keep_alive_s", self.keep_alive_s, 0)
+        if self.max_time_s is not None:
+            check_seconds("max_time_s", self.max_time_s, 0.001)
+        if self.memory_mb is not None and not (isinstance(self.memory_mb, int | float) and self.memory_mb > 0):
+            raise ValueError(f"memory_mb must be a number above 0, not {self.memory_mb!r}")
 
 
 class Lifecycle:
     """One run of a worker, from start to stop."""
 
     def __init__(
-        self, client: AsyncClient, options: WorkerOptions, handlers: Mapping[str, Handler], report: Report
+        self, client: AsyncClient, options: WorkerOptions, work: Work, stopping: Stopping, report: Report
     ) -> None:
         self._options = options
+        self._stopping = stopping
         self._report = report
+        self._limits = Limits(options.max_jobs, options.max_time_s, options.memory_mb, stopping)
         outbox = Outbox()
         self._leases = Leases(client, report, options.keep_alive_s)
-        self._handlers = Handlers(handlers, options.concurrency, outbox, self._leases, report)
-        self._poll = Poll(client, self._handlers, report, handlers, options.name, options.poll_s)
+        self._handlers = Handlers(work, options.concurrency, self._limits, outbox, self._leases, report)
+        self._poll = Poll(client, self._handlers, report, work.handlers, options.name, options.poll_s)
         self._outbox_sender = OutboxSender(client, outbox, self._poll, report)
 
-    async def work(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
-        """Work until `stop` is set; `hurry` ends the grace period. True if all jobs ended in time. Raises Refused."""
+    async def work(self) -> bool:
+        """Work until asked to stop. True if all jobs ended in time. Raises Refused."""
         self._report.event("worker.started", worker=self._options.name)
         polling = asyncio.create_task(self._poll.run())
-        loops = [
-            asyncio.create_task(loop) for loop in (self._outbox_sender.run(), self._leases.run(), self._heartbeats())
-        ]
+        runs = (self._outbox_sender.run(), self._leases.run(), self._heartbeats(), self._limits.watch_time())
+        loops = [asyncio.create_task(run) for run in runs]
         try:
-            await _first(stop.wait(), polling)
-            self._report.event("worker.stopping", worker=self._options.name)
-            clean = await self._wind_down(hurry)
+            await _first(self._stopping.asked.wait(), polling)
+            if self._stopping.reason is not None:
+                self._report.event("worker.stopping", worker=self._options.name, reason=self._stopping.reason)
+            clean = await self._wind_down()
             if polling.done():
                 polling.result()
             return clean
@@ -78,13 +90,13 @@ class Lifecycle:
             for loop in (polling, *loops):
                 loop.cancel()
             self._handlers.close()
-            self._report.event("worker.stopped", worker=self._options.name)
+            self._report.event("worker.stopped", worker=self._options.name, **self._report.sums)
 
-    async def _wind_down(self, hurry: asyncio.Event) -> bool:
+    async def _wind_down(self) -> bool:
         end = asyncio.get_running_loop().time() + self._options.grace_s
         await self._poll.stop()
         left_s = end - asyncio.get_running_loop().time()
-        await _first(self._handlers.idle(), hurry.wait(), within_s=max(0, left_s))
+        await _first(self._handlers.idle(), self._stopping.hurry.wait(), within_s=max(0, left_s))
         return await self._hand_over()
 
     async def _hand_over(self) -> bool:
@@ -98,7 +110,8 @@ class Lifecycle:
     async def _heartbeats(self) -> None:
         while self._options.heartbeat_s:
             await asyncio.sleep(self._options.heartbeat_s)
-            self._report.heartbeat(worker=self._options.name, running=self._handlers.running)
+            running = self._handlers.running
+            self._report.event("worker.heartbeat", worker=self._options.name, running=running, **self._report.sums)
 
 
 async def _first(*waits: Awaitable[object], within_s: float | None = None) -> bool:

@@ -23,7 +23,8 @@ class End:
     """A finish, release or bury with its lease, and the future of its answer."""
 
     command: dict[str, Any]
-    answered: asyncio.Future[None]
+    answered: asyncio.Future[str | None]
+    """The job's state after the command, as far as the service said it."""
     maybe_done: bool = False
     """Whether an earlier attempt may have been executed, although its answer was lost."""
 
@@ -31,8 +32,10 @@ class End:
         """Resolve the future. False if the result is temporary: the command must be sent again."""
         if self.answered.done():  # the caller was cancelled
             return True
-        if not isinstance(result, JobQueueError) or self._was_done(result):
-            self.answered.set_result(None)
+        if not isinstance(result, JobQueueError):
+            self.answered.set_result(result.get("state"))
+        elif self._was_done(result):
+            self.answered.set_result(getattr(result, "state", None))
         elif is_final(result):
             self.answered.set_exception(result)
         else:
@@ -58,13 +61,13 @@ class Outbox:
         self.open = 0
         """The number of ends that are not answered yet, including those in flight."""
 
-    async def send(self, command: dict[str, Any]) -> None:
-        """Queue a command and wait for its answer, however long that takes. Raises Refused."""
-        answered = asyncio.get_running_loop().create_future()
+    async def send(self, command: dict[str, Any]) -> str | None:
+        """Queue a command and wait for its answer, however long that takes. Gives the job's state. Raises Refused."""
+        answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(End(command, answered))
         self.open += 1
         self._not_empty.set()
-        await answered
+        return await answered
 
     async def take(self) -> list[End]:
         """The ends for the next request; waits until there is at least one."""

@@ -30,7 +30,7 @@ class OutboxSender:
     async def run(self) -> None:
         """Send until cancelled."""
         while True:
-            await survive(self.tick)
+            await survive(self.tick, self._report)
 
     async def tick(self) -> None:
         """One request, and a pause if any of its ends must be sent again."""

@@ -15,8 +15,8 @@ _REASON_CHARACTERS = 1000
 class Retry(Exception):
     """Deliver the job again `after` this many seconds; by default after the next step of its back-off.
 
-    With `attempt` False, this delivery does not count as a try ("ask again later" is not a failure). Raises ValueError
-    for an `after` below 0 or above ten years.
+    With `attempt` False, this delivery does not count as a try ("ask again later" is not a failure). On the last try,
+    the job becomes a dead letter instead. Raises ValueError for an `after` below 0 or above ten years.
     """
 
     def __init__(self, after: Seconds | None = None, attempt: bool = True, reason: str | None = None) -> None:
@@ -62,9 +62,14 @@ def _released(job: Job, error: BaseException) -> Outcome:
     if not isinstance(error, Retry):
         reason = _short(_text(error))
         return Outcome("job.failed", _unless_finished(job, commands.release(job, reason=reason)), reason)
-    given = None if error.reason is None else _short(str(error.reason))
+    given = _tries_ran_out(job, error) if error.reason is None else _short(str(error.reason))
     command = commands.release(job, delay=error.after, attempt=None if error.attempt else False, reason=given)
     return Outcome("job.retried", _unless_finished(job, command), given)
+
+
+def _tries_ran_out(job: Job, error: Retry) -> str | None:
+    """The reason of a job that dies because its handler asks for a retry on the last try."""
+    return f"the tries ran out: {job.attempt} of {job.tries}" if error.attempt and job.ttr and job.last_try else None
 
 
 def _unless_finished(job: Job, command: commands.Command[Any]) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ class Poll:
     async def run(self) -> None:
         """Poll until stopped. Raises Refused if no retry can help."""
         while not self._stopping:
-            await survive(self.tick)
+            await survive(self.tick, self._report)
 
     async def tick(self) -> None:
         """One poll, once there is room that no other pop is filling; after a failure, a pause."""
@@ -73,12 +73,13 @@ class Poll:
     @contextlib.contextmanager
     def beside(self, ends: int) -> Iterator[Command[list[Job]] | None]:
         """The pop to send with this many ends, for the slots that they free and those free already. None: no pop."""
-        if self._stopping or self._in_flight:
+        room = min(self._handlers.room_after(ends), _MOST_JOBS)
+        if self._stopping or self._in_flight or room <= 0:
             yield None
             return
         self._none_beside.clear()
         try:
-            yield commands.pop_many(self._rotated(), min(ends + self._handlers.room, _MOST_JOBS), worker=self._name)
+            yield commands.pop_many(self._rotated(), room, worker=self._name)
         finally:
             self._none_beside.set()
 

@@ -1,4 +1,4 @@
-"""The report of a worker: its log, its calls of the hook, its counts, and whether the service can be reached."""
+"""The report of a worker: its log, its calls of the hooks, its counts, and whether the service can be reached."""
 
 from __future__ import annotations
 
@@ -6,45 +6,70 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobqueue_client.errors import JobQueueError, Refused, Unavailable
+from jobqueue_client.job import Job
 
-Hook = Callable[[str, dict[str, Any]], None]
+OnEvent = Callable[[str, dict[str, Any]], object]
+OnError = Callable[[BaseException, Job], object]
+OnDeath = Callable[[Job, str | None, BaseException], object]
 
-log = logging.getLogger("jobqueue_client")
+_LEVELS = {
+    **dict.fromkeys(("job.died",), logging.ERROR),
+    **dict.fromkeys(("job.failed", "job.buried", "job.lost", "job.expired", "service.lost"), logging.WARNING),
+    **dict.fromkeys(("worker.started", "worker.stopping", "worker.stopped", "worker.heartbeat"), logging.INFO),
+    **dict.fromkeys(("service.back", "job.returned"), logging.INFO),
+}
+_COUNTED = ("finished", "failed", "retried", "buried", "died", "lost")
 
-_WARNINGS = {"job.failed", "job.buried", "job.lost", "service.lost"}
-_INFOS = {"worker.started", "worker.stopping", "worker.stopped", "worker.heartbeat", "service.back", "job.returned"}
-_COUNTED = ("finished", "failed", "retried", "buried", "lost")
+
+class Hooks(NamedTuple):
+    """The hooks of a worker. They are called in the event loop's thread, and must not block."""
+
+    on_event: OnEvent | None = None
+    on_error: OnError | None = None
+    on_death: OnDeath | None = None
 
 
 class Report:
     """The events of one worker; clients/README.md lists their names and fields."""
 
-    def __init__(self, hook: Hook | None) -> None:
-        self._hook = hook
+    def __init__(self, hooks: Hooks | None = None, logger: logging.Logger | None = None) -> None:
+        self._hooks = hooks or Hooks()
+        self.logger = logger or logging.getLogger("jobqueue_client")
         self._counts: Counter[str] = Counter()
         self._lost_since: float | None = None
 
-    def event(self, name: str, error: BaseException | None = None, **fields: Any) -> None:
-        """Log an event, with the trace of `error` if given, and pass it to the hook."""
-        self._counts[name] += 1
-        level = logging.WARNING if name in _WARNINGS else logging.INFO if name in _INFOS else logging.DEBUG
-        if log.isEnabledFor(level):
-            words = " ".join(f"{key}={value!r}" for key, value in fields.items())
-            log.log(level, "%s %s", name, words, exc_info=error)
-        if self._hook is None:
-            return
-        try:
-            self._hook(name, fields)
-        except Exception:
-            log.exception("the on_event hook failed for %s", name)
+    def event(self, name: str, *, trace: BaseException | None = None, **fields: Any) -> None:
+        """Log an event, with a trace if given, and pass it to the hook."""
+        self._counts["job.lost" if name == "job.expired" else name] += 1
+        level = _LEVELS.get(name, logging.DEBUG)
+        if self.logger.isEnabledFor(level):
+            words = " ".join(f"{key}={value!r}" for key, value in fields.items() if key != "error")
+            self.logger.log(level, "%s %s", name, words, exc_info=trace)
+        self._call("on_event", self._hooks.on_event, name, fields)
 
-    def heartbeat(self, worker: str, running: int) -> None:
-        """Report how many handlers are running, and how many jobs ended how since the start."""
-        counts: dict[str, Any] = {name: self._counts[f"job.{name}"] for name in _COUNTED}
-        self.event("worker.heartbeat", worker=worker, running=running, **counts)
+    def job(self, name: str, job: Job, *, trace: BaseException | None = None, **fields: Any) -> None:
+        """An event of a job."""
+        self.event(name, trace=trace, topic=job.topic, id=job.id, attempt=job.attempt, **fields)
+
+    def error(self, error: BaseException, job: Job) -> None:
+        """A handler raised an error."""
+        self._call("on_error", self._hooks.on_error, error, job)
+
+    def death(self, job: Job, reason: str | None, error: BaseException) -> None:
+        """A job became a dead letter."""
+        self._call("on_death", self._hooks.on_death, job, reason, error)
+
+    @property
+    def sums(self) -> dict[str, Any]:
+        """How many jobs ended how since the start."""
+        return {name: self._counts[f"job.{name}"] for name in _COUNTED}
+
+    def defect(self, error: BaseException) -> None:
+        """This package has a bug."""
+        self.logger.error("a defect of jobqueue_client; the worker continues", exc_info=error)
 
     def service_failed(self, error: JobQueueError) -> None:
         """A request failed; `service.lost` is reported once, until a request is answered again."""
@@ -66,6 +91,14 @@ class Report:
             self.service_failed(gone[0])
         else:
             self.service_answered()
+
+    def _call(self, name: str, hook: Callable[..., object] | None, *about: Any) -> None:
+        if hook is None:
+            return
+        try:
+            hook(*about)
+        except Exception:
+            self.logger.exception("the hook %s failed", name)
 
 
 def _is_gone(error: JobQueueError) -> bool:

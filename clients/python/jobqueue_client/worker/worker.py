@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -13,18 +14,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from jobqueue_client.async_client import AsyncClient
+from jobqueue_client.worker.handlers import Work
 from jobqueue_client.worker.lifecycle import Lifecycle, WorkerOptions
-from jobqueue_client.worker.report import Hook, Report
+from jobqueue_client.worker.middleware import Middleware, check
+from jobqueue_client.worker.report import Hooks, OnDeath, OnError, OnEvent, Report
+from jobqueue_client.worker.stopping import Stopping
 from jobqueue_client.worker.threads import Handler
 
 H = TypeVar("H", bound=Handler)
+M = TypeVar("M", bound=Middleware)
 
 
 class Worker:
     """Runs up to `concurrency` handlers at a time: `async def` handlers as tasks, sync handlers in threads.
 
-    clients/README.md describes the options; those that end in `_s` are seconds. `on_event` is called in the event
-    loop's thread with the name and the fields of each event, and must not block. Raises ValueError for an invalid
+    clients/README.md describes the options; those that end in `_s` are seconds. The hooks are called in the event
+    loop's thread, and must not block: `on_event(name, fields)` for each event, `on_error(error, job)` when a handler
+    raised an error, `on_death(job, reason, error)` when a job became a dead letter. Raises ValueError for an invalid
     option.
     """
 
@@ -39,13 +45,27 @@ class Worker:
         grace_s: float = 25,
         heartbeat_s: float = 60,
         keep_alive_s: float = 3600,
-        on_event: Hook | None = None,
+        max_jobs: int | None = None,
+        max_time_s: float | None = None,
+        memory_mb: float | None = None,
+        logger: logging.Logger | None = None,
+        on_event: OnEvent | None = None,
+        on_error: OnError | None = None,
+        on_death: OnDeath | None = None,
         timeout_s: float = 10,
         connect_timeout_s: float = 3,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._options = WorkerOptions(
-            _random_name() if name is None else name, concurrency, poll_s, grace_s, heartbeat_s, keep_alive_s
+            name=_random_name() if name is None else name,
+            concurrency=concurrency,
+            poll_s=poll_s,
+            grace_s=grace_s,
+            heartbeat_s=heartbeat_s,
+            keep_alive_s=keep_alive_s,
+            max_jobs=max_jobs,
+            max_time_s=max_time_s,
+            memory_mb=memory_mb,
         )
         # The worker does its own retries, for as long as it takes.
         self._client = AsyncClient(
@@ -56,24 +76,38 @@ class Worker:
             retry_for_s=0,
             headers=headers,
         )
-        self._report = Report(on_event)
+        self._report = Report(Hooks(on_event, on_error, on_death), logger)
         self._handlers: dict[str, Handler] = {}
+        self._middleware: list[Middleware] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._stopping = Stopping()
         self._stopped = threading.Event()
         self._signalled = False
 
     def job(self, topic: str) -> Callable[[H], H]:
         """Decorator: register the handler of a topic's jobs. Raises ValueError if the topic has one."""
+        if not isinstance(topic, str):
+            raise TypeError('job needs the topic: @worker.job("topic")')
 
         def register(handler: H) -> H:
             if topic in self._handlers:
                 raise ValueError(f"the topic {topic!r} already has a handler")
+            check(self._middleware, [handler])
             self._handlers[topic] = handler
             return handler
 
         return register
+
+    def use(self, middleware: M) -> M:
+        """Run `middleware(job, call_next)` around every handler; also a decorator. The first one is outermost.
+
+        An `async def` middleware awaits `call_next(job)`; a sync one calls it, in the handler's thread, so it needs
+        sync handlers. Without that call the handler does not run, and the job is finished. Raises TypeError for a sync
+        middleware around something that is async.
+        """
+        check([*self._middleware, middleware], self._handlers.values())
+        self._middleware.append(middleware)
+        return middleware
 
     def run(self) -> bool:
         """Work until SIGTERM, SIGINT or `stop`; a second signal ends the grace period. True if all jobs ended in time.
@@ -90,17 +124,17 @@ class Worker:
             raise RuntimeError("a worker can run only once")
         self._loop = asyncio.get_running_loop()
         if self._stopped.is_set():
-            self._stop.set()
+            self._stopping.ask("stop")
         async with self._client as client:
-            lifecycle = Lifecycle(client, self._options, self._handlers, self._report)
-            return await lifecycle.work(self._stop, self._hurry)
+            work = Work(self._handlers, self._middleware)
+            return await Lifecycle(client, self._options, work, self._stopping, self._report).work()
 
     def stop(self) -> None:
         """Start no new job, and stop once the running ones end, within `grace_s`. May be called from any thread."""
         self._stopped.set()
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
-                self._loop.call_soon_threadsafe(self._stop.set)
+                self._loop.call_soon_threadsafe(self._stopping.ask, "stop")
 
     async def _run(self) -> bool:
         signals: list[signal.Signals] = []
@@ -117,9 +151,9 @@ class Worker:
 
     def _on_signal(self) -> None:
         if self._signalled:  # `stop` does not count: the first signal after it keeps the grace period
-            self._hurry.set()
+            self._stopping.hurry.set()
         self._signalled = True
-        self._stop.set()
+        self._stopping.ask("signal")
 
 
 def _random_name() -> str:

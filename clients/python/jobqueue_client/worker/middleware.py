@@ -1,0 +1,63 @@
+"""Middleware: what runs around every handler, the first registered outermost.
+
+An async middleware runs in the event loop, a sync one in the thread of a sync handler. So async ones go around
+everything, and sync ones only around what is sync.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from jobqueue_client.job import Job
+from jobqueue_client.worker.threads import Handler, HandlerThreads
+
+Middleware = Callable[[Job, Callable[[Job], Any]], Any]
+
+
+class Call(NamedTuple):
+    """A handler inside its middleware, and whether it is awaited or runs in a thread."""
+
+    run: Handler
+    is_async: bool
+
+
+def call_of(handler: Handler, middleware: Sequence[Middleware], threads: HandlerThreads) -> Call:
+    """The handler inside its middleware."""
+    call = Call(handler, is_async(handler))
+    for layer in reversed(middleware):
+        if is_async(layer) and not call.is_async:
+            call = Call(_in_a_thread(call.run, threads), is_async=True)
+        call = Call(_around(layer, call.run), call.is_async)
+    return call
+
+
+def check(middleware: Sequence[Middleware], handlers: Iterable[Handler]) -> None:
+    """Raise TypeError for a sync middleware around something that is async."""
+    kinds = [is_async(layer) for layer in middleware]
+    if all(kinds):
+        return
+    if any(kinds[kinds.index(False) :]):
+        raise TypeError("a sync middleware cannot be around an async one: register the async ones first")
+    if any(map(is_async, handlers)):
+        raise TypeError("a sync middleware cannot be around an `async def` handler: make the middleware `async def`")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether this is an `async def` function, or an object with an `async def __call__`."""
+    call = getattr(function, "__call__", None)  # noqa: B004  # a callable object may have an `async def __call__`
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _around(layer: Middleware, rest: Handler) -> Handler:
+    return lambda job: layer(job, rest)
+
+
+def _in_a_thread(rest: Handler, threads: HandlerThreads) -> Handler:
+    async def run(job: Job) -> None:
+        error = await threads.run(rest, job)
+        if error is not None:
+            raise error
+
+    return run

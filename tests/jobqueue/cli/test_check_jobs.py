@@ -1,0 +1,132 @@
+"""What `jobqueue check` finds out about the jobs of a running service, and the command that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jobqueue.cli import check_jobs
+from jobqueue.cli.check import check_running
+from jobqueue.cli.findings import Finding
+from tests.acceptance.service import Client, ServiceProcess
+from tests.acceptance.shell import Shell
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    """Of a service whose topic `small` has limits."""
+    config = tmp_path / "jobqueue.toml"
+    config.write_text("[topics.small]\nmax_pending = 10\nmax_dead = 1\n")
+    async with (
+        ServiceProcess("--data", str(tmp_path / "data"), "--config", str(config)) as service,
+        Client(service.url) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not much time between the two looks, and jobs count as late soon."""
+    monkeypatch.setattr(check_jobs, "_LOOK_S", 0.3)
+    monkeypatch.setattr(check_jobs, "_LATE_S", 0.2)
+    monkeypatch.setattr(check_jobs, "_ALONE_S", 0.2)
+
+
+async def warnings(client: Client) -> dict[str, list[str]]:
+    """The sentences of the warnings, by subject."""
+    found: dict[str, list[str]] = {}
+    async for finding in check_running(client.url):
+        assert finding.level != "bad"
+        if finding.level == "warn":
+            found.setdefault(finding.subject, []).append(finding.sentence)
+    return found
+
+
+async def add(client: Client, topic: str, number: int = 1) -> None:
+    await client.batch([{"command": "add", "topic": topic, "body": 1} for _ in range(number)])
+
+
+async def test_a_service_without_trouble_has_no_warning(client: Client) -> None:
+    await client.ask("add", topic="t", body=1, delay=60)
+    assert [str(finding) async for finding in check_running(client.url)] == [
+        f"ok   service: ready at {client.url}",
+        "ok   jobs: topics: 1; none waits for workers, is full, or has dead letters",
+    ]
+
+
+async def test_ready_jobs_that_nobody_polls_are_found(client: Client) -> None:
+    await add(client, "t", 3)
+    (sentence,) = (await warnings(client))["topic t"]
+    assert sentence.startswith("no worker polls it; 3 jobs ready, the oldest for 0.")
+    assert sentence.endswith(": jobqueue workers t")
+
+
+async def test_jobs_that_wait_for_busy_workers_are_found(client: Client) -> None:
+    await add(client, "t", 3)
+    await client.ask("pop", topic="t", worker="w", count=2)
+    (sentence,) = (await warnings(client))["topic t"]
+    assert sentence.startswith("1 job ready, the oldest for 0.")
+    assert sentence.endswith("; workers: 1, waiting for a job: 0, with 2 jobs in hand: jobqueue workers t")
+
+
+async def test_a_paused_topic_with_waiting_jobs_is_found(client: Client) -> None:
+    await add(client, "t")
+    await client.ask("pause", topic="t")
+    await client.ask("pause", topic="empty")
+    found = await warnings(client)
+    (sentence,) = found["topic t"]
+    assert sentence.startswith("paused until it is resumed; 1 job ready") and sentence.endswith(": jobqueue resume t")
+    assert list(found) == ["topic t"]
+
+
+async def test_dead_letters_are_found_with_the_newest_and_its_reason(client: Client) -> None:
+    for name in ("older", "newer"):
+        await client.ask("add", topic="t", id=name, body=1)
+        await client.ask("pop", topic="t")
+        await client.ask("bury", id=name, reason=f"because {name}")
+    (sentence,) = (await warnings(client))["topic t"]
+    assert sentence.startswith("2 dead letters; the newest died ")
+    assert sentence.endswith(": newer (buried, because newer): jobqueue peek t --state dead")
+
+
+async def test_a_backlog_that_grows_is_found(client: Client) -> None:
+    await add(client, "t", 2)
+    checking = asyncio.create_task(warnings(client))
+    while not checking.done():
+        await add(client, "t")
+        await asyncio.sleep(0.02)
+    assert any("the backlog grows, by " in sentence for sentence in (await checking)["topic t"])
+
+
+async def test_limits_that_are_reached_are_found(client: Client) -> None:
+    await add(client, "small")
+    await client.ask("bury", id=(await client.ask("pop", topic="small", worker="w"))["id"])
+    for _ in range(9):
+        await client.ask("add", topic="small", body=1, delay=60)
+    found = (await warnings(client))["topic small"]
+    assert any(sentence.startswith("9 of at most 10 pending jobs (max_pending)") for sentence in found)
+    assert any(sentence.startswith("as many dead letters as it may have (max_dead 1)") for sentence in found)
+
+
+async def test_the_check_takes_its_service_from_the_environment_or_an_option(client: Client) -> None:
+    await add(client, "t")
+    await asyncio.sleep(1)  # as long as a job without workers may be ready before it is worth a line
+    for ran in (await Shell(client.url).run("check"), await Shell("").run("check", "--url", client.url)):
+        assert ran.code == 0
+        assert f"ok   service: ready at {client.url}" in ran.out
+        assert "warn topic t: no worker polls it" in ran.out
+
+
+async def test_a_service_that_is_not_there_is_bad_and_its_options_exclude_those_of_serve() -> None:
+    shell = Shell("http://127.0.0.1:1")
+    ran = await shell.run("check")
+    assert (ran.code, ran.out.startswith("bad  service: none is listening at http://127.0.0.1:1")) == (1, True)
+    ran = await shell.run("check", "--url", "http://127.0.0.1:1", "--port", "0")
+    assert (ran.code, "--url checks a running service" in ran.err) == (2, True)
+
+
+def test_a_finding_is_one_line() -> None:
+    assert str(Finding("warn", "topic t", "x")) == "warn topic t: x"
