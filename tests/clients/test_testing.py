@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -185,6 +185,25 @@ def test_a_handler_that_cancels_its_own_job_has_lost_it(queue: Queue) -> None:
     queue.client.add("a", {}, id="a")
     (done,) = queue.drain(worker_of(("a", lambda job: queue.client.delete(job.id))))
     assert (done.outcome, done.state) == ("lost", "deleted")
+
+
+def test_the_middleware_of_the_worker_runs_too(queue: Queue) -> None:
+    worker = Worker(queue.url)
+    steps: list[str] = []
+
+    @worker.use
+    async def around(job: Job, call_next: Callable[[Job], Awaitable[None]]) -> None:
+        steps.append("before")
+        await call_next(job)
+        steps.append("after")
+
+    @worker.job("around")
+    def handle(job: Job) -> None:
+        steps.append("handler")
+
+    queue.client.add("around", 1)
+    assert [done.outcome for done in queue.drain(worker)] == ["finished"]
+    assert steps == ["before", "handler", "after"]
 
 
 def test_a_job_that_never_ends_fails_the_test(queue: Queue) -> None:

@@ -154,6 +154,9 @@ export interface TopicsAnswer extends Answer {
     oldest_ready_s?: number | null;
     /** The number of workers that poll it. */
     workers?: number;
+    /** The limits of its policy, where it has them. */
+    max_pending?: number;
+    max_dead?: number;
     paused: boolean;
     paused_until?: number | null;
   }[];
@@ -185,6 +188,8 @@ export interface StatsAnswer extends Answer {
   oldest_ready: number | null;
   due: Record<string, number>;
   shards: number;
+  /** Of a topic with dead letters: the last one. */
+  newest_dead?: { id: string; cause: string; reason: string | null; dead_since: number };
   paused?: boolean;
   paused_until?: number | null;
   /** False: the topic has never been used. */

@@ -115,6 +115,8 @@ class TopicRow(TypedDict):
     oldest_ready_s: NotRequired[float | None]
     workers: NotRequired[int]
     """How many workers poll it."""
+    max_pending: NotRequired[int]
+    max_dead: NotRequired[int]
 
 
 class Topics(TypedDict):
@@ -149,6 +151,8 @@ class Stats(TypedDict):
     oldest_ready: float | None
     due: dict[str, int]
     shards: int
+    newest_dead: NotRequired[dict[str, Any]]
+    """Of a topic with dead letters: `id`, `cause`, `reason` and `dead_since` of the last one."""
     paused: NotRequired[bool]
     paused_until: NotRequired[float | None]
 

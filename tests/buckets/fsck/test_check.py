@@ -59,6 +59,7 @@ async def fill(pool: Pool, clock: HeldClock) -> None:
     await delete(pool, "deleted")
     await sign(pool, "token")
     await take(pool, "token")
+    await pool.call("report_workers", 0, now=pool.clock.now(), token="aa", life=600_000, report="{}")  # noqa: S106 - the name of an instance
     clock.advance(1)
 
 
