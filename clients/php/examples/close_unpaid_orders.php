@@ -21,8 +21,8 @@ $url = getenv('JOBQUEUE_URL') ?: 'http://localhost:8000';
 $seconds = (float) ($argv[1] ?? 2); // in real life 1800: 30 minutes
 $client = new Client($url);
 
-// The topic is the example's own. In real life the job's id is `order-close:1001`, made of the topic and the order: an order
-// placed twice, by a repeated request, still has one job. The random word lets this example run again at once.
+// The topic is the example's own. In real life the job's id is `order-close:1001`, made of the topic and the order: an
+// order placed twice, by a repeated request, still has one job. The random word lets this example run again at once.
 $run = bin2hex(random_bytes(4));
 $id = static fn (int $order): string => "example-close-order:$order:$run";
 

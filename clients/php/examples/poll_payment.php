@@ -21,8 +21,8 @@ $client = new Client(getenv('JOBQUEUE_URL') ?: 'http://localhost:8000');
 $run = bin2hex(random_bytes(4)); // lets this example run again at once; in real life the id is `poll-payment:7`
 $id = static fn (int $payment): string => "example-poll-payment:$payment:$run";
 
-// Two payments are started. `backoff` lists the pauses between asks (without it they would be the service's: 1 s, 5 s, 15 s,
-// 1 min, …), and `tries` limits how often to ask.
+// Two payments are started. `backoff` lists the pauses between asks (without it they would be the service's: 1 s, 5 s,
+// 15 s, 1 min, …), and `tries` limits how often to ask.
 // In real life: backoff: [15, 15, 30, 180, 600, 1200, 1800, 3600], tries: 9.
 foreach ([7, 8] as $payment) {
     $body = ['payment' => $payment];

@@ -66,7 +66,7 @@ final class Retries
             || (in_array($name, self::SAFE_WITH_LEASE, true) && isset($command['lease']));
     }
 
-    /** Sleeps before the next attempt, unless another address can have it; false, at once, if it would come too late. */
+    /** Sleeps before the next attempt, unless that goes to another address; false, at once, if it would be too late. */
     public function pause(JobQueueException $error): bool
     {
         if ($this->route->hasAnother($error)) {

@@ -15,8 +15,8 @@ final class Retry extends \Exception
     public readonly int|float|null $after;
 
     /**
-     * @param int|float|DateInterval|null $after seconds, or an interval, 0 to 10 years; null: the next step of the job's
-     *                                           back-off
+     * @param int|float|DateInterval|null $after seconds, or an interval, 0 to 10 years; null: the next step of the
+     *                                           job's back-off
      * @param bool $attempt false: this delivery does not count as a try
      * @param string|null $reason kept with the job, cut to 1,000 characters
      * @throws \InvalidArgumentException if $after is out of range; the job then fails, as with any other error

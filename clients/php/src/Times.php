@@ -20,7 +20,8 @@ final class Times
     {
         if ($delay !== null && !is_int($delay) && !is_float($delay) && !$delay instanceof DateInterval) {
             $type = get_debug_type($delay);
-            throw new \TypeError("delay must be a number of seconds or a DateInterval, not a $type; the id is a later argument");
+            $message = "delay must be a number of seconds or a DateInterval, not a $type; the id is a later argument";
+            throw new \TypeError($message);
         }
     }
 

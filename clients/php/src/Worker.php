@@ -111,7 +111,7 @@ final class Worker
     /**
      * Registers a middleware around every handler; the first one registered is outermost.
      *
-     * @param callable(Job, callable(): mixed): mixed $middleware calls its second argument to have the job handled
+     * @param callable(Job, callable(Job): mixed): mixed $middleware calls `$next($job)`, which handles the job
      */
     public function use(callable $middleware): void
     {

@@ -63,10 +63,35 @@ async def test_a_worker_with_two_addresses_loses_no_time_when_one_of_them_is_awa
     assert "job.finished" in events and "service.lost" not in events
 
 
+async def test_a_lease_is_kept_through_the_other_address_when_one_accepts_and_never_answers(queue: Client) -> None:
+    code = """
+        $server = stream_socket_server('tcp://127.0.0.1:0');
+        $hangs = 'http://' . stream_socket_get_name($server, false);
+        for ($seed = 0, $order = ['']; $order[0] !== $hangs; $seed++) {
+            mt_srand($seed);
+            $order = [$hangs, $url];
+            shuffle($order);
+        }
+        mt_srand($seed - 1); // so that the client prefers the address that hangs
+        $client = new Client(urls: [$hangs, $url], timeout_s: 0.5);
+        $worker = new Worker($client, poll_s: 0.1, max_jobs: 1);
+        $worker->job('t', function (Job $job) use ($tell): void {
+            $tell(['lost', $job->lost()]);
+            for ($end = microtime(true) + 2.0; microtime(true) < $end; usleep(10_000)) {
+                $job->check();
+            }
+            $tell(['kept']);
+        });
+        (new Client($url))->add('t', 1, id: '1', ttr: 1);
+        $worker->run();
+    """
+    assert await told(code, queue.url) == [["lost", None], ["kept"]]
+
+
 CLOSES_ORDERS = """
 $client = new Client($url);
 for ($n = 0; $n < 20; $n++) {
-    $client->add('order-close', ['order' => $n], id: "order-close:$n", backoff: [1, 5, 15, 60, 300, 900]);
+    $client->add('order-close', ['order' => $n], id: "order-close:$n");
 }
 $worker = new Worker($client, on_event: fn (string $event) => $event === 'job.finished' && $tell([$event]));
 $worker->job('order-close', function (Job $job): void {

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ async def phpunit(folder: Path, *arguments: str, **environment: str) -> tuple[in
     return process.returncode, said.decode()
 
 
+def files(folder: str) -> list[str]:
+    return [file.name for file in Path(folder).iterdir()]
+
+
 def case(folder: Path, methods: str) -> str:
     """A test case of these methods, in a file; gives the file's name."""
     (folder / "KitTest.php").write_text(f"""<?php
@@ -50,15 +55,14 @@ def case(folder: Path, methods: str) -> str:
 
 
 async def test_the_tests_of_the_shop_pass_on_a_service_of_their_own(tmp_path: Path) -> None:
-    files = re.findall(r"```php\n(<\?php\n// (\w+\.php)\n.*?)```", PAGE, re.S)
-    assert [name for _, name in files] == ["ShopTest.php", "Shop.php"]
-    for code, name in files:
+    pages = re.findall(r"```php\n(<\?php\n// (\w+\.php)\n.*?)```", PAGE, re.S)
+    assert [name for _, name in pages] == ["ShopTest.php", "Shop.php"]
+    for code, name in pages:
         (tmp_path / name).write_text(code)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    code, said = await phpunit(tmp_path, "ShopTest.php", JOBQUEUE_TEST_URL="", TMPDIR=str(temporary))
-    assert code == 0 and "OK (3 tests, " in said, said
-    assert list(temporary.iterdir()) == []  # it has stopped, and its log is gone
+    with tempfile.TemporaryDirectory(prefix="jq-") as temporary:  # short: the service has a socket there
+        code, said = await phpunit(tmp_path, "ShopTest.php", JOBQUEUE_TEST_URL="", TMPDIR=temporary)
+        assert code == 0 and "OK (3 tests, " in said, said
+        assert files(temporary) == []  # it has stopped, and its log is gone
 
 
 async def test_the_page_names_what_the_queue_has() -> None:

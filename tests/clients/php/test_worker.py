@@ -22,7 +22,7 @@ async def test_each_event_has_the_attempt_and_the_error_and_a_death_is_one(queue
     code = (
         EVENTS
         + """
-        $client->add('t', 1, id: 'fails', tries: 2, backoff: [0]);
+        $client->add('t', 1, id: 'fails', tries: 2, backoff: []);
         $worker->job('t', function (Job $job) use ($worker): void {
             $job->last_try && $worker->stop();
             $job->attempt === 1 ? throw new DomainException('no') : throw new Retry();

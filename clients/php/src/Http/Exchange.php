@@ -40,8 +40,10 @@ final class Exchange
      */
     public function one(array $command, Route $route): array
     {
-        $answer = $this->at($route->next(), fn (Transport $transport): array|RefusedException
-            => $this->answerOf($command, self::sent($command, $transport, Json::encode($command), self::wait($command))));
+        $answer = $this->at($route->next(), function (Transport $transport) use ($command): array|RefusedException {
+            $response = self::sent($command, $transport, Json::encode($command), self::wait($command));
+            return $this->answerOf($command, $response);
+        });
         return $answer instanceof RefusedException ? throw $answer : $answer;
     }
 

@@ -8,8 +8,8 @@ use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Retries;
 
 /**
- * The addresses of one request and its retries: each attempt goes to one that is not left out, and rather to one that has
- * not failed this request yet.
+ * The addresses of one request and its retries: each attempt goes to one that is not left out, and rather to one that
+ * has not failed this request yet.
  *
  * @internal
  */
@@ -18,6 +18,7 @@ final class Route
     /** @var array<int, int> by place: the number of the last attempt there */
     private array $tried = [];
     private int $attempts = 0;
+    private ?Address $last = null;
 
     /** @param non-empty-list<Address> $all in the order in which they are preferred */
     public function __construct(private readonly array $all)
@@ -34,7 +35,13 @@ final class Route
         }
         $best = min($ranks)[3];
         $this->tried[$best] = ++$this->attempts;
-        return $this->all[$best];
+        return $this->last = $this->all[$best];
+    }
+
+    /** The caller gave up the last attempt, because its address did not answer in time. */
+    public function gaveUp(): void
+    {
+        $this->last?->failed();
     }
 
     /** Whether the next attempt needs no pause: the address was at fault, and another one was not tried yet. */

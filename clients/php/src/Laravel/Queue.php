@@ -79,7 +79,7 @@ final class Queue extends \Illuminate\Queue\Queue implements QueueContract
      */
     public function pushRaw($payload, $queue = null, array $options = []): string
     {
-        // An id makes the add safe to repeat. It is not that of the payload, which a failed job keeps when it is retried.
+        // An id makes the add safe to repeat. It is not the payload's, which a failed job keeps when it is retried.
         $id = $this->topic($queue) . ':' . bin2hex(random_bytes(10));
         $delay = $options['delay'] ?? 0;
         $this->client->add($this->topic($queue), $payload, $delay, $id, ttr: $this->retryAfter, tries: 0);

@@ -60,7 +60,7 @@ final class ReservedJob extends \Illuminate\Queue\Jobs\Job implements JobContrac
         return $this->job->body;
     }
 
-    /** A job whose lease is over belongs to another worker, or to none any more: its end is not this worker's affair. */
+    /** A job whose lease is over belongs to another worker, or to none: its end is not this worker's affair. */
     private function unlessLost(\Closure $end): void
     {
         try {

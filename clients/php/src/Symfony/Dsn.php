@@ -50,7 +50,7 @@ final class Dsn
         );
         $this->topic = $path === '' ? 'messages' : rawurldecode(basename($path));
         [$this->ttr, $this->wait] = [(float) $options['ttr'], (float) $options['wait']];
-        $client = array_intersect_key($options, self::CLIENT);
-        $this->client = array_map(static fn (mixed $value): mixed => is_array($value) ? $value : (float) $value, $client);
+        $number = static fn (mixed $value): mixed => is_array($value) ? $value : (float) $value; // headers are an array
+        $this->client = array_map($number, array_intersect_key($options, self::CLIENT));
     }
 }

@@ -10,8 +10,8 @@ use RuntimeException;
 final class Service
 {
     private const START_S = 30.0;
-    private const HINT = 'there is no `jobqueue` to run: install the service where the tests run, or start `jobqueue serve'
-        . ' --test` elsewhere and set JOBQUEUE_TEST_URL to its address';
+    private const HINT = 'there is no `jobqueue` to run: install the service where the tests run, or start'
+        . ' `jobqueue serve --test` elsewhere and set JOBQUEUE_TEST_URL to its address';
     /** The exit code of a process whose program there is not. */
     private const NOT_FOUND = 127;
 

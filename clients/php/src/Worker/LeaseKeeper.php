@@ -101,6 +101,9 @@ final class LeaseKeeper
                 $answer = $error;
             }
         } while ($answer instanceof JobQueueException && $route->hasAnother($answer) && !$over());
+        if ($answer === null && Clock::now() >= $end) {
+            $route->gaveUp();
+        }
         return $answer instanceof UnreachableException ? null : $answer;
     }
 
