@@ -118,16 +118,6 @@ def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
         assert path == Path(__file__) or not found, f"{path}: {found and found[0]}"
 
 
-def test_operations_tells_what_each_log_event_means() -> None:
-    sources = [path.read_text() for folder in ("buckets", "jobqueue") for path in (ROOT / folder).rglob("*.py")]
-    logged = {event for text in sources for event in re.findall(r"log\.\w+[(,]\s*\"(\w+\.\w+)\"", text)}
-    outages = [pair for text in sources for pair in re.findall(r"Outage\(log, \"(\w+\.\w+)\", \"(\w+\.\w+)\"", text)]
-    logged |= {event for pair in outages for event in pair}
-    table = (ROOT / "docs" / "operations.md").read_text().partition("## Logs")[2]
-    assert len(logged) > 20
-    assert logged == set(re.findall(r"\w+\.\w+", "\n".join(re.findall(r"^\| ([^|]*) \|", table, re.M))))
-
-
 def test_examples_use_topics_of_their_own() -> None:
     """Somebody who tries one at a service that works must not pop, delete or purge real jobs. Those of `testing.md`
     run on a service of their own."""
