@@ -157,7 +157,8 @@ def _failure(error: Exception, command: Any) -> Answer:
 @many
 async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
-    succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first."""
+    succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first: it does not
+    tell that somebody else did."""
     results = await engine.delete(commands)
     return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
 

@@ -53,8 +53,11 @@ local function complete_path(records, members)
     job.deliveries = math.min(job.deliveries + 1, 16777215)
     job.lease = math.max(job.lease + 1, now_us)
     count(job.topic, 'delivered', 1)
-    if job.deliveries > 1 then count(job.topic, 'redelivered', 1) end
-    job.ttr, job.cause = lease_ttr, 0
+    if job.deliveries > 1 then
+      count(job.topic, 'redelivered', 1)
+      job.cause = 0  -- how the delivery before ended
+    end
+    job.ttr = lease_ttr
     if lease_ttr == 0 then
       local length, optional = job.header, job.optional
       entomb(job, finished)

@@ -448,7 +448,7 @@ class Randomly:
         ids = self.random.sample(range(60), choose([1, 1, 2, 12]))
         lives = [choose(LIVES) if self.random.random() < 0.5 else {"delay_ms": 5} for _ in ids]
         return [
-            job(f"j{each}", {"if_exists": choose(["keep", "replace"]), **life})
+            job(f"j{each}", {"if_exists": choose(["keep", "renew", "replace"]), **life})
             for each, life in zip(ids, lives, strict=True)
         ]
 
@@ -468,8 +468,9 @@ class Randomly:
             case "unpop":
                 await both(lambda pool: pool.unpop(list({each.id: each for each in some}.values())))
             case "release":
+                how: dict[str, Any] = choose([{"delay_ms": 3}, {"ladder_ms": (0, 3)}, {"ladder_ms": (700, 3_000)}])
                 for each in some:
-                    await both(lambda pool, each=each: released(pool, each.id, each.lease))  # type: ignore[misc]
+                    await both(lambda pool, each=each: released(pool, each.id, each.lease, **how))  # type: ignore[misc]
             case "delete":
                 await both(lambda pool: pool.delete([each.id for each in jobs]))
             case "due":
@@ -478,9 +479,9 @@ class Randomly:
                 self.twins.clock.now_us += choose([1, 999, 5_000, 700_000, 3_000_000])
 
 
-async def released(pool: Pool, job_id: str, lease: int | None = None) -> Any:
+async def released(pool: Pool, job_id: str, lease: int | None = None, **how: Any) -> Any:
     try:
-        return await pool.release(job_id, lease, delay_ms=3)
+        return await pool.release(job_id, lease, **(how or {"delay_ms": 3}))
     except JobQueueError as error:
         return error
 
