@@ -9,7 +9,7 @@ from tests.acceptance.service import ROOT, Client
 from tests.acceptance.shell import Shell
 
 PAGE = (ROOT / "docs" / "late.md").read_text()
-TOPIC = "order-close"
+TOPIC = "example-close-order"
 
 
 def commands() -> list[str]:

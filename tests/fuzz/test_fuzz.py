@@ -34,6 +34,7 @@ SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
 # Most of the fuzzer's jobs leave these to the settings; with long spans no timer has anything to do during the run.
 SETTINGS = f"""
 default_ttr_s = 86400.0
+default_backoff_s = []
 default_retention_s = 2592000.0
 max_request_bytes = {MAX_REQUEST}
 max_body_bytes = {MAX_BODY}
