@@ -66,7 +66,7 @@ $(VENV_OLD)/.complete: $(VENV)/.complete-test
 run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
 	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
-test: setup-test  ## run all tests in five processes
+test: setup-test  ## run all tests in five processes; a quarter of an hour on two cores
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySpark that the connector supports
