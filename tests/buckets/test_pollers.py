@@ -20,6 +20,7 @@ class Caller:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.is_connected = True
 
 
 @pytest.fixture
@@ -66,6 +67,21 @@ async def test_a_pop_without_a_worker_is_shown_by_its_address(pollers: Pollers) 
     assert sorted(row.worker for row in await rows(pollers)) == ["10.0.0.1:5", "10.0.0.1:6"]
 
 
+async def test_a_client_without_a_name_disappears_when_its_connection_is_closed(pollers: Pollers) -> None:
+    nameless, named = Caller("10.0.0.1:5"), Caller("10.0.0.1:6")
+    pollers.end(pollers.begin("", nameless, ["t"]), [])
+    pollers.end(pollers.begin("w", named, ["t"]), [])
+    nameless.is_connected = named.is_connected = False
+    assert [row.worker for row in await rows(pollers)] == ["w"]
+
+
+async def test_a_finish_that_was_refused_leaves_the_job_in_hand(pool: Pool, pollers: Pollers) -> None:
+    await deliver(pool, pollers, "a")
+    stale = [("a", 1)]
+    pollers.finished(stale, await pool.finish(stale))
+    assert await hands(pollers) == {"w": 1}
+
+
 async def test_topics_in_another_order_are_the_same_worker_and_other_topics_another_row(pollers: Pollers) -> None:
     for topics in (["a", "b"], ["b", "a"], ["a"]):
         pollers.end(pollers.begin("w", None, topics), [])
@@ -76,7 +92,7 @@ async def test_jobs_in_hand_are_those_delivered_here_and_not_finished(pool: Pool
     await deliver(pool, pollers, "abc")
     assert await hands(pollers) == {"w": 3}
     await pool.finish([("a", None)])
-    pollers.finished([("a", None)])
+    pollers.finished([("a", None)], ["finished"])
     assert await hands(pollers) == {"w": 2}
 
 
@@ -145,7 +161,7 @@ async def test_a_worker_that_leaves_disappears_once_its_jobs_have_ended(pool: Po
     await deliver(pool, pollers, "a")
     notifier.hear(0, "leave w")
     assert await hands(pollers) == {"w": 1}
-    pollers.finished([("a", None)])
+    pollers.finished([("a", None)], ["finished"])
     assert await hands(pollers) == {}
     pollers.begin("w", None, ["t"])
     assert await hands(pollers) == {"w": 0}
