@@ -235,8 +235,9 @@ class Engine:
         """The figures of a topic and its status, or the figures of all topics."""
         if topic is None:
             return await self._topics.stats(), None
-        status = TopicStatus(await self._topics.know(topic), await self._topics.pauses([topic]))
-        return await self._topics.stats(topic), status
+        asked = self._topics.stats(topic), self._topics.know(topic), self._topics.pauses([topic])
+        figures, known, pauses = await asyncio.gather(*asked)
+        return figures, TopicStatus(known, pauses)
 
     def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Position | None:
         place = cursors.read(cursor, Position)
