@@ -23,8 +23,7 @@ from typing import Any, Protocol
 from buckets.errors import JobQueueError
 from buckets.job import Job, State
 from buckets.notifier import Listener, Notifier
-from buckets.pages import chunks
-from buckets.shards import MOST, Item, Shards
+from buckets.shards import Item, Shards
 
 log = logging.getLogger(__name__)
 
@@ -185,12 +184,12 @@ class Pollers:
 
     async def _check_leases(self) -> None:
         """Drop the leases that no longer hold."""
-        for some in chunks(list(self._leases.items()), MOST):
-            items = [Item(job_id, (job_id, lease)) for job_id, (_, lease) in some]
-            holds = await self._shards.each("check_leases", items)
-            for (job_id, seen), hold in zip(some, holds, strict=True):
-                if hold == 0 and self._leases.get(job_id) is seen:
-                    del self._leases[job_id]
+        all_seen = list(self._leases.items())
+        items = [Item(job_id, (job_id, lease)) for job_id, (_, lease) in all_seen]
+        holds = await self._shards.each("check_leases", items)
+        for (job_id, seen), hold in zip(all_seen, holds, strict=True):
+            if hold == 0 and self._leases.get(job_id) is seen:
+                del self._leases[job_id]
 
     def _forget(self) -> None:
         """Forget the workers that have left."""

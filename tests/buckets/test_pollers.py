@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from buckets import pollers as module
+from buckets.errors import Unavailable
 from buckets.job import NewJob
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling
 from buckets.pool.pool import Pool
+from buckets.shards import MOST
 from tests.buckets.instances import sign
 
 
@@ -225,3 +228,20 @@ async def test_what_another_program_wrote_in_its_place_hides_no_other_report(
     await pool.redis.read("HSET", pool.keys[0].workers("cc"), "a", "b")
     pollers.begin("w", None, ["t"])
     assert await hands(pollers) == {"w": 0}
+
+
+async def test_a_shard_that_does_not_answer_is_waited_for_once(
+    pool: Pool, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a report of many leases would take so long that the one before it expires."""
+    await deliver(pool, pollers, list(map(str, range(2 * MOST))))
+    asked = 0
+
+    async def no_answer(*_: Any, **__: Any) -> None:
+        nonlocal asked
+        asked += 1
+        raise Unavailable
+
+    monkeypatch.setattr(pool, "call", no_answer)
+    await pollers._check_leases()
+    assert asked == 1
