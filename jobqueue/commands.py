@@ -292,7 +292,7 @@ async def topics(engine: Engine, command: params.Topics, handover: Handover) -> 
 async def workers(engine: Engine, command: params.Workers, handover: Handover) -> Answer:
     """Who polls which topics, and through which instance: the workers with a waiting pop, a pop in the last 90 s, or
     jobs in hand. Each instance knows its own workers and reports them every two seconds, up to 300 of them and sums of
-    the rest. A worker that leaves, or hangs up while it waits, disappears at once, or when it has no more jobs in
+    the rest. A worker that leaves, or hangs up while its pop waits, disappears at once, or when it has no more jobs in
     hand."""
     return success(**polling(await engine.workers(command.topic)))
 

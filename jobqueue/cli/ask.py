@@ -82,7 +82,8 @@ async def pop(client: Client, fields: Fields, extras: Extras, out: Output) -> in
     elif found or out.as_json:
         out.show(answer)
     else:
-        out.say("; ".join(["nothing is ready", *_pauses(answer.fields)]))
+        unknown = [humanize.unknown(fields["topic"])] if answer.fields.get("known") is False else []
+        out.say("; ".join(["nothing is ready", *unknown, *_pauses(answer.fields)]))
     return DONE if found else NOTHING
 
 
@@ -109,11 +110,18 @@ async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> i
     if rows and not out.as_json:
         out.table("jobs", rows)
     if not seen:
-        which = f"{fields['state']} jobs" if "state" in fields else "jobs"
-        out.say(f"{fields['topic']} has no {which}")
+        out.say(_nothing(fields, answer))
     if cursor:
         out.say("there may be more; --all shows them")
     return DONE
+
+
+def _nothing(fields: Fields, answer: Answer) -> str:
+    """The sentence in place of an empty table of jobs."""
+    if answer.fields.get("known") is False:
+        return humanize.unknown(fields["topic"])
+    which = f"{fields['state']} jobs" if "state" in fields else "jobs"
+    return f"{fields['topic']} has no {which}"
 
 
 async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIterator[Answer]:

@@ -54,7 +54,10 @@ async def _counts(client: Client, fields: Fields, extras: Extras) -> dict[str, i
     """How many jobs the topic has by state. Raises UsageError when nobody can confirm."""
     if not extras.yes:
         output.insist_on_terminal()
-    counts: dict[str, int] = (await client.ask("stats", topic=fields["topic"])).fields["counts"]
+    stats = (await client.ask("stats", topic=fields["topic"])).fields
+    if stats.get("known") is False:
+        output.remark(humanize.unknown(fields["topic"]))
+    counts: dict[str, int] = stats["counts"]
     return counts
 
 

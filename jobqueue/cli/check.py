@@ -221,6 +221,8 @@ async def _service(url: str, absent: Level) -> Finding:
             checks = orjson.loads(await response.read())["checks"]
     except aiohttp.ClientConnectorError:
         return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        return Finding("bad", "service", f"{url} is not a URL such as http://127.0.0.1:8000")
     except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
         return Finding(
             "bad", "service", f"the program at {url} does not answer like a service: {error or 'no answer in time'}"

@@ -84,7 +84,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection within {_CONNECT_S:.0f} s"
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        return "that is not a valid URL"
+        return "that is not a URL such as http://127.0.0.1:8000"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, OSError) and inner.errno:
         # Below 0: a host name that was not found; its message is in the error.

@@ -60,13 +60,18 @@ def span(seconds: float) -> str:
 
 
 def when(unix_s: float, now: float | None = None) -> str:
-    """A time in the local zone, without the date if that is today, and how far it is from now."""
+    """A time in the local zone, and how far it is from now."""
+    local = clock(unix_s, now)
+    return f"{local} ({ahead(unix_s, now)})" if ":" in local else local
+
+
+def clock(unix_s: float, now: float | None = None) -> str:
+    """A time in the local zone, without the date if that is today."""
     try:
         local = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
-        local = local.removeprefix(time.strftime("%Y-%m-%d ", time.localtime(now)))
+        return local.removeprefix(time.strftime("%Y-%m-%d ", time.localtime(now)))
     except (ValueError, OverflowError, OSError):
         return str(unix_s)
-    return f"{local} ({ahead(unix_s, now)})"
 
 
 def ahead(unix_s: float, now: float | None = None) -> str:
@@ -75,6 +80,11 @@ def ahead(unix_s: float, now: float | None = None) -> str:
     far = abs(distance)
     words = span(round(far, 1) if far < 10 else round(far))
     return f"in {words}" if distance >= 0 else f"{words} ago"
+
+
+def unknown(topic: str) -> str:
+    """The sentence about a topic that does not exist."""
+    return f"there is no topic {clean(topic)}; those that exist: jobqueue topics"
 
 
 def death(newest: Mapping[str, Any]) -> str:

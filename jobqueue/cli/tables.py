@@ -150,7 +150,11 @@ def workers(some: Iterable[Fields]) -> RenderableType:
 
 
 def _paused(topic: Fields) -> str:
-    return _pause_end(topic) if topic["paused"] else ""
+    """Short, so that the names of topics have room."""
+    if not topic["paused"]:
+        return ""
+    until = topic["paused_until"]
+    return f"until {humanize.clock(until)}" if until else "yes"
 
 
 def _pause_end(fields: Fields) -> str:
@@ -170,6 +174,8 @@ def stats(fields: Fields, rates: Mapping[str, float] | None = None) -> Renderabl
 
 
 def _notes(fields: Fields) -> Iterator[str]:
+    if fields.get("known") is False:
+        yield humanize.unknown(fields["topic"])
     if fields.get("paused"):
         yield f"paused {_pause_end(fields)}"
     newest = fields.get("newest_dead")

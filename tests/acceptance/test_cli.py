@@ -111,7 +111,7 @@ async def test_what_goes_wrong_is_told_in_a_sentence_and_by_the_exit_code(shell:
         (["kick", "--topic", "t", "--all"], 2, "no terminal to ask on: use --yes"),
         (["purge", "t"], 2, "no terminal to ask on: use --yes"),
         (["stats", "--url", "http://127.0.0.1:1"], 3, "no service listens at http://127.0.0.1:1: connection refused"),
-        (["stats", "--url", "nonsense"], 3, "that is not a valid URL"),
+        (["stats", "--url", "nonsense"], 3, "that is not a URL such as http://127.0.0.1:8000"),
     ]
     for arguments, code, words in wrong:
         ran = await shell.run(*arguments)
@@ -161,7 +161,7 @@ async def test_a_terminal_shows_tables(shell: Shell, client: Client) -> None:
     assert "all topics" in stats
     assert "the oldest ready job has waited" in stats
     assert "█" in stats
-    assert "until it is resumed" in await shell.shown("topics")
+    assert (await shell.shown("topics")).split()[-1] == "yes"  # paused
     async with shell.terminal("pop", "orders") as terminal:
         assert (await terminal.end(), terminal.text) == (4, "nothing is ready; orders is paused until it is resumed\n")
     assert json.loads(await shell.shown("get", "o:1", "--json"))["value"] == {"order": 1}
@@ -322,12 +322,17 @@ async def test_times_are_typed_as_people_write_them(shell: Shell, client: Client
 
 
 async def test_where_there_is_nothing_a_terminal_says_so_in_few_words(shell: Shell, client: Client) -> None:
-    assert await shell.shown("peek", "t") == "t has no jobs\n"
-    assert await shell.shown("peek", "t", "--state", "dead") == "t has no dead jobs\n"
+    unknown = "there is no topic t; those that exist: jobqueue topics\n"
+    for command in (("peek", "t"), ("stats", "t"), ("purge", "t", "--yes"), ("kick", "--topic", "t", "--all", "--yes")):
+        assert unknown in await shell.shown(*command)
+    async with shell.terminal("pop", "t") as terminal:
+        assert (await terminal.end(), terminal.text) == (4, f"nothing is ready; {unknown}")
     assert await shell.shown("topics") == "there are no topics yet\n"
     assert await shell.shown("topics", "order") == "no topic matches order*\n"
     assert "0/0" not in await shell.shown("purge", "t", "--yes")
     await client.ask("pause", topic="t")  # now there is such a topic
+    assert await shell.shown("peek", "t") == "t has no jobs\n"
+    assert await shell.shown("peek", "t", "--state", "dead") == "t has no dead jobs\n"
     assert len((await shell.shown("stats", "t")).splitlines()) < 8
     await client.ask("add", topic="t", body=1, delay=300)
     shown = await shell.shown("stats", "t")

@@ -217,6 +217,12 @@ async def test_an_advance_is_a_number_of_seconds(client: Client, span: object) -
     assert (answer["code"], answer["field"]) == ("BAD_FIELD", "advance")
 
 
+async def test_a_misspelt_field_of_clock_is_named(client: Client) -> None:
+    answer = await client.ask("clock", advnce=3)
+    assert (answer["code"], answer["field"]) == ("UNKNOWN_FIELD", "advnce")
+    assert answer["error"] == "unknown field of clock: 'advnce'; did you mean 'advance'?"
+
+
 async def test_the_clock_stops_before_leases_are_too_large_for_javascript(client: Client) -> None:
     answers = [await client.ask("clock", advance=3650 * DAY_S) for _ in range(20)]
     assert answers[0]["success"]

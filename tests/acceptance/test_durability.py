@@ -72,7 +72,7 @@ async def test_each_command_that_asks_is_told_and_the_others_are_not(serve: Serv
     assert [job["id"] for job in answers[10]["jobs"]] == ["e@u", "e@v"]
     refused = await client.ask("delete", id="nobody", **replicated)
     assert (refused["code"], refused.get("durability")) == ("NOT_FOUND", None)
-    refused = await client.ask("update", id="b", **replicated)
+    refused = await client.ask("update", id="b", body=2, **replicated)
     assert (refused["code"], refused.get("durability")) == ("RESERVED", None)
 
 

@@ -117,7 +117,7 @@ async def test_a_worker_leaves_at_one_instance_and_its_pop_at_the_other_ends_emp
             told = await here.ask("leave", worker="web 1:412:9f3a")
             assert told == {"success": True, "worker": "web 1:412:9f3a"}
             async with asyncio.timeout(PATIENCE_S):
-                assert await empty == {"success": True, "id": None, "value": None}
+                assert await empty == {"success": True, "id": None, "value": None, "known": False}
                 assert await none == {"success": True, "jobs": []}
             assert await waiting.parked(1)
             await here.ask("add", topic="t", ttr=0, body=1)

@@ -14,20 +14,28 @@ export function checkSeconds(name, value, { positive = false, most = Infinity } 
   throw new RangeError(`${name} must be a number of seconds ${range}`);
 }
 
+const SINGLE = "url must be a single URL; for several, use the option urls: ['http://one', 'http://two']";
+
 /**
  * The arguments of a constructor, `(url, options)` or `(options)` with `url` or `urls`, as `{urls, ...options}`, with the
  * URLs parsed.
  */
 export function addressed(first, second) {
   if (typeof first === 'string' || first instanceof URL) return addressed({ ...second, ...only(second, first) });
-  if (typeof first !== 'object' || first === null || Array.isArray(first) || second !== undefined) {
+  if (Array.isArray(first)) throw new TypeError(SINGLE);
+  if (typeof first !== 'object' || first === null || second !== undefined) {
     throw new TypeError("the arguments must be (url, options) or ({ url, … }), such as 'http://localhost:8000'");
   }
   const { url, urls, ...options } = first;
+  if (url === undefined && urls === undefined) {
+    const given = Object.keys(options).join(', ') || 'none';
+    throw new TypeError(`url or urls is required; the options given are ${given}`);
+  }
   if (urls === undefined) return { urls: [checkedUrl('url', url)], ...options };
   if (url !== undefined) throw new TypeError('give url or urls, not both');
   if (!Array.isArray(urls) || urls.length === 0) throw new TypeError('urls must be an array of at least one URL');
-  return { urls: urls.map((each) => checkedUrl('each of urls', each)), ...options };
+  const checked = urls.map((each) => checkedUrl('each of urls', each));
+  return { urls: [...new Map(checked.map((each) => [each.href, each])).values()], ...options };
 }
 
 /** The first argument as the option `url`, which the second one must not have, too. */
@@ -40,7 +48,7 @@ function only(second, url) {
 
 function checkedUrl(name, url) {
   if (Array.isArray(url) || (typeof url === 'string' && url.includes(','))) {
-    throw new TypeError(`${name} must be a single URL; for several, use the option urls: ['http://one', 'http://two']`);
+    throw new TypeError(name === 'url' ? SINGLE : `${name} must be a single URL, not ${url}`);
   }
   const address = parsed(url);
   if (!['http:', 'https:'].includes(address?.protocol)) {
@@ -89,6 +97,12 @@ export function checkFunctions(hooks) {
   }
 }
 
+/** What a date, or text, would be in `add`. */
+function fieldOfAdd(value) {
+  if (value instanceof Date) return 'at';
+  return typeof value === 'string' ? 'id' : null;
+}
+
 /**
  * The last argument of a command's method.
  * @throws {TypeError} if it is no object, as in add(topic, body, 1800)
@@ -97,7 +111,7 @@ export function checkedFields(command, fields) {
   const options = fields ?? {};
   const isObject = typeof options === 'object' && !Array.isArray(options);
   if (isObject && !(options instanceof Date)) return options;
-  const field = options instanceof Date && command === 'add' ? 'at' : FIRST_FIELDS[command] ?? 'signal';
+  const field = (command === 'add' && fieldOfAdd(options)) || (FIRST_FIELDS[command] ?? 'signal');
   const example = inspect({ [field]: options });
   throw new TypeError(`the last argument of ${command} must be an object such as ${example}, not ${inspect(options)}`);
 }

@@ -54,6 +54,8 @@ test('a client and a worker take a URL and options, or options with url or urls'
     for (const twice of [{ url }, { urls: [url] }]) assert.throws(() => new Type(url, twice), /not both/);
   }
   assert.throws(() => new Client({ urls: ['http://a,http://b'] }), /urls/);
+  assert.throws(() => new Client({ ulrs: [url] }), /url or urls is required; the options given are ulrs/);
+  assert.throws(() => new Client([url]), /use the option urls/);
   assert.throws(() => new Client(url, { dealy: 3 }), /unknown option dealy/);
 });
 
@@ -62,6 +64,7 @@ test('fields that are no object are refused, with an object that would do', asyn
   const shows = (example) => ({ name: 'TypeError', message: new RegExp(example) });
   await assert.rejects(client.add('t', 1, 1800), shows('add must be an object such as { delay: 1800 }'));
   await assert.rejects(client.add('t', 1, new Date(0)), shows('{ at: 1970'));
+  await assert.rejects(client.add('t', 1, 'ord-7'), shows("{ id: 'ord-7' }"));
   await assert.rejects(client.pop('t', 20), shows('{ wait: 20 }'));
   await assert.rejects(client.release('x', 30), shows('{ delay: 30 }'));
   await assert.rejects(client.pause('t', [60]), shows('pause must be an object'));

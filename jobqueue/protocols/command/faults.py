@@ -86,17 +86,17 @@ def _misfit(text: str, read: dict[str, Any]) -> BadRequest:
     if name not in BY_NAME:
         near = _near(name, BY_NAME, _SURELY) or f"; the commands are {', '.join(BY_NAME)}"
         return UnknownCommand(f"unknown command: {name[:_MOST_QUOTED]!r}{near}", field="command")
-    return _misnamed(text, name)
+    return misnamed(text, name, BY_NAME[name].__struct_fields__)
 
 
-def _misnamed(text: str, command: str) -> BadRequest:
-    """Which field of a command is unknown or missing."""
+def misnamed(text: str, command: str, known: Iterable[str]) -> BadRequest:
+    """Which field of a command is unknown or missing; `known` are those that it has."""
     quoted = _QUOTED.search(text)
     if not quoted:
         return BadField("command is given twice", field="command")
     field = quoted[1]
     if "unknown field" in text:
-        near = _near(field, BY_NAME[command].__struct_fields__)
+        near = _near(field, known)
         return UnknownField(f"unknown field of {command}: {field[:_MOST_QUOTED]!r}{near}", field=field[:_MOST_QUOTED])
     return BadField(f"{field} is missing", field=field)
 

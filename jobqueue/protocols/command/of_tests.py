@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobqueue.errors import BadField, BadRequest, UnknownCommand, UnknownField
+from jobqueue.errors import BadField, BadRequest, UnknownCommand
 from jobqueue.protocols.command import reading
+from jobqueue.protocols.command.faults import misnamed
 from jobqueue.protocols.command.handler import CommandProtocol
 from jobqueue.schema.fields import Advance, expected
 from jobqueue.schema.params import OF_TESTS, Clock, Command, Reset
@@ -50,4 +51,4 @@ def _read(data: bytes, read: Command | BadRequest) -> Command | Clock | Reset | 
     except msgspec.ValidationError as error:
         if "`$.advance`" in str(error):
             return BadField(f"advance must be {expected(Advance)}", field="advance")
-        return UnknownField(f"{name}: {error}")
+        return misnamed(str(error), name, OF_TESTS[name].__struct_fields__)

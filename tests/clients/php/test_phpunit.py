@@ -83,8 +83,9 @@ async def test_each_handler_ends_its_job_as_in_the_worker_and_each_test_begins_e
         """
         public function testOutcomes(): void
         {
-            foreach (['finished', 'failed', 'retried', 'buried', 'lost'] as $n => $id) {
-                $this->queue->client->add('t', ['id' => $id], id: $id, priority: 9 - $n, backoff: [60]);
+            foreach (['finished', 'failed', 'retried', 'buried', 'lost', 'died'] as $n => $id) {
+                $tries = $id === 'died' ? 1 : 16;
+                $this->queue->client->add('t', ['id' => $id], id: $id, priority: 9 - $n, backoff: [60], tries: $tries);
             }
             $worker = new Worker($this->queue->url);
             $seen = [];
@@ -94,7 +95,7 @@ async def test_each_handler_ends_its_job_as_in_the_worker_and_each_test_begins_e
             });
             $worker->job('t', fn (Job $job) => match ($job->id) {
                 'finished' => null,
-                'failed' => throw new DomainException('no'),
+                'failed', 'died' => throw new DomainException('no'),
                 'retried' => throw new Retry(5),
                 'buried' => throw new Bury('poison'),
                 'lost' => $this->queue->client->delete('lost'),

@@ -132,6 +132,8 @@ async def test_a_service_that_is_not_there_is_bad_and_its_options_exclude_those_
     shell = Shell("http://127.0.0.1:1")
     ran = await shell.run("check")
     assert (ran.code, ran.out.startswith("bad  service: none is listening at http://127.0.0.1:1")) == (1, True)
+    ran = await shell.run("check", "--url", "localhost:8000")
+    assert (ran.code, ran.out) == (1, "bad  service: localhost:8000 is not a URL such as http://127.0.0.1:8000\n")
     ran = await shell.run("check", "--url", "http://127.0.0.1:1", "--port", "0")
     assert (ran.code, "--url checks a running service" in ran.err) == (2, True)
 

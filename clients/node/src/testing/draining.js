@@ -33,7 +33,8 @@ async function delivered(client, popped, handler) {
   const [answer] = isLost ? [{ success: false }] : await client.batch([{ command, id, lease, ...fields }]);
   // The test, or the handler's own code, may have ended it meanwhile.
   if (!answer.success) return { job, outcome: 'lost', state: answer.state ?? 'unknown', ...thrown };
-  return { job, outcome: event, state: answer.state, ...thrown };
+  const died = answer.state === 'dead' && event !== 'buried';
+  return { job, outcome: died ? 'died' : event, state: answer.state, ...thrown };
 }
 
 /** `{ error }` if the handler threw one. */

@@ -117,6 +117,14 @@ test('a job whose worker died is run again after its ttr', async () => {
   assert.deepEqual(shop.closed, [1]);
 });
 
+test('a job whose last try fails has died', async () => {
+  const worker = new Worker('http://production.invalid');
+  worker.job('order-close', () => { throw new RangeError('no such order'); });
+  await queue.client.add('order-close', {}, { id: 'a', tries: 1 });
+  const [done] = await queue.drain(worker, { raise_errors: false });
+  assert.deepEqual([done.outcome, done.state, done.error.message], ['died', 'dead', 'no such order']);
+});
+
 test('a handler whose job was cancelled meanwhile has lost it', async () => {
   const worker = new Worker('http://production.invalid');
   worker.job('order-close', (job) => queue.client.delete(job.id));

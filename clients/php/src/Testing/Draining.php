@@ -66,6 +66,8 @@ final class Draining
         if ($answer instanceof RefusedException) { // the test, or the handler's own code, ended it meanwhile
             return new Done($outcome->job, 'lost', $answer->state ?? 'unknown', $outcome->error);
         }
-        return new Done($outcome->job, $outcome->event, ((array) $answer)['state'], $outcome->error);
+        $state = ((array) $answer)['state'];
+        $died = $state === 'dead' && $outcome->event !== 'buried';
+        return new Done($outcome->job, $died ? 'died' : $outcome->event, $state, $outcome->error);
     }
 }

@@ -66,7 +66,7 @@ final class Outcome
         } catch (Lost $lost) {
             return ['lost', null, $lost->reason, $lost];
         } catch (Retry $retry) {
-            $reason = self::fitting($retry->reason);
+            $reason = self::fitting($retry->reason) ?? self::lastTry($retry, $job);
             $fields = ['delay' => $retry->after, 'attempt' => $retry->attempt, 'reason' => $reason];
             return ['retried', ['command' => 'release'] + $fields, $reason, $retry];
         } catch (Bury $bury) {
@@ -76,6 +76,19 @@ final class Outcome
             $reason = self::fitting($error::class . ': ' . $error->getMessage());
             return ['failed', ['command' => 'release', 'reason' => $reason], $reason, $error];
         }
+    }
+
+    /** Whether the handler threw one of the words that a worker knows, not an error. */
+    public function isWord(): bool
+    {
+        return $this->error instanceof Retry || $this->error instanceof Bury || $this->error instanceof Lost;
+    }
+
+    /** The reason of a job that dies because its handler asks for a retry on the last try. */
+    private static function lastTry(Retry $retry, Job $job): ?string
+    {
+        $dies = $retry->attempt && $job->last_try && $job->ttr > 0.0;
+        return $dies ? "the tries ran out: $job->attempt of $job->tries" : null;
     }
 
     /** The service keeps 1,000 characters and accepts only UTF-8; error messages may contain anything. */

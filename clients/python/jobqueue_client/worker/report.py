@@ -13,7 +13,7 @@ from jobqueue_client.job import Job
 
 OnEvent = Callable[[str, dict[str, Any]], object]
 OnError = Callable[[BaseException, Job], object]
-OnDeath = Callable[[Job, str | None, BaseException], object]
+OnDeath = Callable[[Job, str | None, BaseException | None], object]
 
 _LEVELS = {
     **dict.fromkeys(("job.died",), logging.ERROR),
@@ -58,7 +58,7 @@ class Report:
         """A handler raised an error."""
         self._call("on_error", self._hooks.on_error, error, job)
 
-    def death(self, job: Job, reason: str | None, error: BaseException) -> None:
+    def death(self, job: Job, reason: str | None, error: BaseException | None) -> None:
         """A job became a dead letter."""
         self._call("on_death", self._hooks.on_death, job, reason, error)
 
