@@ -65,9 +65,9 @@ class Poller:
         self.has_left = False
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it cannot come back: it left, or it was known by nothing but its connection, and that is closed."""
-        return self.has_left or not (self.worker or self.client is None or self.client.is_connected)
+    def is_lost(self) -> bool:
+        """Whether it was known by nothing but its connection, and that is closed."""
+        return not (self.worker or self.client is None or self.client.is_connected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +192,16 @@ class Pollers:
                 del self._leases[job_id]
 
     def _forget(self) -> None:
-        """Forget the workers that have left."""
+        """Forget the workers that have left; and where there is no room for others, the nameless ones that hung up."""
         busy = {id(poller) for poller, _ in self._leases.values()}
         old = time.monotonic() - GONE_S
+        is_full = len(self._pollers) >= MOST_ROWS
         self._pollers = {
             key: each
             for key, each in self._pollers.items()
-            if each.waiting or id(each) in busy or (each.last >= old and not each.is_gone)
+            if each.waiting
+            or id(each) in busy
+            or (each.last >= old and not each.has_left and not (is_full and each.is_lost))
         }
 
     def _report(self) -> str:

@@ -120,12 +120,13 @@ class Topics:
         return ids
 
     async def newest_dead(self, topic: str) -> Job | None:
-        """The dead letter that died last."""
+        """The dead letter that died last; None where it was kicked or deleted meanwhile."""
         ends = await self._in_all(
             lambda shard: self._read([], "ZRANGE", self._pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
         )
         deaths = [(float(end[1]), end[0].decode("utf-8", "replace")) for end in ends if end]
-        return await self._pool.get(max(deaths)[1]) if deaths else None
+        job = await self._pool.get(max(deaths)[1]) if deaths else None
+        return job if job and job.state is State.DEAD else None
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""

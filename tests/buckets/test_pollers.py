@@ -70,12 +70,18 @@ async def test_a_pop_without_a_worker_is_shown_by_its_address(pollers: Pollers) 
     assert sorted(row.worker for row in await rows(pollers)) == ["10.0.0.1:5", "10.0.0.1:6"]
 
 
-async def test_a_client_without_a_name_disappears_when_its_connection_is_closed(pollers: Pollers) -> None:
-    nameless, named = Caller("10.0.0.1:5"), Caller("10.0.0.1:6")
-    pollers.end(pollers.begin("", nameless, ["t"]), [])
-    pollers.end(pollers.begin("w", named, ["t"]), [])
+async def test_clients_without_a_name_that_hung_up_make_room_for_workers(
+    pollers: Pollers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that pops once per connection would fill the table in seconds."""
+    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    nameless, other, named = Caller("10.0.0.1:5"), Caller("10.0.0.1:6"), Caller("10.0.0.1:7")
+    for name, caller in (("", nameless), ("w", named)):
+        pollers.end(pollers.begin(name, caller, ["t"]), [])
     nameless.is_connected = named.is_connected = False
-    assert [row.worker for row in await rows(pollers)] == ["w"]
+    assert len(await rows(pollers)) == 2
+    pollers.end(pollers.begin("", other, ["t"]), [])
+    assert sorted(row.worker for row in await rows(pollers)) == ["10.0.0.1:6", "w"]
 
 
 async def test_a_finish_that_was_refused_leaves_the_job_in_hand(pool: Pool, pollers: Pollers) -> None:
