@@ -23,8 +23,7 @@ from typing import Any, Protocol
 from buckets.errors import JobQueueError
 from buckets.job import Job, State
 from buckets.notifier import Listener, Notifier
-from buckets.pages import chunks
-from buckets.shards import MOST, Item, Shards
+from buckets.shards import Item, Shards
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +46,10 @@ class Client(Protocol):
     def address(self) -> str:
         """Its network address."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection is still there."""
+
 
 class Poller:
     """A worker that polls the same topics through this instance."""
@@ -60,6 +63,11 @@ class Poller:
         self.since = self.last = time.monotonic()
         self.waiting = 0  # pops in progress
         self.has_left = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was known by nothing but its connection, and that is closed."""
+        return not (self.worker or self.client is None or self.client.is_connected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +157,14 @@ class Pollers:
         if is_gone and not poller.waiting and not any(owner is poller for owner, _ in self._leases.values()):
             self._pollers = {key: each for key, each in self._pollers.items() if each is not poller}
 
-    def finished(self, jobs: Sequence[tuple[str, int | None]]) -> None:
-        """Jobs were finished through this instance, given as to `Pool.finish`."""
+    def finished(self, jobs: Sequence[tuple[str, int | None]], results: Sequence[object]) -> None:
+        """Jobs were finished through this instance, given as to `Pool.finish`; its results. A finish that was refused
+        may have come from an earlier worker."""
         leases = self._leases
         if leases:
-            for job_id, _ in jobs:
-                leases.pop(job_id, None)
+            for (job_id, _), result in zip(jobs, results, strict=True):
+                if isinstance(result, str):
+                    leases.pop(job_id, None)
 
     async def tick(self) -> None:
         """Write the report, if there is something to report, or was."""
@@ -174,21 +184,24 @@ class Pollers:
 
     async def _check_leases(self) -> None:
         """Drop the leases that no longer hold."""
-        for some in chunks(list(self._leases.items()), MOST):
-            items = [Item(job_id, (job_id, lease)) for job_id, (_, lease) in some]
-            holds = await self._shards.each("check_leases", items, now=self._shards.clock.now())
-            for (job_id, seen), hold in zip(some, holds, strict=True):
-                if hold == 0 and self._leases.get(job_id) is seen:
-                    del self._leases[job_id]
+        all_seen = list(self._leases.items())
+        items = [Item(job_id, (job_id, lease)) for job_id, (_, lease) in all_seen]
+        holds = await self._shards.each("check_leases", items)
+        for (job_id, seen), hold in zip(all_seen, holds, strict=True):
+            if hold == 0 and self._leases.get(job_id) is seen:
+                del self._leases[job_id]
 
     def _forget(self) -> None:
-        """Forget the workers that have left."""
+        """Forget the workers that have left; and where there is no room for others, the nameless ones that hung up."""
         busy = {id(poller) for poller, _ in self._leases.values()}
         old = time.monotonic() - GONE_S
+        is_full = len(self._pollers) >= MOST_ROWS
         self._pollers = {
             key: each
             for key, each in self._pollers.items()
-            if each.waiting or id(each) in busy or (each.last >= old and not each.has_left)
+            if each.waiting
+            or id(each) in busy
+            or (each.last >= old and not each.has_left and not (is_full and each.is_lost))
         }
 
     def _report(self) -> str:

@@ -21,7 +21,7 @@ from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
-from buckets.topics import Bounds, Standing, Stats, Topic, Topics
+from buckets.topics import Bounds, Stats, Topic, Topics, TopicStatus
 from buckets.waiting import Waiting
 from buckets.walk import Page, Position, Purged, Walk
 
@@ -57,7 +57,6 @@ __all__ = [
     "QueuedPool",
     "Redis",
     "Sent",
-    "Standing",
     "State",
     "Stats",
     "SteppedClock",
@@ -65,6 +64,7 @@ __all__ = [
     "Tag",
     "Timer",
     "Topic",
+    "TopicStatus",
     "Topics",
     "Waiting",
     "Walk",

@@ -10,12 +10,15 @@ from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import LIVE, Job, State
+from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.scripts import Value
 from buckets.shards import MOST
 
 _PAGE = 100  # topics, or dead letters, per step
 _FORGOTTEN = 50  # topics per script; each has 13 keys
+_TRUSTED_S = 10.0  # that a topic in one of many shards was seen to exist, for the answer to an empty pop
+_MOST_TRUSTED = 10_000
 
 T = TypeVar("T")
 
@@ -56,7 +59,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TopicStatus:
     """Of some topics: whether any of them exists, and those that are paused, with the end as `Topic.paused_until`."""
 
     known: bool
@@ -76,6 +79,7 @@ class Topics:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._existed: dict[str, float] = {}  # by topic: when it was last seen to exist, by the loop's time
 
     async def _read(self, empty: Any, *command: Value) -> Any:
         """Read an index; `empty` while another program's data is under its key, until a move or `fsck` sets that
@@ -116,12 +120,13 @@ class Topics:
         return ids
 
     async def newest_dead(self, topic: str) -> Job | None:
-        """The dead letter that died last."""
+        """The dead letter that died last; None where it was kicked or deleted meanwhile."""
         ends = await self._in_all(
             lambda shard: self._read([], "ZRANGE", self._pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
         )
         deaths = [(float(end[1]), end[0].decode("utf-8", "replace")) for end in ends if end]
-        return await self._pool.get(max(deaths)[1]) if deaths else None
+        job = await self._pool.get(max(deaths)[1]) if deaths else None
+        return job if job and job.state is State.DEAD else None
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""
@@ -188,13 +193,18 @@ class Topics:
         replies = await self._in_all(lambda shard: self._pool.call("stats", shard, now=now, topic=name))
         return max((now_ms - since for now_ms, since, *_ in replies if since), default=None)
 
-    async def paused_until(self, name: str) -> int | None:
-        """The end of a topic's pause, as `Topic.paused_until`."""
-        return (await self._pauses([name])).get(name)
+    async def paused_until(self, name: str, near: str | None = None) -> int | None:
+        """The end of a topic's pause, as `Topic.paused_until`. `near`: a job, whose shard is asked; all have the
+        pause."""
+        shard = 0 if near is None else shard_of(near, len(self._pool.keys))
+        return (await self.pauses([name], shard)).get(name)
 
-    async def _pauses(self, names: Sequence[str]) -> dict[str, int]:
+    async def pauses(self, names: Sequence[str], shard: int = 0) -> dict[str, int]:
         """Those of the topics that are paused, with the end of the pause as `Topic.paused_until`."""
-        raws = await self._pool.redis.read("MGET", *map(self._pool.keys[0].paused, names))  # None where it is no string
+        if not names:
+            return {}
+        keys = self._pool.keys[shard]
+        raws = await self._pool.redis.read("MGET", *map(keys.paused, names))  # None where it is no string
         found = zip(names, raws, strict=True)
         ends = {name: int(raw) for name, raw in found if raw is not None and raw.isdigit() and len(raw) < 16}
         now = await self._pool.now_ms() if any(ends.values()) else 0
@@ -202,12 +212,35 @@ class Topics:
 
     async def know(self, *names: str) -> bool:
         """Whether any of these topics exists, be it empty."""
-        scores = await self._in_all(lambda shard: self._read([], "ZMSCORE", self._pool.keys[shard].topics, *names))
+        scores = await self._in_all(partial(self._scores, names))
         return any(score is not None for each in scores for score in each)
 
-    async def standing(self, names: Sequence[str]) -> Standing:
-        """Why a pop of these topics may find no job, whatever is ready."""
-        return Standing(*await asyncio.gather(self.know(*names), self._pauses(names)))
+    async def _scores(self, names: Sequence[str], shard: int) -> list[Any]:
+        found: list[Any] = await self._read([], "ZMSCORE", self._pool.keys[shard].topics, *names)
+        return found
+
+    async def status(self, names: Sequence[str]) -> TopicStatus:
+        """Why a pop of these topics may have found no job, whatever is ready. It never fails, as the pop did not:
+        shards that are away are left out, and what cannot be read is not claimed."""
+        answering = [shard for shard in range(len(self._pool.keys)) if not self._pool.is_away(shard)]
+        try:
+            pauses = self.pauses(names, [*answering, 0][0])
+            return TopicStatus(*await asyncio.gather(self._may_exist(names, answering), pauses))
+        except JobQueueError:
+            return TopicStatus(True, {})
+
+    async def _may_exist(self, names: Sequence[str], answering: Sequence[int]) -> bool:
+        """Whether any of these topics exists, or did seconds ago, as far as the shards that answer know: a pop of many
+        shards that finds nothing should not ask all of them each time."""
+        shards, now = len(self._pool.keys), asyncio.get_running_loop().time()
+        if shards > 1 and any(now - self._existed.get(name, -_TRUSTED_S) < _TRUSTED_S for name in names):
+            return True
+        seen = await asyncio.gather(*(self._scores(names, shard) for shard in answering))
+        exist = {name for scores in seen for name, score in zip(names, scores, strict=False) if score is not None}
+        if len(self._existed) > _MOST_TRUSTED:
+            self._existed.clear()
+        self._existed.update(dict.fromkeys(exist, now))
+        return bool(exist) or len(answering) < shards
 
     async def bound(self, shard: int, bounds_of: Callable[[str], Bounds]) -> int:
         """Delete the dead letters of a shard that exceed the bounds of their topics, the oldest first; returns how many

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import structlog
 
-from buckets import Added, Cause, Job, NewJob, Polling, Pollings, Standing, State, Tag, Topic
+from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest
 
@@ -102,12 +102,12 @@ def unknown(known: bool) -> Answer:
     return {} if known else {"known": False}
 
 
-def stands(standing: Standing | None) -> Answer:
+def why_empty(status: TopicStatus | None) -> Answer:
     """Why a pop found no job, besides that none is ready: no topic exists, or some are paused."""
-    if standing is None:
+    if status is None:
         return {}
-    ends = {topic: in_seconds(until or None) for topic, until in standing.paused.items()}
-    return unknown(standing.known) | ({"paused": ends} if ends else {})
+    ends = {topic: in_seconds(until or None) for topic, until in status.paused.items()}
+    return unknown(status.known) | ({"paused": ends} if ends else {})
 
 
 def listed(topic: Topic, workers: int, max_pending: int, max_dead: int) -> Answer:

@@ -30,9 +30,9 @@ from jobqueue.answers import (
     listed,
     paused,
     polling,
-    stands,
     success,
     unknown,
+    why_empty,
 )
 from jobqueue.engine import Engine
 from jobqueue.errors import BadRequest, TooLarge
@@ -175,14 +175,14 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
     up. An answer without a job says so if a topic is paused, or if none of them exists."""
     handover.check()
-    popped, standing = await engine.pop(command, handover.room)
+    popped, status = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
     handover.take(popped.jobs)
     if command.count is not None:
-        return success(jobs=[handed_out(job) for job in popped.jobs], **stands(standing))
+        return success(jobs=[handed_out(job) for job in popped.jobs], **why_empty(status))
     if popped.jobs:
         return success(**handed_out(popped.jobs[0]))
-    return success(id=None, value=None, **stands(standing))
+    return success(id=None, value=None, **why_empty(status))
 
 
 @one
@@ -253,7 +253,7 @@ async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer
 @one
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
-    figures, standing = await engine.stats(command.topic)
+    figures, status = await engine.stats(command.topic)
     newest = await engine.newest_dead(command.topic) if command.topic and figures.counts["dead"] else None
     answer = success(
         **({"newest_dead": died(newest)} if newest else {}),
@@ -264,8 +264,8 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
         due=figures.due,
         shards=engine.shards,
     )
-    if command.topic and standing:
-        answer |= unknown(standing.known) | paused(standing.paused.get(command.topic))
+    if command.topic and status:
+        answer |= unknown(status.known) | paused(status.paused.get(command.topic))
     return answer
 
 

@@ -24,10 +24,10 @@ from buckets import (
     Popped,
     Position,
     Sent,
-    Standing,
     State,
     Topic,
     Topics,
+    TopicStatus,
     Waiting,
     Walk,
 )
@@ -140,9 +140,9 @@ class Engine:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(self, command: params.Pop, room: int) -> tuple[Popped, Standing | None]:
+    async def pop(self, command: params.Pop, room: int) -> tuple[Popped, TopicStatus | None]:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
-        also how its topics stand, where that may be the reason."""
+        also the status of its topics, where that may be the reason."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics)
@@ -154,9 +154,9 @@ class Engine:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
             raise
         self._pollers.end(poller, popped.jobs)
-        if popped.jobs or not popped.doubtful:
+        if popped.jobs or not popped.ask_why:
             return popped, None
-        return popped, await self._topics.standing(topics)
+        return popped, await self._topics.status(topics)
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""
@@ -171,7 +171,7 @@ class Engine:
         changes that are to be more than local."""
         ends = [(command.id, command.lease) for command in commands]
         states = await self._pool_for(commands).finish(ends, sent)
-        self._pollers.finished(ends)
+        self._pollers.finished(ends, states)
         return states
 
     async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
@@ -229,13 +229,15 @@ class Engine:
         job = await self._pool.get(job_id)
         if job is None:
             raise NotFound
-        return job, await self._topics.paused_until(job.topic)
+        return job, await self._topics.paused_until(job.topic, near=job_id)
 
-    async def stats(self, topic: str | None) -> tuple[Figures, Standing | None]:
-        """The figures of a topic and how it stands, or the figures of all topics."""
+    async def stats(self, topic: str | None) -> tuple[Figures, TopicStatus | None]:
+        """The figures of a topic and its status, or the figures of all topics."""
         if topic is None:
             return await self._topics.stats(), None
-        return await self._topics.stats(topic), await self._topics.standing([topic])
+        asked = self._topics.stats(topic), self._topics.know(topic), self._topics.pauses([topic])
+        figures, known, pauses = await asyncio.gather(*asked)
+        return figures, TopicStatus(known, pauses)
 
     def _place(self, cursor: str | None, state: State | None, *, purging: bool) -> Position | None:
         place = cursors.read(cursor, Position)

@@ -28,13 +28,13 @@ _LOOK_S = 0.1  # between checks whether a server that does not answer is away
 @dataclass(slots=True)
 class Popped:
     """The jobs of a pop, how many ready ones are left in the last topic that it searched, in how many us the first
-    paused topic reopens (None: none is paused, or only until it is resumed), and whether it may have found no job
-    because a topic is paused or does not exist."""
+    paused topic reopens (None: none is paused, or only until it is resumed), and whether `Topics.status` may explain an
+    empty one: a topic may be paused, or not exist."""
 
     jobs: list[Job] = field(default_factory=list)
     left: int = 0
     opens_us: int | None = None
-    doubtful: bool = False
+    ask_why: bool = False
 
 
 class Ask(NamedTuple):
@@ -79,7 +79,7 @@ class PopSearch:
         """Search one shard after the other. Raises Unavailable when none of those that were asked answered."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.shards.redis.timeout_s
-        self.popped.doubtful = True  # not every shard is asked for every topic
+        self.popped.ask_why = True  # not every shard is asked for every topic
         trouble: Unavailable | None = None
         answered = False
         for shard, topics in self.ready_shards.places(self.ask.topics):
@@ -126,7 +126,7 @@ class PopSearch:
                 workers=_turns(self.workers, len(popped.jobs)),
             )
             left, cut_short, opens, *pairs = reply
-            popped.doubtful |= left < 0 or opens != _NONE_PAUSED
+            popped.ask_why |= left < 0 or opens != _NONE_PAUSED
             left = max(left, 0)
             if opens >= 0:
                 popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)

@@ -110,7 +110,7 @@ class Popping(Shards):
                     results[index] = error
                 return
             for nth, index in enumerate(indexes):
-                results[index] = Popped(popped.jobs[nth : nth + 1], popped.left, popped.opens_us, popped.doubtful)
+                results[index] = Popped(popped.jobs[nth : nth + 1], popped.left, popped.opens_us, popped.ask_why)
 
         if len(alike) == 1:
             await pop_alike(*alike.values())

@@ -40,11 +40,11 @@ async def _looked(client: Client) -> Findings:
     begun = time.monotonic()
     await asyncio.sleep(_LOOK_S)
     topics = sorted(await _topics(client), key=lambda each: -(each["oldest_ready_s"] or 0))
-    workers = (await client.ask("workers")).fields["workers"]
+    polling = (await client.ask("workers")).fields
     passed = time.monotonic() - begun
     found = False
     for topic in topics:
-        for sentence in _of_topic(topic, before.get(topic["topic"]), workers, passed):
+        for sentence in _of_topic(topic, before.get(topic["topic"]), polling, passed):
             found = True
             yield Finding("warn", f"topic {topic['topic']}", sentence)
     deadly = [topic["topic"] for topic in topics if topic["counts"]["dead"]]
@@ -61,7 +61,7 @@ async def _topics(client: Client) -> list[Topic]:
     return [topic for page in pages for topic in page]
 
 
-def _of_topic(topic: Topic, before: Topic | None, workers: list[Topic], passed_s: float) -> Iterator[str]:
+def _of_topic(topic: Topic, before: Topic | None, polling: Topic, passed_s: float) -> Iterator[str]:
     name, ready, oldest = shlex.quote(topic["topic"]), topic["counts"]["ready"], topic["oldest_ready_s"]
     waiting = f"{humanize.jobs(ready)} ready" + ("" if oldest is None else f", the oldest for {_span(oldest)}")
     if topic["paused"]:
@@ -71,9 +71,10 @@ def _of_topic(topic: Topic, before: Topic | None, workers: list[Topic], passed_s
             yield f"paused {end}; {waiting}: jobqueue resume {name}"
     elif ready and not topic["workers"]:
         if oldest is None or oldest >= _ALONE_S:
-            yield f"no worker polls it; {waiting}. Start its workers; who polls: jobqueue workers {name}"
+            nobody = "none of the listed workers polls it" if polling["others"]["parked"] else "no worker polls it"
+            yield f"{nobody}; {waiting}. Start its workers; who polls: jobqueue workers {name}"
     elif ready and oldest is not None and oldest >= _LATE_S:
-        yield f"{waiting}; {_at_work(topic, workers)}: jobqueue workers {name}"
+        yield f"{waiting}; {_at_work(topic, polling['workers'])}: jobqueue workers {name}"
     grown = ready - before["counts"]["ready"] if before else 0
     if grown > 0 and (oldest or 0) >= _ALONE_S:
         yield f"the backlog grows, by {grown / passed_s:,.1f} ready jobs a second: jobqueue stats {name} --watch"

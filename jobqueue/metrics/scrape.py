@@ -86,8 +86,8 @@ class Scrape:
             async with asyncio.timeout(_PATIENCE_S):
                 stats = await self._topics.figures(self._metrics.topic)
                 named = [topic for topic in stats if topic != OTHER]
-                ends = await asyncio.gather(*map(self._topics.paused_until, named))
-                paused = {topic: end is not None for topic, end in zip(named, ends, strict=True)}
+                ends = await self._topics.pauses(named)
+                paused = {topic: topic in ends for topic in named}
                 return _Figures(stats, paused, await self._pollers.polling())
         return None
 

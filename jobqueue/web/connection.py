@@ -106,6 +106,11 @@ class Connection(Refusing):
             wire.abort()
 
     @property
+    def is_connected(self) -> bool:
+        """Whether the client is still there, as far as is known."""
+        return self._wire is not None
+
+    @property
     def address(self) -> str:
         """The client's address and port."""
         host, port = self._peer[:2] if isinstance(self._peer, tuple) else ("", 0)

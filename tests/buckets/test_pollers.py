@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from buckets import pollers as module
+from buckets.errors import Unavailable
 from buckets.job import NewJob
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling
 from buckets.pool.pool import Pool
+from buckets.shards import MOST
 from tests.buckets.instances import sign
 
 
@@ -20,6 +23,7 @@ class Caller:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.is_connected = True
 
 
 @pytest.fixture
@@ -66,6 +70,27 @@ async def test_a_pop_without_a_worker_is_shown_by_its_address(pollers: Pollers) 
     assert sorted(row.worker for row in await rows(pollers)) == ["10.0.0.1:5", "10.0.0.1:6"]
 
 
+async def test_clients_without_a_name_that_hung_up_make_room_for_workers(
+    pollers: Pollers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that pops once per connection would fill the table in seconds."""
+    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    nameless, other, named = Caller("10.0.0.1:5"), Caller("10.0.0.1:6"), Caller("10.0.0.1:7")
+    for name, caller in (("", nameless), ("w", named)):
+        pollers.end(pollers.begin(name, caller, ["t"]), [])
+    nameless.is_connected = named.is_connected = False
+    assert len(await rows(pollers)) == 2
+    pollers.end(pollers.begin("", other, ["t"]), [])
+    assert sorted(row.worker for row in await rows(pollers)) == ["10.0.0.1:6", "w"]
+
+
+async def test_a_finish_that_was_refused_leaves_the_job_in_hand(pool: Pool, pollers: Pollers) -> None:
+    await deliver(pool, pollers, "a")
+    stale = [("a", 1)]
+    pollers.finished(stale, await pool.finish(stale))
+    assert await hands(pollers) == {"w": 1}
+
+
 async def test_topics_in_another_order_are_the_same_worker_and_other_topics_another_row(pollers: Pollers) -> None:
     for topics in (["a", "b"], ["b", "a"], ["a"]):
         pollers.end(pollers.begin("w", None, topics), [])
@@ -76,7 +101,7 @@ async def test_jobs_in_hand_are_those_delivered_here_and_not_finished(pool: Pool
     await deliver(pool, pollers, "abc")
     assert await hands(pollers) == {"w": 3}
     await pool.finish([("a", None)])
-    pollers.finished([("a", None)])
+    pollers.finished([("a", None)], ["finished"])
     assert await hands(pollers) == {"w": 2}
 
 
@@ -145,7 +170,7 @@ async def test_a_worker_that_leaves_disappears_once_its_jobs_have_ended(pool: Po
     await deliver(pool, pollers, "a")
     notifier.hear(0, "leave w")
     assert await hands(pollers) == {"w": 1}
-    pollers.finished([("a", None)])
+    pollers.finished([("a", None)], ["finished"])
     assert await hands(pollers) == {}
     pollers.begin("w", None, ["t"])
     assert await hands(pollers) == {"w": 0}
@@ -209,3 +234,20 @@ async def test_what_another_program_wrote_in_its_place_hides_no_other_report(
     await pool.redis.read("HSET", pool.keys[0].workers("cc"), "a", "b")
     pollers.begin("w", None, ["t"])
     assert await hands(pollers) == {"w": 0}
+
+
+async def test_a_shard_that_does_not_answer_is_waited_for_once(
+    pool: Pool, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a report of many leases would take so long that the one before it expires."""
+    await deliver(pool, pollers, list(map(str, range(2 * MOST))))
+    asked = 0
+
+    async def no_answer(*_: Any, **__: Any) -> None:
+        nonlocal asked
+        asked += 1
+        raise Unavailable
+
+    monkeypatch.setattr(pool, "call", no_answer)
+    await pollers._check_leases()
+    assert asked == 1

@@ -89,6 +89,26 @@ def test_an_address_without_its_redis_is_not_left_out_but_the_retry_goes_to_the_
     assert asked(Retries(1.5, Route(addresses))) == first
 
 
+def test_what_a_stopping_address_refused_of_a_batch_goes_to_the_next_one_at_once(clock: Clock) -> None:
+    addresses = Addresses(URLS)
+    first, second, _ = (address.url for address in addresses.order)
+    retries = Retries(1.5, Route(addresses))
+    assert asked(retries) == first
+    assert retries.pause_after_members([ShuttingDown({"retry_after": 1}, 200)]) == 0
+    assert asked(retries) == second
+    assert asked(Retries(1.5, Route(addresses))) == second
+
+
+def test_what_an_address_without_its_redis_refused_of_a_batch_goes_to_the_next_one_after_a_pause() -> None:
+    addresses = Addresses(URLS)
+    first, second, _ = (address.url for address in addresses.order)
+    retries = Retries(1.5, Route(addresses))
+    assert asked(retries) == first
+    assert retries.pause_after_members([Unavailable({"retry_after": 0.01}, 200)]) != 0
+    assert asked(retries) == second
+    assert asked(Retries(1.5, Route(addresses))) == first
+
+
 def test_each_failure_in_a_row_doubles_the_time_to_a_minute_and_an_answer_ends_it(clock: Clock) -> None:
     (address,) = Addresses(["http://a"]).order
     for seconds in (5, 10, 20, 40, 60, 60):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobqueue_client import JobQueueError, Refused
+from jobqueue_client import AsyncClient, Client, JobQueueError, Refused, Unreachable
 from jobqueue_client.errors import refusal
 from jobqueue_client.http import Reply
 from jobqueue_client.http.codec import read_many
@@ -27,12 +27,25 @@ FINISHED = {"success": False, "code": "WRONG_STATE", "error": "it cannot be dele
         ({"command": "add", "topic": "mail"}, {"error": "the topic is full"}, "add mail: the topic is full"),
         ({"command": "pop", "topics": ["a", "b"]}, {"error": "not now"}, "pop a, b: not now"),
         ({"command": "stats"}, {"code": "INTERNAL"}, "INTERNAL"),
+        ({"id": "ord-7"}, {"error": "command is missing"}, "command is missing"),
+        ({"command": "pop", "topics": 7}, {"error": "topics must be a list"}, "topics must be a list"),
     ],
 )
 def test_a_refusal_names_the_command_its_job_and_the_state(
     command: dict[str, Any], answer: dict[str, Any], words: str
 ) -> None:
     assert str(refusal(answer, 409, command=command)) == words
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://nowhere.invalid"])
+async def test_an_unreachable_service_is_reported_with_the_command_its_job_and_the_address(url: str) -> None:
+    with Client(url, retry_for_s=0) as client, pytest.raises(Unreachable) as in_a_thread:
+        client.delete("ord-7")
+    async with AsyncClient(url, retry_for_s=0.1) as client:
+        with pytest.raises(Unreachable) as in_a_loop:
+            await client.add("mail", 1, id="ord-7")
+    assert str(in_a_thread.value).startswith(f"delete ord-7: {url}: ") and not in_a_thread.value.maybe_done
+    assert str(in_a_loop.value).startswith(f"add ord-7: {url}: ") and not in_a_loop.value.maybe_done
 
 
 def test_a_refusal_in_a_batch_names_its_own_command() -> None:

@@ -86,7 +86,7 @@ class Judge:
         assert response.headers["content-type"].startswith("application/json"), response
         answered = response.json
         path = "/command" if response.status != 200 else request.path.partition("?")[0]
-        if path in ("/healthz", "/readyz", "/openapi.json"):
+        if path in ("/", "/healthz", "/readyz", "/openapi.json"):
             self._check(path, "get", response.status, answered)
             return True
         self._check("/command", "post", response.status, answered)

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Reserve ready jobs of the first topics that have any, higher priorities first.
 -- arrows: ready -> reserved, ready -> finished
--- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic popped, -1 if it is hardly known;
---   1 if stale entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 if none is
---   paused, -2 if only until it is resumed; the jobs as they are now
+-- returns: {left, more, opens, id, record, id, record, …}: ready jobs left in the last topic searched, -1 if none of its jobs
+--   is known; 1 if stale entries or large bodies stopped the search early; us until the first of the paused topics resumes, -1 if
+--   none is paused, -2 if only until it is resumed; the jobs as they are now
 -- fails: never
 -- repeat: no
 -- include: clock indexes fast_path
@@ -213,6 +213,9 @@ if list then taken[list] = at end
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, whole(n)) end
 end
-answer[1] = left[last] or last and tonumber(index('HGET', COUNTS .. last, 'ready') or -1) or 0
+if last then
+  local ready_left = left[last] or index('HGET', COUNTS .. last, 'ready') or redis.call('EXISTS', COUNTS .. last) - 1
+  answer[1] = tonumber(ready_left) or 0
+end
 answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
 return answer

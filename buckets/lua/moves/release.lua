@@ -18,6 +18,7 @@ local job, raw, refusal = read_leased(id, lease, reason ~= '')
 if not job then return refusal end
 local rest = reason ~= '' and rest_with(job, raw, TAG_REASON, reason) or nil
 if counts == '0' then job.attempts = math.max(job.attempts - 1, 0) end
+job.cause = 0  -- a pop of an older version leaves that an earlier lease ended
 give_back(job, delay, rest, ladder)
 commit()
 return {WORDS[job.state], job.next, plan.died or {}}

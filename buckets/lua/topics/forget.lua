@@ -11,8 +11,11 @@ local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local idle = tonumber(ARGV[2])  -- integer: ms
 local page = ARGV[3]  -- integer: topics at most
 
+-- A pause may be over before Redis removes it.
 local function in_use(topic)
-  if redis.call('EXISTS', PAUSED .. topic, DEAD .. topic) > 0 then return true end
+  local ends = redis.pcall('GET', PAUSED .. topic)
+  local is_over = type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or now_ms + 1) <= now_ms
+  if (ends and not is_over) or redis.call('EXISTS', DEAD .. topic) > 0 then return true end
   for _, jobs in ipairs(index('HMGET', COUNTS .. topic, 'delayed', 'ready', 'reserved', 'dead')) do
     if jobs and jobs ~= '0' then return true end
   end
@@ -26,7 +29,7 @@ for _, topic in ipairs(topics) do
     index('ZADD', TOPICS, whole(now_ms), topic)
   else
     drop_lists(topic)
-    redis.call('UNLINK', COUNTS .. topic, DUE .. topic)
+    redis.call('UNLINK', COUNTS .. topic, DUE .. topic, PAUSED .. topic)
     index('ZREM', TOPICS, topic)
     forgotten = forgotten + 1
   end

@@ -1,5 +1,5 @@
 /** The addresses of the service: to which a request goes, and which are left out for a while after a failure. */
-import { JobQueueError } from './errors.js';
+import { JobQueueError, UnreachableError, subjectOf } from './errors.js';
 import { Transport } from './http.js';
 import { encode } from './json.js';
 import { addressed, checkLimits } from './options.js';
@@ -89,8 +89,9 @@ class Address {
       this.#note([answer].flat().some(isAway), begun);
       return answer;
     } catch (error) {
-      if (error instanceof JobQueueError) this.#note(isAway(error), begun);
-      throw error;
+      if (!(error instanceof JobQueueError)) throw error;
+      this.#note(isAway(error), begun);
+      throw error instanceof UnreachableError ? new UnreachableError(subjectOf(asked) + error.message, error) : error;
     }
   }
 

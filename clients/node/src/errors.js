@@ -99,9 +99,14 @@ export function refusal(answer, command, status = null, retry_after = null) {
 }
 
 /** The message: the command, its job or topic, the service's sentence, and the job's state if that does not name it. */
-function told({ error, code, state }, { command, id, topic, topics } = {}) {
-  const said = error ?? code ?? 'refused';
-  const about = id ?? topic ?? topics?.join(', ');
+function told({ error, code, state }, command) {
+  const said = String(error ?? code ?? 'refused');
   const ofState = state == null || said.includes(state) ? '' : ` (the job is ${state})`;
-  return `${about == null ? '' : `${command} ${about}: `}${said}${ofState}`;
+  return `${subjectOf(command)}${said}${ofState}`;
+}
+
+/** `delete ord-7: `; nothing for a command without a job or topic, or a batch. */
+export function subjectOf({ command, id, topic, topics } = {}) {
+  const about = id ?? topic ?? (Array.isArray(topics) ? topics.join(', ') : null);
+  return about == null || command == null ? '' : `${command} ${about}: `;
 }

@@ -13,7 +13,7 @@ export class Transport {
   #module;
   #agent;
   #target;
-  #host;
+  #url;
   #headers;
   #timeout_ms;
   #connect_timeout_ms;
@@ -24,7 +24,7 @@ export class Transport {
     this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
     // timeout 0: the agent's time-out is for idle connections only; requests have their own, below.
     this.#target = { ...targetOf(url), method: 'POST', agent: this.#agent, timeout: 0 };
-    this.#host = url.host;
+    this.#url = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
     this.#headers = { 'Content-Type': 'application/json', ...headers };
     this.#timeout_ms = timeout_s * 1000;
     this.#connect_timeout_ms = connect_timeout_s * 1000;
@@ -51,7 +51,7 @@ export class Transport {
       request.end(text);
     });
     // Thrown here, not where it happened, so that the stack shows the caller.
-    if (failed) throw new UnreachableError(`${this.#host}: ${failed.what}`, failed);
+    if (failed) throw new UnreachableError(`${this.#url}: ${failed.what}`, failed);
     return answer;
   }
 

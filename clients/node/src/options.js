@@ -34,7 +34,8 @@ export function addressed(first, second) {
   if (urls === undefined) return { urls: [checkedUrl('url', url)], ...options };
   if (url !== undefined) throw new TypeError('give url or urls, not both');
   if (!Array.isArray(urls) || urls.length === 0) throw new TypeError('urls must be an array of at least one URL');
-  return { urls: urls.map((each) => checkedUrl('each of urls', each)), ...options };
+  const checked = urls.map((each) => checkedUrl('each of urls', each));
+  return { urls: [...new Map(checked.map((each) => [each.href, each])).values()], ...options };
 }
 
 /** The first argument as the option `url`, which the second one must not have, too. */

@@ -61,9 +61,14 @@ export class Retries {
     this.#retry_for_ms = retry_for_s * 1000;
   }
 
+  /** A failure: from the first one on, the time runs. */
+  begin() {
+    this.#end ??= performance.now() + this.#retry_for_ms;
+  }
+
   /** Pauses before the next attempt; false, at once, if it would come too late. */
   async pause(error, signal) {
-    this.#end ??= performance.now() + this.#retry_for_ms;
+    this.begin();
     this.#count += 1;
     const ms = pauseBefore(this.#count, error);
     if (performance.now() + ms >= this.#end) return false;

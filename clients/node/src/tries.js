@@ -25,6 +25,7 @@ export class Tries {
 
   /** Waits for the next attempt; false if it would come too late. Another address is asked at once. */
   async another(error, signal) {
+    this.#retries.begin();
     return this.#route.hasAnother(error) || this.#retries.pause(error, signal);
   }
 }

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 
-import { Worker } from '../src/index.js';
+import { Lost, Worker } from '../src/index.js';
 
 const now = Date.now() / 1000;
 const job = { id: 'x', topic: 't', value: 1, lease: 1, attempt: 1, tries: 16, due: now - 100, ttr: 60, headers: null };
@@ -35,6 +36,41 @@ test('the lateness of a delivery counts from when the job became ready again', a
   worker.job('t', () => { if (Object.keys(late).length === 2) worker.stop(); });
   await worker.run();
   assert.deepEqual(late, { x: 100, again: 10 });
+});
+
+test('an error after the loss of a job reaches on_error, but not that its signal was aborted', async (t) => {
+  const thrown = [];
+  const events = [];
+  const worker = new Worker(await delivering(t, [{ ...job, id: 'fails' }, { ...job, id: 'aborts' }, { ...job, id: 'lost' }]), {
+    grace_s: 0,
+    logger: { info() {}, error() {} },
+    on_error: (error, { id }) => thrown.push([id, error.message]),
+    on_event: (name, { id }) => { if (id) events.push(`${name} ${id}`); },
+  });
+  worker.job('t', async (each, { signal }) => {
+    if (each.id === 'lost') worker.stop(); // the last of the three
+    if (each.id === 'lost') throw new Lost(each, 'stale');
+    await sleep(60_000, undefined, { signal }).catch((error) => { if (each.id === 'aborts') throw error; });
+    throw new Error('no disk');
+  });
+  await worker.run();
+  assert.deepEqual(thrown, [['fails', 'no disk']]);
+  for (const id of ['fails', 'aborts', 'lost']) assert.equal(events.filter((each) => each === `job.lost ${id}`).length, 1);
+});
+
+test('a job is over only when its handler is, even if a middleware forgets to await next()', async (t) => {
+  for (const forgets of [(_, next) => { next(); }, async (_, next) => { next(); }]) {
+    const events = [];
+    const worker = new Worker(await delivering(t, [job]), {
+      logger: { info() {}, error() {} },
+      on_event: (name, { id, reason }) => { if (id) events.push([name, reason]); },
+      max_jobs: 1,
+    });
+    worker.use(forgets);
+    worker.job('t', async () => { await sleep(10); throw new Error('no'); });
+    assert.equal(await worker.run(), true);
+    assert.deepEqual(events, [['job.started', undefined], ['job.failed', 'Error: no']]);
+  }
 });
 
 test('a logger and hooks that fail do no harm', async (t) => {

@@ -25,7 +25,7 @@ final class Options
         foreach ($urls ?? [$url] as $each) {
             self::url($url === null ? 'each of urls' : 'url', $each);
         }
-        return array_values($urls ?? [$url]);
+        return array_values(array_unique($urls ?? [$url]));
     }
 
     private static function url(string $option, mixed $url): void

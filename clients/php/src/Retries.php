@@ -69,11 +69,11 @@ final class Retries
     /** Sleeps before the next attempt, unless that goes to another address; false, at once, if it would be too late. */
     public function pause(JobQueueException $error): bool
     {
+        $now = Clock::now();
+        $this->end ??= $now + $this->seconds;
         if ($this->route->hasAnother($error)) {
             return true;
         }
-        $now = Clock::now();
-        $this->end ??= $now + $this->seconds;
         $wake = $now + self::length(++$this->pauses, $error->retry_after);
         if ($wake >= $this->end) {
             return false;

@@ -62,7 +62,8 @@ final class Worker
      * @param LoggerInterface|null $logger null: lines on standard error
      * @param (callable(string, array<string, mixed>): mixed)|null $on_event receives each event's name and fields
      * @param (callable(\Throwable, Job): mixed)|null $on_error a handler failed: it threw neither Retry, Bury nor Lost
-     * @param (callable(Job, ?string, \Throwable): mixed)|null $on_death a job became a dead letter
+     * @param (callable(Job, ?string, ?\Throwable): mixed)|null $on_death a job became a dead letter; no error if
+     *                                                       it was released because the worker stops
      * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
@@ -262,7 +263,7 @@ final class Worker
         $this->report->started($job);
         $outcome = Outcome::of($this->handle(...), $job);
         $this->handled++;
-        if ($outcome->event === 'failed' && $outcome->error !== null) {
+        if ($outcome->error !== null && !$outcome->isWord()) {
             $this->hooks->error($outcome->error, $job);
         }
         if ($outcome->command !== null) {
@@ -270,9 +271,17 @@ final class Worker
         }
         $this->clean = $this->clean && $outcome->reason !== 'stopping';
         $outcome->event === 'lost'
-            ? $this->report->lost($outcome, (string) $outcome->reason)
+            ? $this->lost($outcome)
             : $this->report->ended($outcome);
         return null;
+    }
+
+    private function lost(Outcome $outcome): void
+    {
+        $this->report->lost($outcome, (string) $outcome->reason);
+        if ($outcome->reason === 'stopping' && $this->keeper?->died()) {
+            $this->report->died($outcome, 'stopping');
+        }
     }
 
     private function handle(Job $job): void
@@ -289,11 +298,9 @@ final class Worker
     private function settle(Outcome $outcome, array|RefusedException|null $answer): void
     {
         $this->clean = $this->clean && $answer !== null;
-        if (is_array($answer)) {
-            $died = ($answer['state'] ?? null) === 'dead' && $outcome->event !== 'buried';
-            $this->report->ended($outcome, $died);
-        } elseif ($answer !== null && $this->wasDoneBefore($outcome, $answer)) {
-            $this->report->ended($outcome);
+        $state = is_array($answer) ? $answer['state'] ?? null : $answer?->state;
+        if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($outcome, $answer))) {
+            $this->report->ended($outcome, $state === 'dead' && $outcome->event !== 'buried');
         } else {
             $this->report->lost($outcome, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
         }

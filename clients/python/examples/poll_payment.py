@@ -21,7 +21,7 @@ TRIES = 5
 RUN = secrets.token_hex(4)
 
 
-def give_up(job: Job, reason: str | None, error: BaseException) -> None:
+def give_up(job: Job, reason: str | None, error: BaseException | None) -> None:
     """The job's tries ran out: it is kept as a dead letter, for people to inspect."""
     print(f"payment {job.body['payment']} given up after {job.attempt} asks")
 

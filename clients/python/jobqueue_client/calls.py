@@ -15,7 +15,7 @@ from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.http import Reply, Request
 from jobqueue_client.http.codec import encode, read, read_many
-from jobqueue_client.retry import Retries, is_safe, longest_s, may_repeat
+from jobqueue_client.retry import Retries, is_safe, may_repeat
 from jobqueue_client.times import plain
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ def one(command: Command[T], route: Route, retry_for_s: float) -> Call[T]:
         try:
             result = result_of(command, read(_reply((yield retries.request(data, wait_s))), command.fields))
         except JobQueueError as error:
+            if isinstance(error, Unreachable):
+                error.name(command.fields)
             pause = retries.pause_after(error, safe=is_safe(command.fields))
             if pause is None:
                 raise
@@ -57,10 +59,9 @@ def many(commands: Sequence[Mapping[str, Any]], route: Route, retry_for_s: float
             if results:  # an earlier request answered the others, and those answers must not be lost
                 results.update(dict.fromkeys(open_numbers, error))
         else:
-            retries.answered()
             results.update(zip(open_numbers, answers, strict=True))
             open_numbers = [number for number in open_numbers if _is_open(batch[number], results[number])]
-            pause = retries.pause(longest_s([results[number] for number in open_numbers])) if open_numbers else None
+            pause = retries.pause_after_members([results[number] for number in open_numbers])
         if pause is None:
             break
         yield pause

@@ -26,6 +26,10 @@ class Unreachable(JobQueueError):
         """Whether a retry may help; False for a reply of something that is not a job queue."""
         self.retry_after = retry_after
 
+    def name(self, command: Mapping[str, Any]) -> None:
+        """Let the message begin with the command that was not answered."""
+        self.args = (f"{_subject(command)}{self}",)
+
 
 class Refused(JobQueueError):
     """The service refused the command. A code that this version does not know is raised as this class itself."""
@@ -215,5 +219,12 @@ def _words(answer: dict[str, Any], code: str, command: Mapping[str, Any]) -> str
     said = str(answer.get("error", code))
     state = answer.get("state")
     of_state = f" (the job is {state})" if state and str(state) not in said else ""
-    about = command.get("id") or command.get("topic") or ", ".join(map(str, command.get("topics") or ()))
-    return f"{command['command']} {about}: {said}{of_state}" if about else f"{said}{of_state}"
+    return f"{_subject(command)}{said}{of_state}"
+
+
+def _subject(command: Mapping[str, Any]) -> str:
+    """`delete ord-7: `; nothing for a command without a job or topic, or a batch."""
+    topics = command.get("topics")
+    listed = ", ".join(map(str, topics)) if isinstance(topics, list) else ""
+    about = command.get("id") or command.get("topic") or listed
+    return f"{command['command']} {about}: " if about and "command" in command else ""

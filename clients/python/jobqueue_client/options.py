@@ -20,7 +20,7 @@ def urls_of(url: str | None, urls: Sequence[str] | None) -> list[str]:
         return [_checked("url", url)]
     if isinstance(urls, str) or not isinstance(urls, Sequence) or not urls:
         raise ValueError(f"urls must be a list of at least one URL, not {urls!r}")
-    return [_checked("each of urls", each) for each in dict.fromkeys(urls)]
+    return list(dict.fromkeys(_checked("each of urls", each) for each in urls))
 
 
 def _checked(name: str, url: object) -> str:

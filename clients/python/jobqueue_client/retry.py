@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobqueue_client.addresses import Address, Route
@@ -98,6 +98,17 @@ class Retries:
         if not may_repeat(error, safe=safe):
             return None
         return 0 if is_gone(error) and self._route.goes_on else self.pause(error.retry_after)
+
+    def pause_after_members(self, errors: Sequence[object]) -> float | None:
+        """The same for a batch that was answered, given the errors of the members to repeat, if there are any."""
+        gone = [error for error in errors if isinstance(error, ShuttingDown)]
+        if gone:
+            self._address.failed(self._begun)
+        elif not any(isinstance(error, Unavailable) for error in errors):
+            self.answered()
+        if not errors:
+            return None
+        return 0 if len(gone) == len(errors) and self._route.goes_on else self.pause(longest_s(errors))
 
     def pause(self, at_least_s: float | None) -> float | None:
         """Seconds to wait before the next retry; None if it would come too late."""

@@ -65,7 +65,7 @@ def _malformed(data: bytes, text: str) -> str:
     """Why bytes are not JSON; `text` is msgspec's message."""
     if data.startswith(codecs.BOM_UTF8):
         return "it begins with a UTF-8 byte order mark (BOM); leave that out"
-    lone = _LONE_SURROGATE.match(data)
+    lone = len(data) <= _MOST_TO_EXPLAIN and _LONE_SURROGATE.match(data)
     if lone:
         return f"{lone[1].decode()} is a lone surrogate, which is not a character"
     return "it ends too early" if text == "Input data was truncated" else text

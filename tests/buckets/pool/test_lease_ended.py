@@ -99,6 +99,17 @@ async def test_whatever_happens_to_the_job_next_takes_that_away(
     await check_books(redis, pool)
 
 
+async def test_a_release_takes_it_away_also_after_a_pop_of_a_version_that_left_it(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await lose(pool, clock)
+    await pop_one(pool)
+    await redis.read("SETRANGE", pool.keys[0].job("a"), 3, bytes([4 + 16 * Cause.LEASE]))
+    assert (await get(pool, "a")).cause is Cause.LEASE
+    await pool.release("a", delay_ms=9)
+    assert (await get(pool, "a")).lease_ended is None
+
+
 async def test_a_job_in_back_off_that_is_run_or_gets_another_time_does_not_say_when_its_lease_ended(
     pool: Pool, clock: HeldClock
 ) -> None:

@@ -16,7 +16,7 @@ from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.pool.ready_shards import ReadyShards
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics import Topics, TopicStatus
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, finish, kick, pop, pop_one, popped_ids
 from tests.buckets.waiting.parked import LONG_S, caught_up, hearing, job_of, jobs_of, park, waiting_on
@@ -300,6 +300,12 @@ class Torn(Redis):
                 raise Unavailable() from None
         return await super().call(name, *rest, **arguments)
 
+    async def read(self, *command: Any) -> Any:
+        shard, _, _ = str(command[1] if len(command) > 1 else "").partition("}")
+        if any(meta.startswith(shard + "}") for meta in self.away):
+            raise Unavailable()
+        return await super().read(*command)
+
 
 @pytest.fixture
 async def torn(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Pool]:
@@ -355,6 +361,18 @@ async def test_several_shards_that_do_not_answer_are_waited_for_once(torn: Pool)
     await add(torn, id_in(3, 0, 4))
     assert await popped_ids(torn, count=10) == [id_in(3, 0, 4)]
     assert redis.waited_out == 1
+
+
+async def test_an_empty_pop_does_not_fail_for_a_shard_that_is_away(torn: Pool) -> None:
+    """Nor does it claim that a topic does not exist which that shard may have."""
+    topics = Topics(torn)
+    await topics.pause("t")
+    tear(torn, 0, known=True)
+    assert await topics.status(["t", "u"]) == TopicStatus(True, {"t": 0})
+    assert await topics.status(["u"]) == TopicStatus(True, {})
+    assert await topics.paused_until("t", near=id_in(1, 0, 4)) == 0
+    tear(torn, 0, known=False)
+    assert await topics.status(["u"]) == TopicStatus(True, {})
 
 
 @pytest.mark.parametrize("known", [True, False])

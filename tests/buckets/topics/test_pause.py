@@ -12,7 +12,7 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Standing, Topics
+from buckets.topics import Topics, TopicStatus
 from buckets.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state
@@ -56,24 +56,26 @@ async def test_a_pause_for_a_time_ends_by_itself_and_not_a_microsecond_early(
     assert ([job.id for job in popped.jobs], popped.opens_us) == (["a"], None)
 
 
-async def test_an_empty_pop_has_a_doubt_where_a_topic_is_paused_or_not_known(
+async def test_an_empty_pop_asks_why_where_a_topic_is_paused_or_not_known(
     pool: Pool, topics: Topics, clock: HeldClock
 ) -> None:
-    assert (await pool.pop(["none"])).doubtful
+    assert (await pool.pop(["none"])).ask_why
     await add(pool, "a")
-    assert not (await pool.pop(["t"])).doubtful
-    assert not (await pool.pop(["none", "t"])).doubtful  # nothing but reading the topics would tell more
+    assert not (await pool.pop(["t"])).ask_why
+    assert not (await pool.pop(["none", "t"])).ask_why  # nothing but reading the topics would tell more
+    await pool.add([NewJob("b", "later", b"", 1000)])
+    assert not (await pool.pop(["later"])).ask_why  # no job of it was ever ready
     await topics.pause("t", 60_000)
     await topics.pause("u")
     for order in (["t"], ["u"], ["t", "u"], ["u", "t"]):
         popped = await pool.pop(order)
-        assert (popped.doubtful, popped.opens_us) == (True, 60_000_000 if "t" in order else None)
+        assert (popped.ask_why, popped.opens_us) == (True, 60_000_000 if "t" in order else None)
     now = clock.now_us // 1000
-    assert await topics.standing(["none", "u", "t"]) == Standing(True, {"u": 0, "t": now + 60_000})
-    assert await topics.standing(["none"]) == Standing(False, {})
+    assert await topics.status(["none", "u", "t"]) == TopicStatus(True, {"u": 0, "t": now + 60_000})
+    assert await topics.status(["none"]) == TopicStatus(False, {})
     clock.advance(60_000)
     await topics.resume("u")
-    assert await topics.standing(["u", "t"]) == Standing(True, {})
+    assert await topics.status(["u", "t"]) == TopicStatus(True, {})
 
 
 async def test_a_topic_is_known_whichever_shard_has_it(redis: Redis) -> None:
@@ -83,7 +85,7 @@ async def test_a_topic_is_known_whichever_shard_has_it(redis: Redis) -> None:
     assert len(await pop(many, count=100)) == 40
     assert await topics.know("t") and await topics.know("none", "t")
     assert not await topics.know("none")
-    assert (await many.pop(["t"])).doubtful  # on many shards a pop may ask none for a topic
+    assert (await many.pop(["t"])).ask_why  # on many shards a pop may ask none for a topic
     await many.close()
 
 
@@ -340,3 +342,16 @@ async def test_the_end_of_a_pause_wakes_no_more_pops_than_there_are_jobs(redis: 
     await asyncio.gather(*pops)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_empty_pop_of_many_shards_asks_for_its_topic_once(redis: Redis) -> None:
+    many = await Pool.open(redis, shards=4)
+    topics = Topics(many)
+    await add(many, "a")
+    assert await topics.status(["t"]) == TopicStatus(True, {})
+    await topics.pause("t")
+    await redis.read("CONFIG", "RESETSTAT")
+    assert await topics.status(["t"]) == TopicStatus(True, {"t": 0})
+    said = (await redis.read("INFO", "commandstats")).decode()
+    assert "zmscore" not in said and "cmdstat_mget:calls=1," in said
+    await many.close()

@@ -244,6 +244,22 @@ async def test_a_topic_with_a_job_or_a_pause_is_not_forgotten(
     await check_books(redis, pool)
 
 
+async def test_the_newest_dead_letter_is_one_that_is_dead(redis: Redis, pool: Pool, topics: Topics) -> None:
+    await add(pool, "alive")
+    await redis.read("ZADD", pool.keys[0].dead("t"), 1, "alive")
+    assert await topics.newest_dead("t") is None
+
+
+async def test_a_pause_that_is_over_keeps_no_topic(redis: Redis, pool: Pool, topics: Topics, clock: HeldClock) -> None:
+    """By the clock of the scripts, as on a test service, where Redis does not remove it."""
+    await topics.pause("t", HOUR)
+    clock.advance(HOUR - 1)
+    assert await topics.forget(0, HOUR // 2) == 0
+    clock.advance(HOUR)
+    assert await topics.forget(0, HOUR // 2) == 1
+    assert await redis.read("KEYS", "*") == [pool.keys[0].meta.encode()]
+
+
 async def test_a_topic_with_dead_letters_is_kept_even_where_its_counts_are_lost(
     redis: Redis, pool: Pool, topics: Topics, clock: HeldClock
 ) -> None:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.clients.gaps.programs import PROGRAMS
-from tests.clients.gaps.scenario import run
+from tests.clients.gaps.scenario import WAYS, run
 
 MARKS_S = {"stop": 0.1, "kill": 1.0}
 ROUNDS = 3
@@ -20,7 +20,7 @@ async def main(names: list[str]) -> None:
     for program in PROGRAMS:
         if (names and program.name not in names) or program.lacks():
             continue
-        gaps: dict[str, list[float]] = {way: [] for way in MARKS_S}
+        gaps: dict[str, list[float]] = {way: [] for way in WAYS}
         again = 0
         for _ in range(ROUNDS):
             with tempfile.TemporaryDirectory(prefix="jq-") as folder:

@@ -19,4 +19,4 @@ async def test_jobs_go_on_through_the_other_instance_and_none_is_lost(program: P
         result = await run(program, Path(folder))
     assert result.unfinished == 0
     assert len(result.received.ids) == result.added > 0
-    assert {way: len(gaps) for way, gaps in result.gaps.items()} == {"stop": 2, "kill": 2}
+    assert {way: len(gaps) for way, gaps in result.gaps.items()} == {"none": 2, "stop": 2, "kill": 2}

@@ -97,7 +97,7 @@ async def test_an_error_names_the_command_the_job_and_its_state_and_has_an_int_a
     assert missing == ["delete ord-7: no such job", "NOT_FOUND", 0]
     assert finished[0].startswith("delete ord-8: ") and "finished" in finished[0] and finished[1] == "WRONG_STATE"
     assert badly_timed[0].startswith("add ord-9: at ") and "T09:00:00+" in badly_timed[0]  # an example of a right one
-    assert unreachable[0].startswith("get ord-7: Failed to connect") and unreachable[2] == 0
+    assert unreachable[0].startswith("get ord-7: http://127.0.0.1:1: Failed to connect") and unreachable[2] == 0
 
 
 async def test_a_producer_gives_up_within_two_seconds_and_at_once_when_it_asks_for_that(queue: Client) -> None:

@@ -63,6 +63,30 @@ async def test_a_worker_with_two_addresses_loses_no_time_when_one_of_them_is_awa
     assert "job.finished" in events and "service.lost" not in events
 
 
+async def test_an_error_without_an_answer_names_the_command_its_job_and_the_address(queue: Client) -> None:
+    code = """
+        foreach (['http://127.0.0.1:1', 'http://nowhere.invalid'] as $away) {
+            try {
+                (new Client($away, retry_for_s: 0))->delete('ord-7');
+            } catch (JobQueue\\Client\\Exception\\UnreachableException $error) {
+                $tell([str_starts_with($error->getMessage(), "delete ord-7: $away: "), $error->maybe_done]);
+            }
+        }
+    """
+    assert await told(code, queue.url) == [[True, False], [True, False]]
+
+
+async def test_a_worker_whose_limit_is_below_what_php_takes_still_does_a_job_each_time(queue: Client) -> None:
+    code = """
+        (new Client($url))->add('t', 1);
+        $worker = new Worker($url, memory_mb: 1, on_event: fn (string $event) => $tell([$event]));
+        $worker->job('t', fn (Job $job) => null);
+        $worker->run();
+    """
+    events = [name for (name,) in await told(code, queue.url)]
+    assert events.index("job.finished") < events.index("worker.stopped")
+
+
 async def test_a_lease_is_kept_through_the_other_address_when_one_accepts_and_never_answers(queue: Client) -> None:
     code = """
         $server = stream_socket_server('tcp://127.0.0.1:0');

@@ -64,6 +64,14 @@ async def test_ready_jobs_that_nobody_polls_are_found(client: Client) -> None:
     assert sentence.endswith(": jobqueue workers t")
 
 
+def test_where_not_all_workers_are_listed_it_does_not_say_that_nobody_polls() -> None:
+    topic = {"topic": "t", "counts": {"ready": 1, "delayed": 0, "dead": 0}, "oldest_ready_s": 9.0}
+    topic |= {"paused": False, "workers": 0}
+    polling = {"workers": [], "others": {"parked": 3, "jobs": 0}}
+    (sentence,) = check_jobs._of_topic(topic, None, polling, 2.0)
+    assert sentence.startswith("none of the listed workers polls it; 1 job ready")
+
+
 async def test_jobs_that_wait_for_busy_workers_are_found(client: Client) -> None:
     await add(client, "t", 3)
     await client.ask("pop", topic="t", worker="w", count=2)

@@ -141,6 +141,11 @@ def test_two_commands_in_one_object_are_refused() -> None:
     assert (refused.code, refused.field, refused.message) == ("BAD_FIELD", "command", "command is given twice")
 
 
+def test_a_long_request_is_not_searched_for_a_lone_surrogate() -> None:
+    """It would hold up the process."""
+    assert "surrogate" not in refusal(rb'{"command":"add","body":"%b\ud800"}' % (b"x" * 70_000)).message
+
+
 def test_what_looks_like_a_lone_surrogate_is_not_blamed_for_another_mistake() -> None:
     assert "surrogate" not in refusal(rb'{"command":"add","body":"\\ud800 \ud83d\ude00"').message
 

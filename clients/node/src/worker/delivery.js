@@ -1,5 +1,5 @@
 /** A delivery: runs the handler of one job, and sends the outcome to the service. */
-import { Lost, outcomeOf } from './outcome.js';
+import { Bury, Lost, Retry, asReason, outcomeOf } from './outcome.js';
 import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
@@ -58,8 +58,16 @@ export class Delivery {
       await handler(this.#job, { signal: this.#job.signal });
       return OVER.includes(this.#job.lost) ? null : { event: 'finished', command: 'finish', fields: {} };
     } catch (error) {
-      return error instanceof Lost || this.#job.lost ? null : this.#afterThrowing(error);
+      if (error instanceof Lost) this.#lose(error.reason);
+      else if (this.#job.lost) this.#afterLosing(error);
+      return this.#job.lost ? null : this.#afterThrowing(error);
     }
+  }
+
+  /** An error that is more than the abort of the signal: someone must learn of it, even if the job is another's. */
+  #afterLosing(error) {
+    if (error?.name === 'AbortError' || error instanceof Bury || error instanceof Retry) return;
+    this.#report.raised(this.#job, this.#ending({ reason: asReason(error), error }));
   }
 
   #afterThrowing(error) {

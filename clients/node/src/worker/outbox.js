@@ -132,7 +132,7 @@ function settled(each, answer) {
     each.maybe_done ||= answer instanceof UnreachableError ? answer.maybe_done : answer.code === 'UNAVAILABLE';
     return false;
   }
-  each.resolve(each.maybe_done && wasDone(each.command, answer) ? { success: true } : answer);
+  each.resolve(each.maybe_done && wasDone(each.command, answer) ? { success: true, state: answer.state } : answer);
   return true;
 }
 

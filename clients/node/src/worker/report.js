@@ -62,7 +62,7 @@ export class Report {
   serviceFailed(error) {
     if (this.#lost_since !== null) return;
     this.#lost_since = performance.now();
-    const fields = { reason: asReason(error) };
+    const fields = { reason: error.message };
     this.#log.error('service.lost', fields);
     this.#event('service.lost', fields);
   }

@@ -40,8 +40,8 @@ final class Exchange
      */
     public function one(array $command, Route $route): array
     {
-        $answer = $this->at($route->next(), function (Transport $transport) use ($command): array|RefusedException {
-            $response = self::sent($command, $transport, Json::encode($command), self::wait($command));
+        $answer = $this->at($route->next(), function (Address $address) use ($command): array|RefusedException {
+            $response = self::sent($command, $address, Json::encode($command), self::wait($command));
             return $this->answerOf($command, $response);
         });
         return $answer instanceof RefusedException ? throw $answer : $answer;
@@ -56,9 +56,9 @@ final class Exchange
     public function all(array $commands, Route $route, ?Closure $giveUp = null): ?array
     {
         $wait = self::wait($commands[array_key_last($commands) ?? 0] ?? []);
-        return $this->at($route->next(), function (Transport $transport) use ($commands, $wait, $giveUp): ?array {
+        return $this->at($route->next(), function (Address $address) use ($commands, $wait, $giveUp): ?array {
             $one = count($commands) === 1 ? $commands[0] : [];
-            $response = self::sent($one, $transport, Json::encode($commands), $wait, $giveUp);
+            $response = self::sent($one, $address, Json::encode($commands), $wait, $giveUp);
             return $response === null ? null : $this->answersOf($commands, $response);
         });
     }
@@ -67,14 +67,14 @@ final class Exchange
      * A request to an address, and what its end says about that: whether it is left out from now on.
      *
      * @template Answer
-     * @param Closure(Transport): Answer $ask
+     * @param Closure(Address): Answer $ask
      * @return Answer
      * @throws JobQueueException
      */
     private function at(Address $address, Closure $ask): mixed
     {
         try {
-            $answer = $ask($address->transport());
+            $answer = $ask($address);
             $members = is_array($answer) ? $answer : [$answer];
             $away = array_filter($members, static fn (mixed $each): bool
                 => $each instanceof JobQueueException && Retries::isAway($each));
@@ -93,15 +93,15 @@ final class Exchange
      */
     private static function sent(
         array $command,
-        Transport $transport,
+        Address $address,
         string $json,
         float $wait_s,
         ?Closure $giveUp = null,
     ): ?Response {
         try {
-            return $transport->post($json, $wait_s, $giveUp);
+            return $address->transport()->post($json, $wait_s, $giveUp);
         } catch (UnreachableException $error) {
-            throw $error->of(Subject::of($command));
+            throw $error->of(Subject::of($command) . "$address->url: ");
         }
     }
 

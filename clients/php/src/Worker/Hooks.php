@@ -18,7 +18,7 @@ final class Hooks
     /**
      * @param (Closure(string, array<string, mixed>): mixed)|null $on_event
      * @param (Closure(Throwable, Job): mixed)|null $on_error
-     * @param (Closure(Job, ?string, Throwable): mixed)|null $on_death
+     * @param (Closure(Job, ?string, ?Throwable): mixed)|null $on_death
      */
     public function __construct(
         private readonly Log $log,
@@ -41,7 +41,7 @@ final class Hooks
     }
 
     /** A job became a dead letter. */
-    public function death(Job $job, ?string $reason, Throwable $error): void
+    public function death(Job $job, ?string $reason, ?Throwable $error): void
     {
         $this->call('on_death', $this->on_death, [$job, $reason, $error]);
     }

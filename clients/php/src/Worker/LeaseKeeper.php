@@ -4,17 +4,19 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Worker;
 
+use Closure;
 use JobQueue\Client\Clock;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Http\Route;
 
 /**
  * The lease keeper: a child process of a worker that keeps the lease of its job alive even while the handler blocks.
  *
  * The worker sends lines of JSON over a socket pair: `["begin", id, lease, ttr, since]`, `["end"]`, and
- * `["grace", end]` once it is to stop. The keeper sends `["lost", id, lease, reason]` and `["abandoned"]`. It ends
+ * `["grace", end]` once it is to stop. The keeper sends `["lost", id, lease, reason, dead]` and `["abandoned"]`. It ends
  * with the worker: it must not keep the lease of a dead one.
  *
  * @internal
@@ -94,25 +96,39 @@ final class LeaseKeeper
         $end = $now < $job->until ? min($job->until, $now + $job->ttr / 4) : $now + self::LATE_S;
         $over = fn (): bool => $this->hasMessage() || Clock::now() >= $end;
         $route = $this->exchange->route();
-        do {
-            try {
-                $answer = $this->exchange->all([$touch], $route, $over)[0] ?? null;
-            } catch (JobQueueException $error) {
-                $answer = $error;
-            }
-        } while ($answer instanceof JobQueueException && $route->hasAnother($answer) && !$over());
+        $answer = $this->answered($touch, $over, $route);
         if ($answer === null && Clock::now() >= $end) {
             $route->gaveUp();
         }
         return $answer instanceof UnreachableException ? null : $answer;
     }
 
+    /**
+     * Asks each address once, at most.
+     *
+     * @param array<string, mixed> $command
+     * @param Closure(): bool $over
+     * @return array<string, mixed>|JobQueueException|null null: over before an answer arrived
+     */
+    private function answered(array $command, Closure $over, ?Route $route = null): array|JobQueueException|null
+    {
+        $route ??= $this->exchange->route();
+        do {
+            try {
+                $answer = $this->exchange->all([$command], $route, $over)[0] ?? null;
+            } catch (JobQueueException $error) {
+                $answer = $error;
+            }
+        } while ($answer instanceof JobQueueException && $route->hasAnother($answer) && !$over());
+        return $answer;
+    }
+
     /** The grace period is over: the job is released, and its handler is notified, then interrupted, then killed. */
     private function abandon(Lease $job, float $now): void
     {
         if (!$job->lost) {
-            $job->ttr > 0.0 && $this->release($job);
-            $this->lose($job, 'stopping');
+            $dead = $job->ttr > 0.0 && $this->release($job) === 'dead';
+            $this->lose($job, 'stopping', $dead);
             $this->graceEnd = Clock::now(); // the release may have taken long, and the handler is notified only now
         }
         if ($now < $this->graceEnd + self::LAST_WORDS_S * ($this->signals + 1)) {
@@ -123,22 +139,19 @@ final class LeaseKeeper
         $this->signals++;
     }
 
-    private function release(Lease $job): void
+    /** @return string|null the state of the job; null: no answer */
+    private function release(Lease $job): ?string
     {
         $release = ['command' => 'release', 'id' => $job->id, 'lease' => $job->lease, 'delay' => 0];
         $end = Clock::now() + self::LAST_WORDS_S;
-        try {
-            $release += ['reason' => 'stopping'];
-            $this->exchange->all([$release], $this->exchange->route(), static fn (): bool => Clock::now() >= $end);
-        } catch (JobQueueException) {
-            // Then it is delivered again after its TTR.
-        }
+        $answer = $this->answered($release + ['reason' => 'stopping'], static fn (): bool => Clock::now() >= $end);
+        return is_array($answer) ? $answer['state'] ?? null : null; // if unanswered, it is delivered again after its TTR
     }
 
-    private function lose(Lease $job, string $reason): void
+    private function lose(Lease $job, string $reason, bool $dead = false): void
     {
         $job->lose();
-        $this->send(['lost', $job->id, $job->lease, $reason]);
+        $this->send(['lost', $job->id, $job->lease, $reason, $dead]);
     }
 
     /** @param list<mixed> $message */

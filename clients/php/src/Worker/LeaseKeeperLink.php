@@ -25,6 +25,7 @@ final class LeaseKeeperLink
     /** @var list<mixed>|null */
     private ?array $grace = null;
     private ?string $lost = null;
+    private bool $died = false;
     private bool $abandoned = false;
 
     public function __construct(private readonly Exchange $exchange, private readonly float $keep_alive_s)
@@ -69,6 +70,7 @@ final class LeaseKeeperLink
     public function begin(Job $job, float $since): void
     {
         $this->lost = null;
+        $this->died = false;
         $this->begun = ['begin', $job->id, $job->lease, $job->ttr, $since];
         $this->listen(); // messages about the previous job
         $this->send($this->begun);
@@ -92,6 +94,12 @@ final class LeaseKeeperLink
     {
         $this->listen();
         return $this->lost;
+    }
+
+    /** Whether the current job became a dead letter when it was lost. */
+    public function died(): bool
+    {
+        return $this->died;
     }
 
     /** Whether the handler was notified that it is `stopping`, and did not end. */
@@ -126,7 +134,7 @@ final class LeaseKeeperLink
             $message = json_decode($line, true);
             $this->abandoned = $this->abandoned || $message[0] === 'abandoned';
             if ($message[0] === 'lost' && array_slice($message, 1, 2) === array_slice($this->begun ?? [], 1, 2)) {
-                $this->lost = $message[3];
+                [3 => $this->lost, 4 => $this->died] = $message;
             }
         }
         if (feof($this->socket)) {

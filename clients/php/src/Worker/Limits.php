@@ -28,13 +28,16 @@ final class Limits
         $this->end = $time_s === null ? INF : Clock::now() + $time_s;
     }
 
-    /** The limit that is reached: max_jobs, max_time or memory; null: none. */
+    /**
+     * The limit that is reached: max_jobs, max_time or memory; null: none. Memory counts after the first job, or a limit
+     * below what PHP itself takes would never let a job run.
+     */
     public function reached(int $jobs): ?string
     {
         return match (true) {
             $this->jobs !== null && $jobs >= $this->jobs => 'max_jobs',
             Clock::now() >= $this->end => 'max_time',
-            $this->memory_mb !== null && self::memoryMb() >= $this->memory_mb => 'memory',
+            $this->memory_mb !== null && $jobs > 0 && self::memoryMb() > $this->memory_mb => 'memory',
             default => null,
         };
     }

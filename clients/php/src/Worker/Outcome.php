@@ -66,7 +66,7 @@ final class Outcome
         } catch (Lost $lost) {
             return ['lost', null, $lost->reason, $lost];
         } catch (Retry $retry) {
-            $reason = self::fitting($retry->reason ?? self::lastTry($retry, $job));
+            $reason = self::fitting($retry->reason) ?? self::lastTry($retry, $job);
             $fields = ['delay' => $retry->after, 'attempt' => $retry->attempt, 'reason' => $reason];
             return ['retried', ['command' => 'release'] + $fields, $reason, $retry];
         } catch (Bury $bury) {
@@ -78,10 +78,16 @@ final class Outcome
         }
     }
 
+    /** Whether the handler threw one of the words that a worker knows, not an error. */
+    public function isWord(): bool
+    {
+        return $this->error instanceof Retry || $this->error instanceof Bury || $this->error instanceof Lost;
+    }
+
     /** The reason of a job that dies because its handler asks for a retry on the last try. */
     private static function lastTry(Retry $retry, Job $job): ?string
     {
-        $dies = $retry->attempt !== false && $job->ttr > 0.0 && $job->last_try;
+        $dies = $retry->attempt && $job->last_try && $job->ttr > 0.0;
         return $dies ? "the tries ran out: $job->attempt of $job->tries" : null;
     }
 

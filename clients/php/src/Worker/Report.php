@@ -6,6 +6,7 @@ namespace JobQueue\Client\Worker;
 
 use JobQueue\Client\Clock;
 use JobQueue\Client\Job;
+use Throwable;
 
 /**
  * The report of a worker: events for its hook and its log, and sums.
@@ -83,11 +84,18 @@ final class Report
             $this->count($outcome->event, $outcome);
         }
         if ($died) {
-            $this->count('died', $outcome);
-        }
-        if (($died || $outcome->event === 'buried') && $outcome->error !== null) {
+            $this->died($outcome, $outcome->reason ?? 'the ttl ran out', $outcome->error);
+        } elseif ($outcome->event === 'buried') {
             $this->hooks->death($outcome->job, $outcome->reason, $outcome->error);
         }
+    }
+
+    public function died(Outcome $outcome, string $reason, ?Throwable $error = null): void
+    {
+        $this->counts['died']++;
+        $fields = self::of($outcome->job) + ['seconds' => round($outcome->seconds, 3)];
+        $this->event('job.died', $fields + ['reason' => $reason, 'error' => $error]);
+        $this->hooks->death($outcome->job, $reason, $error);
     }
 
     private function count(string $event, Outcome $outcome): void

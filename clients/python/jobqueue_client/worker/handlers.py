@@ -85,11 +85,11 @@ class Handlers:
 
     def release_all(self) -> None:
         """Mark the jobs of the running handlers as lost, and release them."""
-        for job in self._running:
+        for job, (_, began) in self._running.items():
             self._leases.drop(job)
             job.lose("stopping")
             if job.ttr and job.lost == "stopping":  # any other was lost before
-                self._start(self._release(job, attempt=True))
+                self._start(self._take_away(job, time.monotonic() - began))
 
     def abandon(self) -> None:
         """Stop waiting for handlers: async ones are cancelled, threads are left running."""
@@ -162,17 +162,21 @@ class Handlers:
             self._report.death(job, told["reason"], error)
 
     async def _give_back(self, job: Job) -> None:
-        if await self._release(job, attempt=False):
+        if await self._release(commands.release(job, delay=0, attempt=False)):
             self._report.job("job.returned", job)
 
-    async def _release(self, job: Job, *, attempt: bool) -> bool:
-        """Release a job without delay: the job is not to blame if this worker stops. False if it was refused."""
+    async def _take_away(self, job: Job, seconds: float) -> None:
+        if await self._release(commands.release(job, delay=0, reason="stopping")) == "dead":
+            self._report.job("job.died", job, seconds=round(seconds, 3), reason="stopping", error=None)
+            self._report.death(job, "stopping", None)
+
+    async def _release(self, release: commands.Command[Any]) -> str | None:
+        """Release a job without delay: it is not to blame if this worker stops. Its state; None if it was refused."""
         try:
-            await self._outbox.send(commands.release(job, delay=0, attempt=attempt).fields)
+            return await self._outbox.send(release.fields) or "unknown"
         except Refused as error:  # another worker has it by now
-            self._report.logger.debug("the job %r could not be released: %s", job.id, error)
-            return False
-        return True
+            self._report.logger.debug("a job could not be released: %s", error)
+            return None
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobqueue_client.answers import Answer
-from jobqueue_client.errors import JobQueueError, NotFound, NotReserved, Refused, StaleLease, Unavailable, Unreachable
+from jobqueue_client.errors import (
+    Internal,
+    JobQueueError,
+    NotFound,
+    NotReserved,
+    Refused,
+    StaleLease,
+    Unavailable,
+    Unreachable,
+)
 from jobqueue_client.retry import is_final
 
 _MOST_COMMANDS = 999  # the protocol's limit of a batch, less one for the pop that follows
@@ -36,7 +45,7 @@ class End:
             self.answered.set_result(result.get("state"))
         elif self._was_done(result):
             self.answered.set_result(getattr(result, "state", None))
-        elif is_final(result):
+        elif is_final(result) or isinstance(result, Internal):  # a defect of the service must not hold a slot for good
             self.answered.set_exception(result)
         else:
             unsure = isinstance(result, Unavailable) or (isinstance(result, Unreachable) and result.maybe_done)

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from jobqueue_client.errors import JobQueueError, Refused, Unavailable
+from jobqueue_client.errors import JobQueueError, Refused, ShuttingDown, Unavailable
 from jobqueue_client.job import Job
 
 OnEvent = Callable[[str, dict[str, Any]], object]
 OnError = Callable[[BaseException, Job], object]
-OnDeath = Callable[[Job, str | None, BaseException], object]
+OnDeath = Callable[[Job, str | None, BaseException | None], object]
 
 _LEVELS = {
     **dict.fromkeys(("job.died",), logging.ERROR),
@@ -58,7 +58,7 @@ class Report:
         """A handler raised an error."""
         self._call("on_error", self._hooks.on_error, error, job)
 
-    def death(self, job: Job, reason: str | None, error: BaseException) -> None:
+    def death(self, job: Job, reason: str | None, error: BaseException | None) -> None:
         """A job became a dead letter."""
         self._call("on_death", self._hooks.on_death, job, reason, error)
 
@@ -102,5 +102,5 @@ class Report:
 
 
 def _is_gone(error: JobQueueError) -> bool:
-    """Whether the service is down, or up without its Redis. Any other refusal comes from a working service."""
-    return isinstance(error, Unavailable) or not isinstance(error, Refused)
+    """Whether the service is down, stops, or is without its Redis. Any other refusal comes from a working service."""
+    return isinstance(error, Unavailable | ShuttingDown) or not isinstance(error, Refused)

@@ -1,0 +1,56 @@
+"""Every client's worker when a job becomes a dead letter: the event says so, however that came about."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.shift import Shift
+from tests.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DEFECT = {"success": False, "code": "INTERNAL", "error": "a defect"}
+
+
+async def test_a_failure_on_the_last_try_is_a_failure_and_a_death(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("failed", {"do": "fail", "reason": "no"}, tries=1)
+        died = await worker.event("job.died", job)
+        assert died["reason"] == (await shift.get(job))["reason"]
+        assert worker.told("event", "job.failed") == [job] and not worker.told("event", "job.retried")
+
+
+async def test_a_retry_on_the_last_try_is_a_death_for_which_the_tries_ran_out(shift: Shift) -> None:
+    async with shift.worker() as worker:
+        job = await shift.add("retried", {"do": "retry"}, tries=1)
+        assert (await worker.event("job.died", job))["reason"] == "the tries ran out: 1 of 1"
+        assert (await shift.get(job))["reason"] == "the tries ran out: 1 of 1"
+        assert not worker.told("event", "job.retried") and not worker.told("event", "job.failed")
+
+
+async def test_a_death_is_reported_although_the_answer_that_told_of_it_was_lost(shift: Shift) -> None:
+    async with shift.worker_through_the_proxy() as worker:
+        await until(shift.stage.parked)
+        shift.stage.proxy.faults = ["cut"]
+        job = await shift.add("unheard", {"do": "retry"}, ttr=30, tries=1)
+        await worker.event("job.died", job)
+        assert not worker.told("event", "job.retried")
+
+
+async def test_a_job_that_dies_because_its_worker_stopped_is_reported(shift: Shift) -> None:
+    async with shift.worker(grace_s=0.2) as worker:
+        job = await shift.add("stopped", {"do": "sleep", "seconds": 0.7}, ttr=60, tries=1)
+        await worker.handler("started", job)
+        await worker.stop()
+        assert worker.told("event", "job.lost") == worker.told("event", "job.died") == [job]
+        assert (await shift.get(job))["reason"] == "stopping"
+
+
+async def test_a_defect_of_the_service_costs_an_end_and_not_the_slot(shift: Shift) -> None:
+    async with shift.worker_through_the_proxy(concurrency=1) as worker:
+        job = await shift.add("job", {"do": "sleep", "seconds": 0.3}, ttr=60)
+        await worker.handler("started", job)
+        shift.stage.proxy.faults = [{"status": 200, "answer": [DEFECT, {"success": True, "jobs": [], "id": None}]}]
+        await worker.event("job.expired", job)
+        following = await shift.add("following", {"do": "return"})
+        await worker.event("job.finished", following)
