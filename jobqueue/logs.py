@@ -46,7 +46,7 @@ def set_up(level: str, form: str, process: int | None = None) -> None:
     if not text:
         shared.append(structlog.processors.format_exc_info)
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback, timestamp_key="time")
         if text
         else structlog.processors.JSONRenderer(serializer=_json)
     )

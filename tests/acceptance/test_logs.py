@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -51,6 +53,15 @@ async def test_logs_are_json_lines_without_bodies_and_passwords(tmp_path: Path) 
     assert next(line for line in lines if line["event"] == "request.failed")["request"] == "mine-7"
     assert "redis.judged" in events  # this Redis persists nothing, and the service warns about it
     assert events[-1] == "service.stopped"
+
+
+async def test_a_line_for_people_begins_with_its_time_too() -> None:
+    code = (
+        "from jobqueue import logs; import structlog; logs.set_up('info', 'text'); structlog.get_logger().info('a.b')"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert re.match(rb"\S*\d{4}-\d\d-\d\dT", said), said
 
 
 async def test_at_level_debug_each_command_has_a_line_with_its_ids_and_no_body(tmp_path: Path) -> None:

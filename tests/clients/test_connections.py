@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import warnings
 
@@ -42,3 +43,15 @@ async def test_an_asyncio_client_that_was_closed_refuses_and_leaves_no_session()
         del client
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
+
+
+def test_a_client_for_asyncio_refuses_a_second_event_loop_and_says_why() -> None:
+    async def ask() -> None:
+        await client.stats()
+
+    client = AsyncClient(f"http://127.0.0.1:{free_port()}", retry_for_s=0)
+    with pytest.raises(Unreachable):
+        asyncio.run(ask())
+    with pytest.raises(RuntimeError, match="create one in each"):
+        asyncio.run(ask())
+    asyncio.run(client.close())

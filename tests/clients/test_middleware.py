@@ -73,6 +73,29 @@ async def test_async_middleware_runs_around_async_and_sync_handlers_the_first_ou
         assert (await client.get(f"both:{topic}"))["state"] == "finished"
 
 
+async def test_a_middleware_that_forgets_to_await_the_handler_fails_the_job_instead_of_finishing_it(
+    service: ServiceProcess, client: AsyncClient
+) -> None:
+    worker = Worker(service.url, poll_s=1, max_jobs=2)
+
+    @worker.use
+    async def forgets(job: Job, call_next: Callable[[Job], Awaitable[None]]) -> None:
+        if job.id == "forgotten:skipped":
+            return
+        call_next(job)
+
+    @worker.job("forgotten")
+    async def handle(job: Job) -> None:
+        pass
+
+    for name in ("failed", "skipped"):
+        await client.add("forgotten", 1, id=f"forgotten:{name}")
+    assert await worker.serve()
+    failed = await client.get("forgotten:failed")
+    assert (failed["state"], failed["reason"]) == ("delayed", "RuntimeError: the middleware must await call_next(job)")
+    assert (await client.get("forgotten:skipped"))["state"] == "finished"
+
+
 async def test_sync_middleware_runs_in_the_thread_of_the_handler_within_async_middleware(
     service: ServiceProcess, client: AsyncClient
 ) -> None:

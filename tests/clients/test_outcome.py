@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobqueue_client import Bury, Job, Lost, Retry
+from jobqueue_client import Bury, Job, Lost, NotFound, Refused, Retry, ShuttingDown, Unavailable
 from jobqueue_client.job import LostReason
 from jobqueue_client.worker.outcome import outcome
 from jobqueue_client.worker.report import Hooks, Report
@@ -44,6 +44,16 @@ def test_a_retry_on_the_last_try_says_that_the_tries_ran_out() -> None:
     assert command and command["reason"] == "the tries ran out: 1 of 1"
     assert outcome(last, Retry(reason="not paid")).reason == "not paid"
     assert outcome(last, Retry(attempt=False)).reason is outcome(first, Retry()).reason is None
+
+
+@pytest.mark.parametrize("refusal", [ShuttingDown({}, 503), Unavailable({}, 503)])
+def test_a_service_that_stops_or_is_without_its_redis_is_lost_until_it_answers(refusal: Refused) -> None:
+    events: list[str] = []
+    report = Report(Hooks(lambda name, fields: events.append(name)))
+    report.batch_answered([{"success": True}, refusal])
+    report.batch_answered([refusal])
+    report.batch_answered([NotFound({}, 404)])
+    assert events == ["service.lost", "service.back"]
 
 
 def test_an_error_of_a_hook_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:

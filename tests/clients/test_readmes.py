@@ -74,7 +74,7 @@ async def test_the_lines_that_add_a_job_run(language: Language, service: Service
     process = await start(language, "add(", service.url, tmp_path)
     assert await process.wait() == 0
     async with Client(service.url) as client:
-        told = await client.ask("get", id="order-close:1001")
+        told = await client.ask("get", id="example-close-order:1001")
         assert told["state"] == "deleted" and told["due"] - told["created"] == pytest.approx(1800, abs=0.01)
 
 
@@ -82,11 +82,11 @@ async def test_the_lines_that_work_run_until_sigterm(
     language: Language, service: ServiceProcess, tmp_path: Path
 ) -> None:
     async with Client(service.url) as client:
-        await client.ask("add", topic="order-close", id="order-close:1", body={"order": 1}, tries=1)
+        await client.ask("add", topic="example-close-order", id="example-close-order:1", body={"order": 1}, tries=1)
         process = await start(language, "Worker(", service.url, tmp_path)
 
         async def worked() -> bool:  # the shop that its handler asks is not here: so it ends dead
-            return bool((await client.ask("get", id="order-close:1"))["state"] == "dead")
+            return bool((await client.ask("get", id="example-close-order:1"))["state"] == "dead")
 
         await until(worked)
         process.send_signal(signal.SIGTERM)

@@ -13,9 +13,9 @@ local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: whose turn it is
 local buckets = tonumber(ARGV[3])  -- integer: how many there are
 local jobs = {unpack(ARGV, 4)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
--- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit. More: 1 if
--- each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not at all.
--- Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
+-- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit.
+-- More: 1 if each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not
+-- at all. Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
 local runs, place = {}, 1  -- first, last: the places of the first and of the last job's id
 while place < #jobs do
   local run = {how = jobs[place + 1], most = jobs[place + 2], more = jobs[place + 3] == '1', front = jobs[place + 4],

@@ -58,6 +58,21 @@ test('an error after the loss of a job reaches on_error, but not that its signal
   for (const id of ['fails', 'aborts', 'lost']) assert.equal(events.filter((each) => each === `job.lost ${id}`).length, 1);
 });
 
+test('a job is over only when its handler is, even if a middleware forgets to await next()', async (t) => {
+  for (const forgets of [(_, next) => { next(); }, async (_, next) => { next(); }]) {
+    const events = [];
+    const worker = new Worker(await delivering(t, [job]), {
+      logger: { info() {}, error() {} },
+      on_event: (name, { id, reason }) => { if (id) events.push([name, reason]); },
+      max_jobs: 1,
+    });
+    worker.use(forgets);
+    worker.job('t', async () => { await sleep(10); throw new Error('no'); });
+    assert.equal(await worker.run(), true);
+    assert.deepEqual(events, [['job.started', undefined], ['job.failed', 'Error: no']]);
+  }
+});
+
 test('a logger and hooks that fail do no harm', async (t) => {
   const fail = () => { throw new Error('disk full'); };
   const events = [];

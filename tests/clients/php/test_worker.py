@@ -36,6 +36,7 @@ async def test_each_event_has_the_attempt_and_the_error_and_a_death_is_one(queue
         ["job.started", "fails", 2, None],
         ["job.died", "fails", 2, "JobQueue\\Client\\Retry"],
     ]
+    assert (await queue.ask("get", id="fails"))["reason"] == "the tries ran out: 2 of 2"
 
 
 async def test_a_lease_that_ends_before_its_handler_is_expired_and_not_lost(queue: Client) -> None:

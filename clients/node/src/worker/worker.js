@@ -157,10 +157,7 @@ export class Worker {
 
   /** The handler of a topic, with the middlewares around it. */
   #handlerOf(topic) {
-    return this.#middlewares.reduceRight(
-      (inner, middleware) => (job, context) => middleware(job, async () => inner(job, context)),
-      this.#handlers.get(topic),
-    );
+    return this.#middlewares.reduceRight(around, this.#handlers.get(topic));
   }
 
   /** The same, after which the limits are checked, before the end of the job brings the next one. */
@@ -210,6 +207,24 @@ export class Worker {
   #change() {
     return new Promise((resolve) => { this.#changed = resolve; });
   }
+}
+
+/**
+ * A handler inside a middleware. If that forgets to await next(), the handler is awaited here, and its error is that of
+ * the job: the job would be finished before it is done.
+ */
+function around(inner, middleware) {
+  return async (job, context) => {
+    const running = new Set();
+    const next = () => {
+      const run = (async () => inner(job, context))();
+      const given = run.finally(() => running.delete(given));
+      running.add(given);
+      return given;
+    };
+    await middleware(job, next);
+    await Promise.all(running);
+  };
 }
 
 function checkWorker({ concurrency, name, max_jobs = 1, memory_mb = 1, logger }) {

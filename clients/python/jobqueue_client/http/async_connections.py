@@ -28,6 +28,7 @@ class AsyncConnections:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         # Thousands of concurrent calls share this many connections, and queue before their time-outs begin. Pops that
         # wait for a job do not count: they would hold up the adds that are to end their wait.
@@ -79,10 +80,14 @@ class AsyncConnections:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._closed:
             raise RuntimeError("the client is closed")
+        loop = asyncio.get_running_loop()
         if self._session is None:
+            self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._options.all_headers,
             )
+        if self._loop is not loop:
+            raise RuntimeError("the client was used in another event loop: create one in each")
         return self._session

@@ -7,7 +7,7 @@ everything, and sync ones only around what is sync.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from jobqueue_client.job import Job
@@ -29,7 +29,7 @@ def call_of(handler: Handler, middleware: Sequence[Middleware], threads: Handler
     for layer in reversed(middleware):
         if is_async(layer) and not call.is_async:
             call = Call(_in_a_thread(call.run, threads), is_async=True)
-        call = Call(_around(layer, call.run), call.is_async)
+        call = Call(_awaited(layer, call.run) if is_async(layer) else _around(layer, call.run), call.is_async)
     return call
 
 
@@ -52,6 +52,27 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 def _around(layer: Middleware, rest: Handler) -> Handler:
     return lambda job: layer(job, rest)
+
+
+def _awaited(layer: Middleware, rest: Handler) -> Handler:
+    """The same for an async one. If it forgets to await the rest, the job fails: it would be finished, and not done."""
+
+    async def run(job: Job) -> None:
+        begun: list[Coroutine[Any, Any, Any]] = []
+
+        def call_next(job: Job) -> Coroutine[Any, Any, Any]:
+            begun.append(rest(job))
+            return begun[-1]
+
+        await layer(job, call_next)
+        forgotten = [each for each in begun if inspect.getcoroutinestate(each) != inspect.CORO_CLOSED]
+        for each in forgotten:
+            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
+                each.close()  # or Python warns of it
+        if forgotten:
+            raise RuntimeError("the middleware must await call_next(job)")
+
+    return run
 
 
 def _in_a_thread(rest: Handler, threads: HandlerThreads) -> Handler:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from jobqueue_client.errors import JobQueueError, Refused, Unavailable
+from jobqueue_client.errors import JobQueueError, Refused, ShuttingDown, Unavailable
 from jobqueue_client.job import Job
 
 OnEvent = Callable[[str, dict[str, Any]], object]
@@ -102,5 +102,5 @@ class Report:
 
 
 def _is_gone(error: JobQueueError) -> bool:
-    """Whether the service is down, or up without its Redis. Any other refusal comes from a working service."""
-    return isinstance(error, Unavailable) or not isinstance(error, Refused)
+    """Whether the service is down, stops, or is without its Redis. Any other refusal comes from a working service."""
+    return isinstance(error, Unavailable | ShuttingDown) or not isinstance(error, Refused)
