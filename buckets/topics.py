@@ -224,7 +224,7 @@ class Topics:
         shards that are away are left out, and what cannot be read is not claimed."""
         answering = [shard for shard in range(len(self._pool.keys)) if not self._pool.is_away(shard)]
         try:
-            pauses = self.pauses(names, [*answering, 0][0])
+            pauses = self.pauses(names, answering[0] if answering else 0)
             return TopicStatus(*await asyncio.gather(self._may_exist(names, answering), pauses))
         except JobQueueError:
             return TopicStatus(True, {})
