@@ -69,7 +69,7 @@ export interface QueuedJob<T = unknown> {
 /** A job that was delivered, and how its handler ended. */
 export interface Done {
   job: WorkerJob;
-  outcome: 'finished' | 'failed' | 'retried' | 'buried' | 'lost';
+  outcome: 'finished' | 'failed' | 'retried' | 'buried' | 'died' | 'lost';
   /** The job's state afterwards. */
   state: string;
   /** What the handler threw. */

@@ -11,7 +11,7 @@ use Throwable;
 final class Done
 {
     /**
-     * @param string $outcome finished, failed, retried, buried or lost, as in the events of a worker
+     * @param string $outcome finished, failed, retried, buried, died or lost, as in the events of a worker
      * @param string $state the job's state afterwards, such as `delayed` or `dead`
      * @param Throwable|null $error what the handler threw
      */
