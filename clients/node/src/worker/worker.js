@@ -225,8 +225,9 @@ function around(inner, middleware) {
       running.add(given);
       return given;
     };
-    await middleware(job, next);
+    const result = await middleware(job, next);
     await Promise.all(running);
+    return result;
   };
 }
 
