@@ -45,14 +45,14 @@ async def test_async_middleware_runs_around_async_and_sync_handlers_the_first_ou
     steps: list[str] = []
 
     @worker.use
-    async def outer(job: Job, call_next: Callable[[Job], Awaitable[None]]) -> None:
+    async def outer(job: Job, call_next: Callable[[Job], Awaitable[str]]) -> None:
         steps.append(f"{job.topic} outer")
-        await call_next(job)
-        steps.append(f"{job.topic} over")
+        steps.append(f"{job.topic} {await call_next(job)}")
 
-    async def inner(job: Job, call_next: Callable[[Job], Awaitable[None]]) -> None:
+    async def inner(job: Job, call_next: Callable[[Job], Awaitable[None]]) -> str:
         steps.append(f"{job.topic} inner")
         await call_next(job)
+        return "over"
 
     worker.use(inner)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobqueue_client import Bury, Job, Lost, NotFound, Refused, Retry, ShuttingDown, Unavailable
+from jobqueue_client import Bury, Job, Lost, NotFound, Refused, Retry, ShuttingDown, Unavailable, Worker
 from jobqueue_client.job import LostReason
 from jobqueue_client.worker.outcome import outcome
 from jobqueue_client.worker.report import Hooks, Report
@@ -54,6 +54,16 @@ def test_a_service_that_stops_or_is_without_its_redis_is_lost_until_it_answers(r
     report.batch_answered([refusal])
     report.batch_answered([NotFound({}, 404)])
     assert events == ["service.lost", "service.back"]
+
+
+@pytest.mark.parametrize("name", ["on_event", "on_error", "on_death"])
+def test_a_hook_that_would_have_to_be_awaited_is_refused_because_it_would_never_run(name: str) -> None:
+    async def hook(*about: Any) -> None: ...
+
+    for wrong in (hook, "hook"):
+        options: dict[str, Any] = {name: wrong}
+        with pytest.raises(TypeError, match=f"{name} must be a plain function"):
+            Worker("http://localhost:8000", **options)
 
 
 def test_an_error_of_a_hook_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:

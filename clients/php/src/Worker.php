@@ -125,6 +125,12 @@ final class Worker
         return $this->handlers;
     }
 
+    /** @internal for the test kit */
+    public function hooks(): Hooks
+    {
+        return $this->hooks;
+    }
+
     /**
      * Works until it is stopped. Call it once.
      *
@@ -300,7 +306,7 @@ final class Worker
         $this->clean = $this->clean && $answer !== null;
         $state = is_array($answer) ? $answer['state'] ?? null : $answer?->state;
         if (is_array($answer) || ($answer !== null && $this->wasDoneBefore($outcome, $answer))) {
-            $this->report->ended($outcome, $state === 'dead' && $outcome->event !== 'buried');
+            $this->report->ended($outcome, $outcome->died($state));
         } else {
             $this->report->lost($outcome, $answer === null ? 'stopping' : Loss::reason($answer) ?? 'expired');
         }

@@ -87,7 +87,10 @@ async def test_each_handler_ends_its_job_as_in_the_worker_and_each_test_begins_e
                 $tries = $id === 'died' ? 1 : 16;
                 $this->queue->client->add('t', ['id' => $id], id: $id, priority: 9 - $n, backoff: [60], tries: $tries);
             }
-            $worker = new Worker($this->queue->url);
+            $deaths = [];
+            $worker = new Worker($this->queue->url,
+                on_error: function (Throwable $error) use (&$deaths): void { $deaths[] = $error->getMessage(); },
+                on_death: function (Job $job, ?string $reason) use (&$deaths): void { $deaths[] = $reason; });
             $seen = [];
             $worker->use(function (Job $job, callable $next) use (&$seen): void {
                 $seen[] = $job->id;
@@ -107,10 +110,15 @@ async def test_each_handler_ends_its_job_as_in_the_worker_and_each_test_begins_e
                 array_slice(array_map(fn ($each) => $each->state, $done), 0, 4),
             );
             $this->assertSame('no', $done[1]->error->getMessage());
+            $this->assertSame(['no', 'poison'], $deaths);
             $this->assertSame('buried', $this->queue->dead('t')[0]->id);
             $this->queue->assertWaiting('t', id: 'retried', body: ['id' => 'retried'], delay: 5);
             $this->queue->assertWaiting('t', id: 'failed', at: $this->queue->now());
             $this->assertSame(['retried', 'failed'], array_map(fn ($job) => $job->id, $this->queue->waiting()));
+            $this->queue->client->add('t', ['id' => 'failed'], id: 'failed', if_exists: 'replace', tries: 1);
+            [$died] = $this->queue->drain($worker, raise_errors: false);
+            $this->assertSame(['died', 'dead'], [$died->outcome, $died->state]);
+            $this->assertSame(['no', 'poison', 'no', 'DomainException: no'], $deaths);
         }
 
         public function testEachTestBeginsEmpty(): void

@@ -1,29 +1,30 @@
 /** Running the handlers of a worker in a test: here, one job after the other, without polling or touches. */
 import { WorkerJob } from '../job.js';
-import { Bury, Lost, Retry, outcomeOf } from '../worker/outcome.js';
-import { handlersOf } from '../worker/worker.js';
+import { Bury, Lost, Retry, outcomeOf, reasonOfDeath } from '../worker/outcome.js';
+import { partsOf } from '../worker/worker.js';
 
 const MOST_TIMES = 100; // that one job is delivered while the clock stands still
 
 /** Runs all that is ready in the worker's topics; gives each delivery as `{ job, outcome, state, error }`. */
 export async function drained(client, worker, raise_errors) {
-  const handlers = handlersOf(worker);
+  const { handlers, report } = partsOf(worker);
   const done = [];
   const deliveries = new Map();
   for (;;) {
     const popped = await client.pop([...handlers.keys()], { worker: 'drain' });
     if (popped === null) return done;
     checkEnds(deliveries, popped.id);
-    const delivery = await delivered(client, popped, handlers.get(popped.topic));
+    const delivery = await delivered(client, popped, handlers.get(popped.topic), report);
     done.push(delivery);
     if (raise_errors && 'error' in delivery && !isMeant(delivery.error)) throw delivery.error;
   }
 }
 
-/** Runs the handler and ends the job, as the worker does. */
-async function delivered(client, popped, handler) {
+/** Runs the handler and ends the job, as the worker does, with its hooks. */
+async function delivered(client, popped, handler, report) {
   const job = new WorkerJob(popped);
   const thrown = await attempt(handler, job);
+  if ('error' in thrown && !isMeant(thrown.error)) report.onError(thrown.error, job);
   const { event, command, fields } = 'error' in thrown
     ? outcomeOf(thrown.error, job)
     : { event: 'finished', command: 'finish', fields: {} };
@@ -33,6 +34,7 @@ async function delivered(client, popped, handler) {
   const [answer] = isLost ? [{ success: false }] : await client.batch([{ command, id, lease, ...fields }]);
   // The test, or the handler's own code, may have ended it meanwhile.
   if (!answer.success) return { job, outcome: 'lost', state: answer.state ?? 'unknown', ...thrown };
+  if (answer.state === 'dead') report.onDeath(job, reasonOfDeath(event, fields), thrown.error);
   const died = answer.state === 'dead' && event !== 'buried';
   return { job, outcome: died ? 'died' : event, state: answer.state, ...thrown };
 }

@@ -1,5 +1,5 @@
 /** A delivery: runs the handler of one job, and sends the outcome to the service. */
-import { Bury, Lost, Retry, asReason, outcomeOf } from './outcome.js';
+import { Bury, Lost, Retry, asReason, outcomeOf, reasonOfDeath } from './outcome.js';
 import { WorkerJob } from '../job.js';
 import { Lease, lossOf } from './lease.js';
 import { secondsSince } from './report.js';
@@ -90,7 +90,7 @@ export class Delivery {
     if (event === 'finished') return this.#report.job('finished', this.#job, { seconds: ending.seconds });
     if (event === 'buried') return this.#report.death('buried', this.#job, ending);
     if (!died || event === 'failed') this.#report.job(event, this.#job, ending);
-    if (died) this.#report.death('died', this.#job, { ...ending, reason: ending.reason ?? 'the ttl ran out' });
+    if (died) this.#report.death('died', this.#job, { ...ending, reason: reasonOfDeath(event, ending) });
   }
 
   /** The fields of the events of the end: `seconds` from the beginning until now. */

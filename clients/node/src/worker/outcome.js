@@ -43,6 +43,11 @@ export function outcomeOf(error, job) {
   return { event: 'failed', command: 'release', fields: { reason: asReason(error) } };
 }
 
+/** Why a job is a dead letter, given how its delivery ended. */
+export function reasonOfDeath(event, { reason }) {
+  return reason ?? (event === 'buried' ? null : 'the ttl ran out');
+}
+
 /** The reason of a job that dies because its handler asks for a retry on the last try. */
 function lastTry({ attempt }, job) {
   return job.ttr > 0 && job.last_try && attempt !== false

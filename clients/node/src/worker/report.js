@@ -48,14 +48,24 @@ export class Report {
   /** A handler raised an error: logged and given to the hook now; the event follows when the service has its end. */
   raised(job, { error, ...fields }) {
     this.#log.error('job.failed', named(job, fields), error);
-    this.#call('on_error', error, job);
+    this.onError(error, job);
   }
 
   /** @param {string} event died or buried: the job is a dead letter now */
   death(event, job, { error, ...fields }) {
     this.#log.error(`job.${event}`, named(job, fields));
     this.job(event, job, { ...fields, error });
-    this.#call('on_death', job, fields.reason, error);
+    this.onDeath(job, fields.reason, error);
+  }
+
+  /** Calls the hook. */
+  onError(error, job) {
+    this.#call('on_error', error, job);
+  }
+
+  /** Calls the hook. */
+  onDeath(job, reason, error) {
+    this.#call('on_death', job, reason ?? null, error);
   }
 
   /** A request failed; reported once, until a request is answered again. */

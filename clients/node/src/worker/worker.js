@@ -14,8 +14,8 @@ import { timerMs } from '../timer.js';
 const SIGNALS = ['SIGTERM', 'SIGINT'];
 const LAST_WORDS_MS = 1000; // after the grace period: for handlers that heed their signal, and for the releases
 
-/** For the test kit: the handler of each topic of a worker, with the middlewares around it. */
-export let handlersOf;
+/** For the test kit: the handler of each topic of a worker, with the middlewares around it; and its report. */
+export let partsOf;
 
 /** `new Worker(url, options)`, then `job(topic, handler)` for each topic, then `await run()`, once. */
 export class Worker {
@@ -33,7 +33,10 @@ export class Worker {
   #changed = () => {};
 
   static {
-    handlersOf = (worker) => new Map([...worker.#handlers.keys()].map((topic) => [topic, worker.#handlerOf(topic)]));
+    partsOf = (worker) => ({
+      handlers: new Map([...worker.#handlers.keys()].map((topic) => [topic, worker.#handlerOf(topic)])),
+      report: worker.#report,
+    });
   }
 
   constructor(first, second) {
@@ -222,8 +225,9 @@ function around(inner, middleware) {
       running.add(given);
       return given;
     };
-    await middleware(job, next);
+    const result = await middleware(job, next);
     await Promise.all(running);
+    return result;
   };
 }
 

@@ -108,6 +108,19 @@ test('what is buried is a dead letter, by a middleware too', async () => {
   await queue.assertNoneWaiting();
 });
 
+test('the hooks of the worker run too, and a job whose tries ran out died', async () => {
+  const seen = [];
+  const worker = new Worker('http://production.invalid', {
+    on_error: (error) => seen.push(['error', error.message]),
+    on_death: (job, reason) => seen.push(['death', job.id, reason]),
+  });
+  worker.job('mail', () => { throw new Error('no mail server'); });
+  await queue.client.add('mail', {}, { id: 'm', tries: 1 });
+  const [done] = await queue.drain(worker, { raise_errors: false });
+  assert.deepEqual(seen, [['error', 'no mail server'], ['death', 'm', 'Error: no mail server']]);
+  assert.deepEqual([done.outcome, done.state], ['died', 'dead']);
+});
+
 test('a job whose worker died is run again after its ttr', async () => {
   await queue.client.add('order-close', { order: 1 }, { ttr: 60 });
   assert.ok(await queue.client.pop('order-close')); // by a worker that dies

@@ -4,14 +4,12 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Testing;
 
-use JobQueue\Client\Bury;
 use JobQueue\Client\Client;
 use JobQueue\Client\Exception\RefusedException;
 use JobQueue\Client\Job;
-use JobQueue\Client\Lost;
-use JobQueue\Client\Retry;
 use JobQueue\Client\Worker;
 use JobQueue\Client\Worker\Handlers;
+use JobQueue\Client\Worker\Hooks;
 use JobQueue\Client\Worker\Outcome;
 use PHPUnit\Framework\Assert;
 
@@ -26,12 +24,14 @@ final class Draining
     private const MOST_TIMES = 100;
 
     private readonly Handlers $handlers;
+    private readonly Hooks $hooks;
     /** @var array<string, int> by id */
     private array $deliveries = [];
 
     public function __construct(private readonly Client $client, Worker $worker, private readonly bool $raise_errors)
     {
         $this->handlers = $worker->handlers();
+        $this->hooks = $worker->hooks();
     }
 
     /** @return list<Done> */
@@ -51,23 +51,26 @@ final class Draining
     private function done(Job $job): Done
     {
         $outcome = Outcome::of($this->handlers->handle(...), $job);
+        $defect = $outcome->isWord() ? null : $outcome->error;
+        $defect === null || $this->hooks->error($defect, $job);
         $done = $this->ended($outcome);
-        $error = $done->error;
-        $isMeant = $error instanceof Retry || $error instanceof Bury || $error instanceof Lost;
-        return $this->raise_errors && $error !== null && !$isMeant ? throw $error : $done;
+        if ($done->state === 'dead') {
+            $this->hooks->death($job, $outcome->reasonOfDeath(), $outcome->error);
+        }
+        return $this->raise_errors && $defect !== null ? throw $defect : $done;
     }
 
     private function ended(Outcome $outcome): Done
     {
         if ($outcome->command === null) { // its pop was its end, or it is lost
-            return new Done($outcome->job, $outcome->event, 'finished', $outcome->error);
+            $state = $outcome->job->ttr > 0.0 ? 'reserved' : 'finished';
+            return new Done($outcome->job, $outcome->event, $state, $outcome->error);
         }
         [$answer] = $this->client->batch([$outcome->command]);
         if ($answer instanceof RefusedException) { // the test, or the handler's own code, ended it meanwhile
             return new Done($outcome->job, 'lost', $answer->state ?? 'unknown', $outcome->error);
         }
         $state = ((array) $answer)['state'];
-        $died = $state === 'dead' && $outcome->event !== 'buried';
-        return new Done($outcome->job, $died ? 'died' : $outcome->event, $state, $outcome->error);
+        return new Done($outcome->job, $outcome->died($state) ? 'died' : $outcome->event, $state, $outcome->error);
     }
 }

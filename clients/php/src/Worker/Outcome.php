@@ -78,6 +78,17 @@ final class Outcome
         }
     }
 
+    /** Whether the end of this delivery made the job a dead letter, though the handler did not ask for that. */
+    public function died(?string $state): bool
+    {
+        return $state === 'dead' && $this->event !== 'buried';
+    }
+
+    public function reasonOfDeath(): ?string
+    {
+        return $this->reason ?? ($this->event === 'buried' ? null : 'the ttl ran out');
+    }
+
     /** Whether the handler threw one of the words that a worker knows, not an error. */
     public function isWord(): bool
     {

@@ -84,13 +84,13 @@ final class Report
             $this->count($outcome->event, $outcome);
         }
         if ($died) {
-            $this->died($outcome, $outcome->reason ?? 'the ttl ran out', $outcome->error);
+            $this->died($outcome, $outcome->reasonOfDeath(), $outcome->error);
         } elseif ($outcome->event === 'buried') {
             $this->hooks->death($outcome->job, $outcome->reason, $outcome->error);
         }
     }
 
-    public function died(Outcome $outcome, string $reason, ?Throwable $error = null): void
+    public function died(Outcome $outcome, ?string $reason, ?Throwable $error = null): void
     {
         $this->counts['died']++;
         $fields = self::of($outcome->job) + ['seconds' => round($outcome->seconds, 3)];

@@ -57,22 +57,26 @@ def _around(layer: Middleware, rest: Handler) -> Handler:
 def _awaited(layer: Middleware, rest: Handler) -> Handler:
     """The same for an async one. If it forgets to await the rest, the job fails: it would be finished, and not done."""
 
-    async def run(job: Job) -> None:
+    async def run(job: Job) -> Any:
         begun: list[Coroutine[Any, Any, Any]] = []
 
         def call_next(job: Job) -> Coroutine[Any, Any, Any]:
             begun.append(rest(job))
             return begun[-1]
 
-        await layer(job, call_next)
-        forgotten = [each for each in begun if inspect.getcoroutinestate(each) != inspect.CORO_CLOSED]
-        for each in forgotten:
-            if inspect.getcoroutinestate(each) == inspect.CORO_CREATED:
-                each.close()  # or Python warns of it
-        if forgotten:
+        result = await layer(job, call_next)
+        if any(map(_is_forgotten, begun)):
             raise RuntimeError("the middleware must await call_next(job)")
+        return result
 
     return run
+
+
+def _is_forgotten(call: Coroutine[Any, Any, Any]) -> bool:
+    state = inspect.getcoroutinestate(call)
+    if state == inspect.CORO_CREATED:
+        call.close()  # or Python warns of it
+    return state != inspect.CORO_CLOSED
 
 
 def _in_a_thread(rest: Handler, threads: HandlerThreads) -> Handler:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.worker.handlers import Work
 from jobqueue_client.worker.lifecycle import Lifecycle, WorkerOptions
-from jobqueue_client.worker.middleware import Middleware, check
+from jobqueue_client.worker.middleware import Middleware, check, is_async
 from jobqueue_client.worker.report import Hooks, OnDeath, OnError, OnEvent, Report
 from jobqueue_client.worker.stopping import Stopping
 from jobqueue_client.worker.threads import Handler
@@ -31,7 +31,7 @@ class Worker:
     clients/README.md describes the options; those that end in `_s` are seconds. The hooks are called in the event
     loop's thread, and must not block: `on_event(name, fields)` for each event, `on_error(error, job)` when a handler
     raised an error, `on_death(job, reason, error)` when a job became a dead letter. Raises ValueError for an invalid
-    option.
+    option, TypeError for a hook that is not a plain function.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Worker:
             retry_for_s=0,
             headers=headers,
         )
-        self._report = Report(Hooks(on_event, on_error, on_death), logger)
+        hooks = Hooks(on_event, on_error, on_death)
+        _check_hooks(hooks)
+        self._report = Report(hooks, logger)
         self._handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -154,6 +156,12 @@ class Worker:
             self._stopping.hurry.set()
         self._signalled = True
         self._stopping.ask("signal")
+
+
+def _check_hooks(hooks: Hooks) -> None:
+    for name, hook in hooks._asdict().items():
+        if hook is not None and (not callable(hook) or is_async(hook)):
+            raise TypeError(f"{name} must be a plain function, which nobody has to await, not {hook!r}")
 
 
 def _random_name() -> str:
