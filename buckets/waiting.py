@@ -41,7 +41,7 @@ class Waiting:
         self.parked = 0
         """How many pops wait."""
         notifier.register(
-            Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._stands, lost=self._lose)
+            Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._subscribed, lost=self._lose)
         )
 
     def _hear_ready(self, shard: int, topic: str, jobs: int) -> None:
@@ -57,7 +57,7 @@ class Waiting:
                 waiter.rung.set()
                 jobs -= 1
 
-    def _stands(self, shard: int) -> None:
+    def _subscribed(self, shard: int) -> None:
         """The shard is heard from now on; what it published before is unknown."""
         self._pool.ready_shards.stands(shard)
         self.look_again()
