@@ -13,12 +13,12 @@ from aiohttp import web
 from buckets import Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import ConnectionLimits, most_connections
-from jobqueue.engine import Engine
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.policies import Policies
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
 from jobqueue.metrics.totals import Totals
-from jobqueue.policies import Policies
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS
 from jobqueue.redis_server.fitness import redis_at

@@ -24,10 +24,11 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "jobqueue": {
         "ground": ("errors", "logs", "loops", "caller"),
         "schema": ("schema",),
-        "engine": ("settings", "policies", "new_jobs", "virtual_topics", "engine", "metrics"),
-        "commands": ("answers", "commands"),
+        "engine": ("settings", "dialect_settings", "engine", "metrics"),
+        "commands": ("commands",),
+        "wires": ("access", "wires"),
         "protocols": ("protocols", "reference"),
-        "web": ("access", "web"),
+        "web": ("web",),
         "service": ("redis_server", "app", "testing", "process", "workers"),
         "sinks": ("sinks",),
         "cli": ("cli", "__main__"),
@@ -209,9 +210,9 @@ def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
         ),
         ("buckets.timers.timer", "def f():\n  import jobqueue", "buckets.timers.timer imports jobqueue"),
         (
-            "jobqueue.engine",
+            "jobqueue.engine.engine",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  from jobqueue.web.site import Web",
-            "jobqueue.engine imports jobqueue.web.site, which is above it",
+            "jobqueue.engine.engine imports jobqueue.web.site, which is above it",
         ),
         (
             "jobqueue.protocols.a",
@@ -246,7 +247,7 @@ def test_the_strata_name_nothing_that_is_gone(package: str) -> None:
             "from jobqueue.sinks.webhook.caller import x",
             "jobqueue_client.job imports jobqueue.sinks.webhook.caller",
         ),
-        ("jobqueue_client.job", "from jobqueue.answers import x", "jobqueue_client.job imports jobqueue.answers"),
+        ("jobqueue_client.job", "from jobqueue.caller import x", "jobqueue_client.job imports jobqueue.caller"),
         ("jobqueue_client.job", "from buckets import Job", "jobqueue_client.job imports buckets"),
     ],
 )
@@ -256,7 +257,7 @@ def test_what_goes_up_is_found(module: str, source: str, fault: str) -> None:
 
 def test_what_goes_down_is_right() -> None:
     assert faults("buckets.pool.pool", "from buckets.job import Job\nimport redis, buckets.keys") == []
-    assert faults("jobqueue.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
+    assert faults("jobqueue.engine.engine", "from buckets import Pool\nfrom jobqueue.errors import Bad") == []
     assert faults("jobqueue.protocols.a", "from jobqueue.protocols import Reply") == []
 
 

@@ -1,22 +1,28 @@
-"""The contract of the protocols that the service speaks over HTTP, and the table of them.
+"""The contract of the protocols that the service speaks, and the tables of them.
 
 A protocol turns the bytes of a request into commands, and their answers into a reply in its own form, errors included.
-It is one file or folder here and knows none of the others.
+It is one file or folder here and knows none of the others. The native one is always there; the others are dialects:
+the protocols of other systems, over HTTP or on connections of their own, which the settings open.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from buckets import Job
-from jobqueue.answers import Answer
-from jobqueue.commands import Commands
+from jobqueue.access.connections import ConnectionLimits
+from jobqueue.commands.answers import Answer
+from jobqueue.commands.carrying_out import Commands
+from jobqueue.dialect_settings import DialectSettings
 from jobqueue.errors import BadRequest
+from jobqueue.schema.inner import Inner
 from jobqueue.schema.params import Command
 from jobqueue.settings import Settings
 
@@ -26,6 +32,14 @@ OF_TESTS = PROTOCOLS | {"command": "jobqueue.protocols.command.of_tests:TestProt
 """Those of a test service."""
 NATIVE = "command"
 """The protocol that has the fast path."""
+DIALECTS = {
+    "camellia": "jobqueue.protocols.camellia.dialect:CamelliaDialect",
+    "mykit": "jobqueue.protocols.mykit.dialect:MykitDialect",
+    "queue_server": "jobqueue.protocols.queue_server.dialect:QueueServerDialect",
+    "beanstalkd": "jobqueue.protocols.beanstalkd.dialect:BeanstalkdDialect",
+    "lmstfy": "jobqueue.protocols.lmstfy.dialect:LmstfyDialect",
+}
+"""The import string of each dialect by its name in the settings. One that is off is not imported."""
 
 JSON = "application/json"
 Form = TypeVar("Form")
@@ -73,6 +87,85 @@ class Protocol(ABC, Generic[Form]):
     @abstractmethod
     def render_error(self, answer: Answer) -> Reply:
         """The reply to a request that was refused as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a dialect works with."""
+
+    commands: Commands
+    """Counts under the dialect's name."""
+    settings: Settings
+    limits: ConnectionLimits
+    """Holds the connections of all protocols together to `max_connections`, and to `client_timeout_s`."""
+    give_back: Callable[[Sequence[Job]], None]
+    """Returns jobs that reached nobody, so that the next pop gets them."""
+
+
+Options = TypeVar("Options", bound=DialectSettings)
+
+
+class Dialect(ABC, Generic[Options]):
+    """The protocol of another system. It catches nothing: the answers of commands are reports, errors included."""
+
+    def __init__(self, tools: Tools, options: Options) -> None:
+        self.tools = tools
+        self.options = options
+        """Replaced when the settings are reloaded; its port stays."""
+
+    async def ask(self, command: Inner | Command, reserved: list[Job] | None = None) -> Answer:
+        """The answer to a command. `reserved` receives the jobs that it hands out: see `Commands.answer`."""
+        return (await self.tools.commands.answer([command], [] if reserved is None else reserved))[0]
+
+    def drain(self) -> None:
+        """The service begins to stop. No further connections come."""
+
+
+class Request(Struct, gc=False):
+    """An HTTP request to a dialect."""
+
+    method: str
+    path: str
+    """Below that of the dialect, from a `/` on; not decoded; repeated slashes are one; without a token's segment."""
+    query: str
+    """Not decoded."""
+    headers: Mapping[str, str]
+    """Names in any case."""
+    body: bytes
+
+
+class HttpDialect(Dialect[Options]):
+    """A dialect over HTTP, on its own port or below its path."""
+
+    @abstractmethod
+    async def handle(self, request: Request, reserved: list[Job]) -> Reply:
+        """The reply to a request. Cancelled when the client is gone; then the jobs of `reserved` go back."""
+
+    @abstractmethod
+    def refuse(self, error: Exception, request: Request) -> Reply:
+        """The reply to a request that is not handled, because of its token, size or damage, or because the service is
+        stopping; or whose handling failed. The body of `request` may be missing."""
+
+    def is_open(self, request: Request) -> bool:
+        """Whether a request needs no token."""
+        return False
+
+
+class SocketDialect(Dialect[Options]):
+    """A dialect on a TCP port of its own, and maybe on the same UDP port. Its connections ask `allow` themselves (see
+    jobqueue/wires/)."""
+
+    @abstractmethod
+    def connection(self) -> asyncio.Protocol:
+        """A new connection."""
+
+    def datagrams(self) -> asyncio.DatagramProtocol | None:
+        """The UDP side, if it has one."""
+        return None
+
+    @abstractmethod
+    async def close(self, grace_s: float) -> None:
+        """Wait until the connections are closed; close those left after `grace_s`."""
 
 
 def load(name: str, table: Mapping[str, str] = PROTOCOLS) -> type[Protocol[object]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, structs
 
 from buckets.errors import JobQueueError
-from jobqueue import commands
+from jobqueue.commands import native
 from jobqueue.errors import STATUS
 from jobqueue.schema import answers, params
 from jobqueue.schema.fields import Field
@@ -44,8 +44,9 @@ class Entry(NamedTuple):
 
 def entries() -> list[Entry]:
     """The commands in the order of their structs."""
-    handlers: dict[type[Any], Any] = {**commands.MANY, **commands.ONE}
-    return [Entry(name, _text(handlers[kind]), kind, answers.ANSWERS[name]) for name, kind in params.BY_NAME.items()]
+    return [
+        Entry(name, _text(getattr(native, name)), kind, answers.ANSWERS[name]) for name, kind in params.BY_NAME.items()
+    ]
 
 
 def codes() -> dict[str, str]:

@@ -57,7 +57,8 @@ def _must_be(words: str, **limits: Any) -> Meta:
 
 _MARKS = "._-:/@#+="
 _CHARACTERS = "A-Za-z0-9" + _MARKS.replace("-", r"\-")
-_NAME = rf"^[{_CHARACTERS}]{{1,{LONGEST_NAME}}}\Z"
+NAME_PATTERN = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}"
+_NAME = rf"^{NAME_PATTERN}\Z"
 _PATTERN = rf"^[{_CHARACTERS}*?]{{1,{LONGEST_NAME}}}\Z"
 _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that nothing is tried again
 _LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")

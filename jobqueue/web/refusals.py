@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from jobqueue.answers import failure
+from jobqueue.commands.answers import failure
 from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath, TooSlow
 from jobqueue.protocols import Reply
 from jobqueue.web.fast_path import SERVER

@@ -17,8 +17,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue.caller import CALLER
-from jobqueue.commands import Commands
-from jobqueue.engine import Engine
+from jobqueue.commands.carrying_out import Commands
+from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.logs import REQUEST
 from jobqueue.metrics.process import Metrics

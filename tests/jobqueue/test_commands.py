@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from buckets import Durable, NewJob, Notifier, Pollers, Pool, Redis, Topics, Waiting, Walk
-from jobqueue.commands import Commands
-from jobqueue.engine import Engine
+from jobqueue.commands.carrying_out import Commands
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.policies import Policies
 from jobqueue.metrics.process import Metrics
-from jobqueue.policies import Policies
 from jobqueue.schema import params
 from jobqueue.settings import Settings
 from tests.redis_server import RedisServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from jobqueue.answers import Answer
+from jobqueue.commands.answers import Answer
 from jobqueue.errors import STATUS, BadField, BadJson, BadRequest
 from jobqueue.protocols import Protocol, Reply
 from jobqueue.protocols.command import reading

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from buckets import Durable, Notifier, Pollers, Pool, Topics, Waiting, Walk
-from jobqueue.commands import Commands
-from jobqueue.engine import Engine
+from jobqueue.commands.carrying_out import Commands
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.policies import Policies
 from jobqueue.errors import BadJson, NoSuchPath, ShuttingDown
 from jobqueue.metrics.process import Metrics
-from jobqueue.policies import Policies
 from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, load
 from jobqueue.settings import Settings
 

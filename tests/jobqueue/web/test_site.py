@@ -11,11 +11,11 @@ from aiohttp import web as aiohttp_web
 
 from buckets import Durable, NewJob, Notifier, Pollers, Pool, Topics, Waiting, Walk
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.engine import Engine
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.policies import Policies
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.totals import Totals
-from jobqueue.policies import Policies
 from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
 from jobqueue.web.runner import Runner

@@ -1,9 +1,9 @@
-"""jobqueue.policies: the defaults of the jobs of a topic."""
+"""jobqueue.engine.policies: the defaults of the jobs of a topic."""
 
 from __future__ import annotations
 
 from buckets import Bounds
-from jobqueue.policies import Policies, Policy
+from jobqueue.engine.policies import Policies, Policy
 from jobqueue.settings import Settings, TopicSettings
 
 

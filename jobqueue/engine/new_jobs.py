@@ -9,7 +9,7 @@ from dataclasses import fields
 import orjson
 
 from buckets import NewJob
-from jobqueue.policies import Policies, ladder
+from jobqueue.engine.policies import Policies, ladder
 from jobqueue.schema import params
 from jobqueue.schema.params import ms
 

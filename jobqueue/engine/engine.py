@@ -34,12 +34,12 @@ from buckets import (
 from buckets import Stats as Figures
 from buckets.errors import JobQueueError, NotFound
 from jobqueue.caller import CALLER
+from jobqueue.engine.new_jobs import new_id, new_job
+from jobqueue.engine.policies import Policies
+from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
-from jobqueue.new_jobs import new_id, new_job
-from jobqueue.policies import Policies
 from jobqueue.schema import cursors, params
 from jobqueue.schema.params import bad_value, ms
-from jobqueue.virtual_topics import Copy, fan_out, is_virtual
 
 _LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from buckets import Added, NewJob
 from buckets.errors import JobQueueError
+from jobqueue.engine.new_jobs import new_job
+from jobqueue.engine.policies import Policies
 from jobqueue.errors import BadField
-from jobqueue.new_jobs import new_job
-from jobqueue.policies import Policies
 from jobqueue.schema import params
 from jobqueue.schema.fields import LONGEST_NAME
 

@@ -1,0 +1,168 @@
+"""`Commands` carries out the commands of a request and never raises.
+
+Consecutive adds, finishes or deletes of a request go to the engine together, all other commands one after the other. A
+pop that follows finishes does not wait for their answers: it is sent right behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import structlog
+
+from buckets import Job, Sent
+from buckets.errors import Unavailable
+from jobqueue.commands import native
+from jobqueue.commands.answers import Answer, failure
+from jobqueue.commands.native import failed
+from jobqueue.commands.table import MANY, ONE, Handover
+from jobqueue.engine.engine import Engine
+from jobqueue.errors import BadRequest
+from jobqueue.metrics.process import UNREADABLE, Metrics
+from jobqueue.schema import params
+from jobqueue.schema.inner import Inner
+
+log = structlog.get_logger()
+
+_OVER = "the deadline of this request passed before the command began: it was not carried out"
+
+Asked = params.Command | Inner | BadRequest
+"""A command, or the reason why it is refused."""
+Run = tuple[type[Any], list[Any]]
+"""The struct of some commands, and those commands, which go to the engine together."""
+
+_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
+
+
+class Commands:
+    """Carries out the commands of requests and counts their answers."""
+
+    def __init__(self, engine: Engine, metrics: Metrics, deadline_s: float) -> None:
+        """`deadline_s`: how long after the start of a request its commands may still begin."""
+        self._engine = engine
+        self._metrics = metrics
+        self._deadline_s = deadline_s
+        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
+
+    def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> Awaitable[list[Answer]]:
+        """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
+
+        A BadRequest in place of a command becomes its answer. Commands that have not begun by the deadline are
+        UNAVAILABLE. `reserved` receives the jobs that the answers hand out, so that the caller can give them back when
+        the answers reach nobody.
+        """
+        handover = Handover(reserved)
+        if len(commands) == 1:
+            return self._carry_out(type(commands[0]), commands, handover)
+        return self._carry_out_all(commands, handover)
+
+    def refuse(self, error: Exception) -> Answer:
+        """The answer to a request that could not be read."""
+        refused = failure(error)
+        self._metrics.answered(UNREADABLE, [refused])
+        return refused
+
+    async def _carry_out(
+        self, kind: type[Any], run: Sequence[Any], handover: Handover, sent: Sent | None = None
+    ) -> list[Answer]:
+        """The answers to commands that go to the engine together. `sent`: for finishes, as in `Engine.finish`."""
+        begun = time.perf_counter()
+        try:
+            if sent:
+                answers = await native.finish(self._engine, run, sent)
+            elif kind in MANY:
+                answers = await MANY[kind](self._engine, run)
+            elif kind in ONE:
+                answers = [await ONE[kind](self._engine, run[0], handover)]
+            else:
+                answers = [failure(refused) for refused in run]
+        except Exception as error:
+            answers = [failed(error, command) for command in run]
+        self._count(run[0], answers, begun)
+        return answers
+
+    async def _carry_out_all(self, commands: Sequence[Asked], handover: Handover) -> list[Answer]:
+        """As `answer`, for several commands."""
+        end = time.perf_counter() + self._deadline_s
+        answers: list[Answer] = []
+        runs = _runs(commands)
+        while runs and time.perf_counter() <= end:
+            kind, run = runs.popleft()
+            if kind is params.Finish and runs and runs[0][0] is params.Pop:
+                some = await self._finish_then_pop(run, runs, handover, end)
+            else:
+                some = await self._carry_out(kind, run, handover)
+            answers += some
+            if Unavailable.code in [each["code"] for each in some if "code" in each]:
+                break
+        answers += map(self._too_late, commands[len(answers) :])
+        return answers
+
+    async def _finish_then_pop(
+        self, finishes: list[Any], runs: deque[Run], handover: Handover, end: float
+    ) -> list[Answer]:
+        """A worker's usual request: the pop, first of `runs`, is taken and sent as soon as the finishes are on their
+        connection. It stays in `runs` when they were answered first, as when Redis cannot be reached, or at the end."""
+        sent = asyncio.get_running_loop().create_future()
+
+        def resolve(_: object = None) -> None:
+            if not sent.done():
+                sent.set_result(None)
+
+        finishing = asyncio.create_task(self._carry_out(params.Finish, finishes, handover, resolve))
+        finishing.add_done_callback(resolve)
+        await sent
+        if finishing.done() or time.perf_counter() > end:
+            return await finishing
+        popped = await self._carry_out(*runs.popleft(), handover)
+        return [*await finishing, *popped]
+
+    def _too_late(self, command: Asked) -> Answer:
+        """The answer to a command that was not begun: Redis did not answer an earlier one, or all took too long."""
+        if isinstance(command, BadRequest):
+            answer = failure(command)
+        else:
+            answer = failure(Unavailable(_OVER), getattr(command, "id", None))
+        self._count(command, [answer], None)
+        return answer
+
+    def _count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
+        """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
+        name = _NAMES.get(type(command))
+        if self._is_logged:
+            _log(name, command, answers)
+        if name is None or begun is None:
+            return self._metrics.answered(name or UNREADABLE, answers)
+        waiting = isinstance(command, params.Pop) and bool(command.wait)
+        return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+
+
+def _log(name: str | None, command: Asked, answers: list[Answer]) -> None:
+    """A line per answer: which command, and what became of which job; no bodies."""
+    topic = getattr(command, "topic", None) or getattr(command, "topics", None)
+    for answer in answers:
+        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        code = answer.get("code", "OK")
+        own = answer.get("topic", topic if len(answers) == 1 else None)
+        log.debug("command.answered", command=name, code=code, id=ids, topic=own)
+
+
+def _runs(commands: Sequence[Asked]) -> deque[Run]:
+    """Group the commands that go to the engine together."""
+    runs: deque[Run] = deque()
+    run: list[Any] = []
+    joined = None
+    for command in commands:
+        kind = type(command)
+        if kind is joined:
+            run.append(command)
+            continue
+        run = [command]
+        runs.append((kind, run))
+        joined = kind if kind in MANY else None
+    return runs
