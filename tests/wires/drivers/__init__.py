@@ -40,8 +40,6 @@ class Driver(ABC):
 
     NAME: ClassVar[str]
     POPS: ClassVar[bool] = True
-    WAITS: ClassVar[bool] = True
-    """A pop may wait."""
     HAS_IDS: ClassVar[bool] = False
     """The client may choose the names of jobs."""
     HOLDS: ClassVar[bool] = False

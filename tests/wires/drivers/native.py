@@ -21,20 +21,22 @@ class Native(Driver):
         return (await exchange(self._stream, "POST", "/command", body)).json
 
     async def _add(self, topic: str, body: bytes, delay_s: float, name: str, due: float) -> Added:
-        fields: dict[str, Any] = {"id": name} if name else {}
-        answer = await self.ask(
-            "add", topic=topic, body=json.loads(_as_json(body)), delay=delay_s, ttr=self.ttr_s, **fields
+        fields = {"command": "add", "topic": topic, "delay": delay_s, "ttr": self.ttr_s} | (
+            {"id": name} if name else {}
         )
+        request = json.dumps(fields).encode()[:-1] + b',"body":' + _as_json(body) + b"}"
+        answer = (await exchange(self._stream, "POST", "/command", request)).json
         if not answer["success"]:
             raise RefusedError(answer)
         return Added(answer["id"], due)
 
     async def _pop(self, topic: str, wait_s: float) -> Taken | None:
-        raw = json.dumps({"command": "pop", "topic": topic, "wait": wait_s}).encode()
-        job = (await exchange(self._stream, "POST", "/command", raw)).json
+        request = json.dumps({"command": "pop", "topic": topic, "wait": wait_s}).encode()
+        response = await exchange(self._stream, "POST", "/command", request)
+        job = response.json
         if not job["success"]:
             raise RefusedError(job)
-        return Taken(topic, job["id"], _as_bytes(job), job["lease"]) if job["id"] else None
+        return Taken(topic, job["id"], _body_of(response.body.decode()), job["lease"]) if job["id"] else None
 
     async def _finish(self, job: Taken) -> bool:
         return bool((await self.ask("finish", id=job.name, lease=job.lease))["success"])
@@ -67,7 +69,8 @@ def _as_json(body: bytes) -> bytes:
     return json.dumps(body.decode()).encode()
 
 
-def _as_bytes(job: Any) -> bytes:
-    """The body as a worker of ours would take it: the text of a string, else its JSON."""
-    value = job["value"]
-    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
+def _body_of(answer: str) -> bytes:
+    """The body of the job in an answer: the text of a string, else the JSON as it travelled."""
+    begin = answer.index('"value":') + len('"value":')
+    value, end = json.JSONDecoder().raw_decode(answer, begin)
+    return (value if isinstance(value, str) else answer[begin:end]).encode()

@@ -46,7 +46,7 @@ class QueueServer(Driver):
         return Added(answer["msg_id"], float(at) if delay_s else due)
 
     async def _pop(self, topic: str, wait_s: float) -> Taken | None:
-        answer = await self.ask(2, queue=topic, **({"wait": math.ceil(wait_s)} if wait_s and self.WAITS else {}))
+        answer = await self.ask(2, queue=topic, **({"wait": math.ceil(wait_s)} if wait_s else {}))
         if answer["code"] != 0:
             raise RefusedError(answer)
         return Taken(topic, answer["msg_id"], answer["data"].encode()) if "msg_id" in answer else None
@@ -85,7 +85,6 @@ class QueueServerDatagrams(QueueServer):
     """By UDP. An answer that is lost is asked for again."""
 
     NAME: ClassVar[str] = "queue_server by UDP"
-    WAITS = False
     _ends: tuple[asyncio.DatagramTransport, asyncio.Queue[bytes]] | None = None
 
     async def _exchange(self, request: bytes, seq: int) -> Any:
@@ -100,6 +99,13 @@ class QueueServerDatagrams(QueueServer):
                             return answer
             except TimeoutError:
                 continue
+
+    async def _pop(self, topic: str, wait_s: float) -> Taken | None:
+        """Ask again and again: a datagram cannot wait."""
+        end = time.monotonic() + wait_s
+        while (found := await super()._pop(topic, 0)) is None and time.monotonic() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return found
 
     async def _socket(self) -> tuple[asyncio.DatagramTransport, asyncio.Queue[bytes]]:
         if self._ends is None:
