@@ -11,7 +11,7 @@ from buckets import Pool
 from buckets.errors import Unavailable
 from jobqueue.errors import ShuttingDown, TooLarge
 from jobqueue.protocols import Request
-from jobqueue.settings import Settings
+from jobqueue.settings import Settings, TopicSettings
 from tests.jobqueue.protocols.camellia.conftest import Make, Server
 
 NOW = 1_800_000_007_654
@@ -172,7 +172,7 @@ async def test_a_request_that_is_too_large_is_code_400(camellia: Server) -> None
 
 
 async def test_a_full_topic_is_code_500(make: Make) -> None:
-    server = make(Settings(topics={"t": {"max_pending": 1}}))  # type: ignore[dict-item]
+    server = make(Settings(topics={"t": TopicSettings(max_pending=1)}))
     await server.send()
     answer = await server.ask("sendMsg", topic="t", msg="x", delayMillis=0)
     assert answer["code"] == 500 and answer["msg"] and answer["delayMsg"] is None
