@@ -108,6 +108,12 @@ class Connection:
         self.send(first, headers, body)
         return self.receive()
 
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Hang up."""
         self._file.close()
