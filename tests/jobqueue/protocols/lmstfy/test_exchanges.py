@@ -87,7 +87,7 @@ def test_a_consume_without_a_job_says_so(client: GoClient, queue: str) -> None:
 def test_a_waiting_consume_gets_the_job_that_comes(served: Served, client: GoClient, queue: str) -> None:
     with served.connect() as connection:
         GoClient(connection).send("GET", queue, ttr=60, timeout=120)
-        eventually(lambda: served.native("workers")["others"]["parked"])
+        eventually(served.parked)
         job_id = client.publish(queue, b"x")
         assert connection.receive().json["job_id"] == job_id
 
@@ -95,8 +95,8 @@ def test_a_waiting_consume_gets_the_job_that_comes(served: Served, client: GoCli
 def test_a_client_that_hangs_up_while_it_waits_burns_no_try(served: Served, client: GoClient, queue: str) -> None:
     with served.connect() as connection:
         GoClient(connection).send("GET", queue, ttr=60, timeout=120)
-        eventually(lambda: served.native("workers")["others"]["parked"])
-    eventually(lambda: not served.native("workers")["others"]["parked"])
+        eventually(served.parked)
+    eventually(lambda: not served.parked())
     client.publish(queue, b"x", tries=2)
     assert client.consume(queue).json["remain_tries"] == 1
 

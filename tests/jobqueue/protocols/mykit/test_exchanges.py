@@ -14,11 +14,9 @@ from tests.jobqueue.protocols.served import Response, Served, eventually
 
 def wrapper(data: str | None, message: str | None = None, *, success: bool = True) -> bytes:
     """The bytes of an answer."""
-    words = {True: "true", False: "false"}[success], json.dumps(data), 200 if success else 500, json.dumps(message)
-    return (
-        '{"success":%s,"data":%s,"code":%d,"includes":null,"excludes":null,"onlyData":false,"callback":null,'
-        '"message":%s}' % words
-    ).encode()
+    parts = {"success": success, "data": data, "code": 200 if success else 500}
+    nothing = {"includes": None, "excludes": None, "onlyData": False, "callback": None}
+    return json.dumps(parts | nothing | {"message": message}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def failed(response: Response, words: str) -> bool:
