@@ -130,7 +130,7 @@ class Topics:
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""
-        results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic)
+        results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic, within="")
         self._pool.ready_shards.stir_topic(shard, topic)
         kicked: int = results.count(b"ready")
         return kicked
