@@ -116,7 +116,8 @@ class Dialect(ABC, Generic[Options]):
         """Replaced when the settings are reloaded; its port stays."""
 
     async def ask(self, command: Inner | Command | BadRequest, reserved: list[Job] | None = None) -> Answer:
-        """The answer to a command, or to what refuses one. `reserved` receives the jobs that it hands out: see `Commands.answer`."""
+        """The answer to a command, or to what refuses one. `reserved` receives the jobs that it hands out: see
+        `Commands.answer`."""
         return (await self.tools.commands.answer([command], [] if reserved is None else reserved))[0]
 
     def drain(self) -> None:

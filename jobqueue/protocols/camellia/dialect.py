@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from buckets import Job, Stats
+from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
-from jobqueue.errors import BadField, BadHttp, BadJson, Forbidden, MethodNotAllowed, NoSuchPath, Unauthorized
+from jobqueue.errors import BadField, MethodNotAllowed, NoSuchPath
 from jobqueue.protocols import HttpDialect, Reply, Request, Tools
 from jobqueue.protocols.camellia import messages, replies, requests, topics
 from jobqueue.protocols.camellia.monitor import Monitor, Totals
@@ -21,20 +21,20 @@ from jobqueue.schema import inner
 from jobqueue.wires.parameters import Parameters, is_form
 
 _PAUSE_S = 1.0  # before a long poll is refused: the SDK polls again at once
-_AT_ONCE = 100  # topics that are read together
 _NOTHING_TO_ACK = ("NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
 _NOTHING_TO_DELETE = ("NOT_FOUND", "WRONG_STATE")
+_HEALTH = "/camellia/health/"
 _INTERNAL = "internal error; the service logged it"
 _STATUS = {
-    BadField: HTTPStatus.BAD_REQUEST,
-    BadHttp: HTTPStatus.BAD_REQUEST,
-    BadJson: HTTPStatus.BAD_REQUEST,
-    Unauthorized: HTTPStatus.UNAUTHORIZED,
-    Forbidden: HTTPStatus.FORBIDDEN,
-    NoSuchPath: HTTPStatus.NOT_FOUND,
-    MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
+    "BAD_FIELD": HTTPStatus.BAD_REQUEST,
+    "BAD_HTTP": HTTPStatus.BAD_REQUEST,
+    "BAD_JSON": HTTPStatus.BAD_REQUEST,
+    "UNAUTHORIZED": HTTPStatus.UNAUTHORIZED,
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "NO_SUCH_PATH": HTTPStatus.NOT_FOUND,
+    "METHOD_NOT_ALLOWED": HTTPStatus.METHOD_NOT_ALLOWED,
 }
-"""Of requests that are not the queue's business."""
+"""Of requests that are not the queue's business, by the code of the error."""
 
 
 class Call(NamedTuple):
@@ -42,12 +42,6 @@ class Call(NamedTuple):
 
     space: Space
     parameters: Parameters
-
-
-class Failure(NamedTuple):
-    """Why figures could not be read."""
-
-    answer: Answer
 
 
 class CamelliaDialect(HttpDialect[Camellia]):
@@ -69,14 +63,18 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return await operation.answer(self, Call(space, _parameters(request)), reserved)
 
     def refuse(self, error: Exception, request: Request) -> Reply:
-        for kind, status in _STATUS.items():
-            if isinstance(error, kind):
-                return replies.spring(status, request.path, error.message)
-        if "/camellia/health/" in request.path:
+        code, message = "INTERNAL", _INTERNAL
+        if isinstance(error, JobQueueError):
+            code, message = error.code, error.message
+        if code in _STATUS:
+            return replies.spring(_STATUS[code], request.path, message)
+        if _HEALTH in request.path:
             return replies.health(is_up=request.path.endswith("/check"))
-        known = isinstance(error, JobQueueError)
-        answer = {"code": error.code, "error": error.message} if known else {"code": "INTERNAL", "error": _INTERNAL}
-        return replies.failed(answer)
+        return replies.failed({"code": code, "error": message})
+
+    def is_open(self, request: Request) -> bool:
+        """The health paths are."""
+        return _HEALTH in request.path
 
     def drain(self) -> None:
         for monitor in self._monitors.values():
@@ -161,10 +159,10 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return replies.json(replies.SUCCESS, data=topics.shown(theirs, answer["figures"]))
 
     async def _topic_infos(self, call: Call, reserved: list[Job]) -> Reply:
-        figures = await self._figures(call.space)
-        if isinstance(figures, Failure):
+        figures = await topics.read(self.ask, call.space)
+        if isinstance(figures, topics.Failure):
             return replies.failed(figures.answer, data=None)
-        return replies.json(replies.SUCCESS, data=_shown_topics(figures, call.space))
+        return replies.json(replies.SUCCESS, data=topics.listed(figures, call.space))
 
     async def _monitor_data(self, call: Call, reserved: list[Job]) -> Reply:
         minute = self._monitor(call.space).last()
@@ -177,10 +175,10 @@ class CamelliaDialect(HttpDialect[Camellia]):
 
     async def _monitor_string(self, call: Call, reserved: list[Job]) -> Reply:
         minute = self._monitor(call.space).last()
-        figures = await self._figures(call.space)
-        if isinstance(figures, Failure):
+        figures = await topics.read(self.ask, call.space)
+        if isinstance(figures, topics.Failure):
             return replies.failed(figures.answer)
-        sizes, ranges = topics.rows(_shown_topics(figures, call.space))
+        sizes, ranges = topics.rows(topics.listed(figures, call.space))
         return replies.text(
             requestStats=minute.requests,
             pullMsgTimeGapStats=minute.pulled,
@@ -189,22 +187,6 @@ class CamelliaDialect(HttpDialect[Camellia]):
             waitingQueueStats=ranges,
         )
 
-    async def _figures(self, space: Space) -> dict[str, Stats] | Failure:
-        """The figures of each topic below a prefix."""
-        listed = await self.ask(inner.Topics(within=space.prefix))
-        if not listed["success"]:
-            return Failure(listed)
-        found = [topic.name for topic in listed["topics"]]
-        figures: dict[str, Stats] = {}
-        for at in range(0, len(found), _AT_ONCE):
-            some = found[at : at + _AT_ONCE]
-            answers = await asyncio.gather(*(self.ask(inner.Stats(topic=topic)) for topic in some))
-            for topic, answer in zip(some, answers, strict=True):
-                if not answer["success"]:
-                    return Failure(answer)
-                figures[topic] = answer["figures"]
-        return figures
-
     def _monitor(self, space: Space) -> Monitor:
         if space.prefix not in self._monitors:
             ears = self.tools.commands.metrics.ears
@@ -212,8 +194,8 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return self._monitors[space.prefix]
 
     async def _totals(self, space: Space) -> Totals | None:
-        figures = await self._figures(space)
-        if isinstance(figures, Failure):
+        figures = await topics.read(self.ask, space)
+        if isinstance(figures, topics.Failure):
             return None
         return {topic: each.totals for topic, each in figures.items()}
 
@@ -228,10 +210,6 @@ def _pulled(answer: Answer, space: Space) -> Reply:
     if not answer["success"]:
         return replies.failed(answer, delayMsgList=None)
     return replies.json(replies.SUCCESS, msg=None, delayMsgList=[messages.shown(job, space) for job in answer["jobs"]])
-
-
-def _shown_topics(figures: Mapping[str, Stats], space: Space) -> list[topics.Shown]:
-    return [topics.shown(space.their_topic(topic), each) for topic, each in figures.items()]
 
 
 class Operation(NamedTuple):

@@ -71,8 +71,8 @@ class Minute:
 
 
 class Monitor:
-    """The minutes of the topics below a prefix. `read`: their totals, None where they cannot be read. `ears`: what hears
-    of the engine's work in this process."""
+    """The minutes of the topics below a prefix. `read`: their totals, None where they cannot be read. `ears`: those who
+    hear of the engine's work in this process."""
 
     def __init__(self, space: Space, read: Callable[[], Awaitable[Totals | None]], ears: list[Meter]) -> None:
         self._space = space

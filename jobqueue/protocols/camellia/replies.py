@@ -6,7 +6,7 @@ of any other status. Requests that cannot be read are answered as Spring does.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -37,7 +37,7 @@ def failed(answer: Answer, **parts: Any) -> Reply:
 
 def spring(status: HTTPStatus, path: str, message: str) -> Reply:
     """A request that is not read, or cannot be."""
-    timestamp = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    timestamp = datetime.now(UTC).isoformat(timespec="milliseconds")
     page = {"timestamp": timestamp, "status": status, "error": status.phrase, "path": path, "message": message}
     return Reply(status, orjson.dumps(page))
 
