@@ -75,6 +75,12 @@ class Served:
         except urllib.error.HTTPError as error:
             return json.loads(error.read())
 
+    def parked(self) -> int:
+        """How many pops are waiting."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return next(int(float(line.split()[1])) for line in lines if line.startswith("jobqueue_parked_pops "))
+
     def connect(self, port: int = 0) -> Connection:
         """A connection to the dialect's port, or another."""
         return Connection(port or self.dialect_port)
@@ -107,6 +113,12 @@ class Connection:
         """The response to a request."""
         self.send(first, headers, body)
         return self.receive()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Hang up."""

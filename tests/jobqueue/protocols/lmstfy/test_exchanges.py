@@ -85,27 +85,20 @@ def test_a_consume_without_a_job_says_so(client: GoClient, queue: str) -> None:
 
 
 def test_a_waiting_consume_gets_the_job_that_comes(served: Served, client: GoClient, queue: str) -> None:
-    waiting = GoClient(served.connect())
-    waiting.send("GET", queue, ttr=60, timeout=120)
-    topic = f"l.ns/{queue}"
-    eventually(
-        lambda: (
-            [row for row in served.native("workers")["workers"] if topic in row["topics"]]
-            or served.native("workers")["others"]["parked"]
-        )
-    )
-    job_id = client.publish(queue, b"x")
-    assert waiting.connection.receive().json["job_id"] == job_id
+    with served.connect() as connection:
+        GoClient(connection).send("GET", queue, ttr=60, timeout=120)
+        eventually(served.parked)
+        job_id = client.publish(queue, b"x")
+        assert connection.receive().json["job_id"] == job_id
 
 
 def test_a_client_that_hangs_up_while_it_waits_burns_no_try(served: Served, client: GoClient, queue: str) -> None:
-    waiting = GoClient(served.connect())
-    waiting.send("GET", queue, ttr=60, timeout=120)
-    eventually(lambda: served.native("workers")["others"]["parked"])
-    waiting.connection.close()
-    eventually(lambda: not served.native("workers")["others"]["parked"])
-    client.publish(queue, b"x")
-    assert client.consume(queue).json["remain_tries"] == 0
+    with served.connect() as connection:
+        GoClient(connection).send("GET", queue, ttr=60, timeout=120)
+        eventually(served.parked)
+    eventually(lambda: not served.parked())
+    client.publish(queue, b"x", tries=2)
+    assert client.consume(queue).json["remain_tries"] == 1
 
 
 def test_ttl_and_tries_are_shown_as_what_is_left(client: GoClient, queue: str) -> None:
@@ -258,10 +251,10 @@ def test_a_body_with_a_get_or_a_delete_is_ignored(client: GoClient, queue: str) 
 
 
 def test_the_same_below_the_path_on_the_service_s_own_port(served: Served, queue: str) -> None:
-    connection = served.connect(served.port)
     lines = "Host: x\nX-Token: tok"
-    assert connection.ask(f"PUT /theirs//api/ns/{queue}", lines, b"x").status == 201
-    assert data_of(connection.ask(f"GET /theirs/api/ns/{queue}", lines).json) == b"x"
+    with served.connect(served.port) as connection:
+        assert connection.ask(f"PUT /theirs//api/ns/{queue}", lines, b"x").status == 201
+        assert data_of(connection.ask(f"GET /theirs/api/ns/{queue}", lines).json) == b"x"
 
 
 def test_what_is_kept_says_the_names_as_they_are(served: Served, client: GoClient, queue: str) -> None:
