@@ -24,25 +24,16 @@ class NoObject(BadJson):
 
 
 class Framing:
-    """Cuts the bytes of a connection into objects, in a time that grows with the bytes only, in however many pieces they
-    come."""
+    """Cuts the bytes of a connection into objects, in a time that grows with their number only, in however many pieces
+    they come."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: bytes of an object."""
+    def __init__(self, received: bytearray, most: int) -> None:
+        """`received`: where the bytes arrive, and what is taken is removed from. `most`: bytes of an object."""
+        self._bytes = received
         self._most = most
-        self._bytes = bytearray()
         self._at = 0  # what stands before it was looked at
         self._depth = 0
         self._in_string = False
-
-    @property
-    def size(self) -> int:
-        """Bytes of objects that were not taken yet."""
-        return len(self._bytes)
-
-    def feed(self, data: bytes) -> None:
-        """Take in what has come."""
-        self._bytes += data
 
     def take(self) -> bytes | None:
         """The next object, if all of it has come. Raises NoObject where none begins; BadJson for one that is too deep,
@@ -71,7 +62,7 @@ class Framing:
         """Go behind the next quote or brace that counts; returns whether it has come."""
         found = (_TO_QUOTE if self._in_string else _TO_BRACE).match(self._bytes, self._at)
         self._at = found.end() if found else self._at
-        if self._at == len(self._bytes) or self._in_string and self._bytes[self._at] == _BACKSLASH:
+        if self._at == len(self._bytes) or (self._in_string and self._bytes[self._at] == _BACKSLASH):
             return False
         mark = self._bytes[self._at]
         self._at += 1
