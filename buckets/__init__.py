@@ -12,6 +12,7 @@
 
     retry, last try    the job was released, or its TTR is over: with tries left, or without
     unpop              the pop did not reach its client: the try does not count
+    take               a pop of one job by its id: from delayed, ready or dead to reserved
     ttl over           a delayed or ready job becomes dead
     delete             from any live state to deleted
     finished, deleted  a tombstone is left for a while, so that a repeated add is recognised

@@ -45,20 +45,27 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.DEAD, State.DELAYED): {"add"},  # replaced
     (State.DEAD, State.READY): {"add", "kick"},  # replaced; kicked
     (State.RESERVED, State.RESERVED): {"touch"},
-    (State.READY, State.RESERVED): {"pop"},
-    (State.READY, State.FINISHED): {"pop", "finish"},  # popped at most once; a late worker's finish
+    (State.READY, State.RESERVED): {"pop", "take"},
+    (State.DELAYED, State.RESERVED): {"take"},
+    (State.DEAD, State.RESERVED): {"take"},
+    (State.READY, State.FINISHED): {
+        "pop",
+        "take",
+        "finish",
+        "finish_within",
+    },  # popped at most once; a late worker's finish
     (State.READY, State.DEAD): {"due"},  # ttl over
     (State.RESERVED, State.READY): {"due", "release", "unpop"},
     (State.RESERVED, State.DELAYED): {"due", "release"},
     (State.RESERVED, State.DEAD): {"due", "release", "bury"},
     (State.DELAYED, State.DEAD): {"due"},  # ttl over before it was moved
-    (State.RESERVED, State.FINISHED): {"finish"},
-    (State.DELAYED, State.FINISHED): {"finish"},
-    (State.DEAD, State.FINISHED): {"finish"},
-    (State.DELAYED, State.DELETED): {"delete", "purge", "export"},  # to another Redis
-    (State.READY, State.DELETED): {"delete", "purge_ready", "export"},
-    (State.RESERVED, State.DELETED): {"delete", "purge"},
-    (State.DEAD, State.DELETED): {"delete", "purge", "trim_dead", "export"},
+    (State.RESERVED, State.FINISHED): {"finish", "finish_within"},
+    (State.DELAYED, State.FINISHED): {"take", "finish", "finish_within"},
+    (State.DEAD, State.FINISHED): {"take", "finish", "finish_within"},
+    (State.DELAYED, State.DELETED): {"delete", "delete_within", "finish_within", "purge", "export"},  # to another Redis
+    (State.READY, State.DELETED): {"delete", "delete_within", "finish_within", "purge_ready", "export"},
+    (State.RESERVED, State.DELETED): {"delete", "delete_within", "purge"},
+    (State.DEAD, State.DELETED): {"delete", "delete_within", "finish_within", "purge", "trim_dead", "export"},
 }
 
 
@@ -90,6 +97,7 @@ class Tag(enum.IntEnum):
     TAGS = 8  # JSON
     TRACE = 9  # text: trace context
     READY = 10  # 6 bytes, ms: since when it was ready again; only in the answer to a pop
+    NOTE = 11  # bytes: what a dialect keeps with the job
 
 
 @dataclass(slots=True)
@@ -111,6 +119,8 @@ class NewJob:
     tags: bytes = b""
     if_exists: str = "keep"  # keep, reject, renew, replace
     most_pending: int = 0  # the job is refused if its topic has this many delayed and ready jobs; 0: no limit
+    note: bytes = b""  # up to 64 bytes, which the queue does not read
+    keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
 
 
 @dataclass(slots=True)
@@ -189,6 +199,10 @@ class Job:
     @property
     def body(self) -> bytes:
         return self.raw[self.kind.body_at :]
+
+    @property
+    def note(self) -> bytes:
+        return self.optional.get(Tag.NOTE, b"")
 
     @property
     def ttl(self) -> int | None:

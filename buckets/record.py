@@ -47,8 +47,9 @@ _DELIVERY_FIELDS = {
 NEW_HEADER = sum(_NEW_FIELDS.values())  # bytes, of a job that was never popped
 HEADER = NEW_HEADER + sum(_DELIVERY_FIELDS.values())
 
-# Flags. Bit 8 is reserved for a body in the tombstone.
+# Flags.
 _STATE = 0x07
+_BODY = 0x08  # its tombstone keeps the body, and all else
 _OPTIONAL = 0x10  # has an optional block
 _HOURLY = 0x20  # its due time is counted by the hour
 
@@ -81,7 +82,7 @@ def pack_front(job: NewJob) -> bytes:
     """The record of a new job up to its body: delayed and without times, which the script fills in."""
     topic = job.topic.encode()
     optional = pack_optional(_optional_of(job)) if _has_optional(job) else b""
-    flags = State.DELAYED | _OPTIONAL if optional else State.DELAYED
+    flags = State.DELAYED | (_OPTIONAL if optional else 0) | (_BODY if job.keeps_body else 0)
     head = _NEW.pack(VERSION, NEW_HEADER, flags, job.priority, 0, len(topic), job.ttr_ms, job.tries, 0)
     return b"".join((head, topic, optional))
 
@@ -89,7 +90,9 @@ def pack_front(job: NewJob) -> bytes:
 def _has_optional(job: NewJob) -> bool:
     """Whether the job has any optional field; most have none."""
     return bool(
-        job.retention_ms != DEFAULT_RETENTION_MS or job.ttl_ms is not None or job.backoff_ms or job.headers or job.tags
+        job.retention_ms != DEFAULT_RETENTION_MS
+        or job.ttl_ms is not None
+        or (job.backoff_ms or job.headers or job.tags or job.note)
     )
 
 
@@ -104,6 +107,8 @@ def _optional_of(job: NewJob) -> Iterator[tuple[Tag, bytes]]:
         yield Tag.HEADERS, job.headers
     if job.tags:
         yield Tag.TAGS, job.tags
+    if job.note:
+        yield Tag.NOTE, job.note
 
 
 def pack_ladder(delays_ms: Iterable[int]) -> bytes:
@@ -203,6 +208,7 @@ _LUA = {
     "LONG": _lua(HEADER),
     "HEADER": _lua(_format(list(_NEW_FIELDS.values()), _LUA_CODES, "I{}")),
     "DELIVERY": _lua(_format(list(_DELIVERY_FIELDS.values()), _LUA_CODES, "I{}")),
+    "BODY": _lua(_BODY),
     "OPTIONAL": _lua(_OPTIONAL),
     "HOURLY": _lua(_HOURLY),
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},

@@ -20,7 +20,7 @@ _RESULTS = {word.encode(): word for word in ("created", "existing", "replaced", 
 # All of a job except its id, its time and its body.
 _KIND = attrgetter(
     *("topic", "ttr_ms", "priority", "tries", "backoff_ms", "ttl_ms", "retention_ms", "headers", "tags"),
-    *("if_exists", "most_pending"),
+    *("if_exists", "most_pending", "note", "keeps_body"),
 )
 _MOST_KINDS = 256  # remembered, of 4 KB at most each
 _TIME_LIMIT_MS = 1 << 48  # a time has 6 bytes in the record

@@ -1,5 +1,8 @@
 """The job pool: one method a move; those of deliveries are in buckets/pool/popping.py.
 
+Moves of one job take `within`, the topics that the caller may reach: empty for any, one topic, or with a `*` at its end
+how they begin. A job of another topic is NotFound, as if it did not exist.
+
 Nothing is decided here. A method packs its arguments, calls one script a shard (more for a batch that would block
 Redis too long), and turns the reply into values.
 """
@@ -21,7 +24,7 @@ from buckets.pool.coalesce import Coalescer
 from buckets.pool.popping import Popping
 from buckets.pool.send_order import SendOrder
 from buckets.record import pack_ladder, unpack
-from buckets.redis.client import Redis
+from buckets.redis.client import Redis, judge_all
 from buckets.redis.link import Sent
 from buckets.scripts import Value
 from buckets.shards import Item, OneScript
@@ -128,12 +131,26 @@ class Pool(Popping):
         items = [Item(job_id, (job_id,)) for job_id in ids]
         return _words(await self.each("delete", items, now=self.clock.now()))
 
-    async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None) -> int:
+    async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
+        """End a job of certain topics; returns `finished`. With `settles`, one that was never delivered is deleted:
+        `deleted`, also for one that was deleted before. Raises NotFound, NotReserved, StaleLease."""
+        return _word(
+            await self.one("finish_within", job_id, lease=_or_empty(lease), within=within, settles=int(settles))
+        )
+
+    async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
+        """Cancel a job of certain topics that is in none of the states to spare; returns the state that it was in.
+        Raises NotFound, Reserved for a spared reserved one, WrongState."""
+        return _word(
+            await self.one("delete_within", job_id, within=within, spares="".join(str(int(each)) for each in spares))
+        )
+
+    async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None, within: str = "") -> int:
         """Restart the lease from now, for `ttr_ms` or as long as before; returns when it ends, in ms.
 
         Raises NotFound, NotReserved, StaleLease.
         """
-        until: int = await self.one("touch", job_id, lease=_or_empty(lease), ttr=_or_empty(ttr_ms))
+        until: int = await self.one("touch", job_id, lease=_or_empty(lease), ttr=_or_empty(ttr_ms), within=within)
         return until
 
     async def release(
@@ -145,10 +162,14 @@ class Pool(Popping):
         counts: bool = True,
         reason: str = "",
         ladder_ms: Sequence[int] = (),
+        note: bytes | None = None,
+        priority: int | None = None,
+        within: str = "",
     ) -> Moved:
         """Give a job back: it is due after `delay_ms` or the next step of its back-off, or dead when its tries are used
         up. `counts`: whether this delivery counts as a try. `ladder_ms`: the back-off of a job without its own, to
-        which each step adds up to a tenth; empty: ready at once. Raises NotFound, NotReserved, StaleLease."""
+        which each step adds up to a tenth; empty: ready at once. A note or a priority of None stays as it is.
+        Raises NotFound, NotReserved, StaleLease."""
         reply = await self.one(
             "release",
             job_id,
@@ -157,31 +178,47 @@ class Pool(Popping):
             counts=int(counts),
             reason=reason,
             ladder=pack_ladder(ladder_ms),
+            note=_new_note(note),
+            priority=_or_empty(priority),
+            within=within,
         )
         moved = Moved(reply[0].decode(), reply[1])
         self._deaths.report(reply[2])
         self._note_moved(job_id, moved.state)
         return moved
 
-    async def bury(self, job_id: str, lease: int | None = None, reason: str = "") -> str:
-        """Move a reserved job to the dead letters; returns its new state. Raises NotFound, NotReserved, StaleLease."""
-        state, died = await self.one("bury", job_id, lease=_or_empty(lease), reason=reason)
+    async def bury(
+        self, job_id: str, lease: int | None = None, reason: str = "", note: bytes | None = None, within: str = ""
+    ) -> str:
+        """Move a reserved job to the dead letters; returns its new state. A note of None stays as it is. Raises
+        NotFound, NotReserved, StaleLease."""
+        state, died = await self.one(
+            "bury", job_id, lease=_or_empty(lease), reason=reason, note=_new_note(note), within=within
+        )
         self._deaths.report(died)
-        word: str = state.decode()
-        return word
+        return _word(state)
 
     async def kick(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Make dead letters ready again; returns the state of each, or NotFound, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
-        states = _words(await self.each("kick", items, now=self.clock.now(), topic=""))
+        states = _words(await self.each("kick", items, now=self.clock.now(), topic="", within=""))
         for job_id, state in zip(ids, states, strict=True):
             if isinstance(state, str):
                 self._note_moved(job_id, state)
         return states
 
-    async def run(self, job_id: str) -> int:
+    async def kick_one(self, job_id: str, within: str) -> str:
+        """Make a dead letter of certain topics ready again; returns its new state. Raises NotFound, WrongState."""
+        shard = shard_of(job_id, len(self.keys))
+        (result,) = judge_all(await self.call("kick", shard, (job_id,), now=self.clock.now(), topic="", within=within))
+        if isinstance(result, JobQueueError):
+            raise result
+        self._note_moved(job_id, _word(result))
+        return _word(result)
+
+    async def run(self, job_id: str, within: str = "") -> int:
         """Make a delayed job due now; returns its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
-        due: int = await self.one("run", job_id)
+        due: int = await self.one("run", job_id, within=within)
         self._note_moved(job_id, State.READY.word)
         return due
 
@@ -223,9 +260,9 @@ class Pool(Popping):
             self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, jobs)
         return moved, wait
 
-    async def get(self, job_id: str) -> Job | None:
+    async def get(self, job_id: str, within: str = "") -> Job | None:
         """The job, or its tombstone."""
-        raw = await self.one("get", job_id)
+        raw = await self.one("get", job_id, within=within)
         try:
             return unpack(job_id, raw) if raw is not None else None
         except (ValueError, UnicodeDecodeError, IndexError):
@@ -254,6 +291,15 @@ def _sent_of(items: Sequence[Item]) -> Sent | None:
 
 def _or_empty(value: int | None) -> Value:
     return "" if value is None else value
+
+
+def _new_note(note: bytes | None) -> bytes:
+    """A note as scripts take it: empty if the job's stays."""
+    return b"" if note is None else b"=" + note
+
+
+def _word(state: bytes) -> str:
+    return STATE_WORDS[state]
 
 
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:

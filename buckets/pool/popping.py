@@ -16,10 +16,11 @@ from typing import Any
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import Job
+from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.pop_search import Ask, Popped, PopSearch
 from buckets.pool.ready_shards import ReadyShards
-from buckets.record import unpack_all
+from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
 from buckets.shards import MOST, Item, Shards
 
@@ -60,6 +61,36 @@ class Popping(Shards):
         popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
         self._report_lateness(popped.jobs)
         return popped
+
+    async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
+        """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as
+        by `run`; a dead one as by `kick`. Raises NotFound, Reserved, WrongState.
+
+        As with `pop`, the job of a caller that was cancelled meanwhile is given back.
+        """
+
+        def orphan(reply: Any) -> None:
+            if isinstance(reply, bytes):  # otherwise the script failed
+                self.unpop_later([unpack(job_id, reply)])
+
+        try:
+            record = await self.call(
+                "take",
+                shard_of(job_id, len(self.keys)),
+                orphan=orphan,
+                now=self.clock.now(),
+                id=job_id,
+                bucket=next(self._turn) % self.buckets,
+                ttr="" if ttr_ms is None else ttr_ms,
+                worker=worker,
+                within=within,
+            )
+        except asyncio.CancelledError:
+            self._is_abandoned = True
+            raise
+        job = unpack(job_id, record)
+        self._report_lateness([job])
+        return job
 
     def _report_lateness(self, jobs: Sequence[Job]) -> None:
         late_us: dict[str, list[int]] = {}

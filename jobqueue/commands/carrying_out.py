@@ -17,6 +17,7 @@ import structlog
 
 from buckets import Job, Sent
 from buckets.errors import Unavailable
+from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, failure
 from jobqueue.commands.native import failed
@@ -24,19 +25,20 @@ from jobqueue.commands.table import MANY, ONE, Handover
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadRequest
 from jobqueue.metrics.process import UNREADABLE, Metrics
-from jobqueue.schema import params
-from jobqueue.schema.inner import Inner
+from jobqueue.schema import inner, params
 
 log = structlog.get_logger()
 
 _OVER = "the deadline of this request passed before the command began: it was not carried out"
 
-Asked = params.Command | Inner | BadRequest
+Asked = params.Command | inner.Inner | BadRequest
 """A command, or the reason why it is refused."""
 Run = tuple[type[Any], list[Any]]
 """The struct of some commands, and those commands, which go to the engine together."""
 
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
+_NAMES: dict[type[Any], str] = {
+    kind: name for table in (params.BY_NAME, params.OF_TESTS, inner.BY_NAME) for name, kind in table.items()
+} | {inner.Take: "pop"}
 
 
 class Commands:
@@ -146,10 +148,14 @@ def _log(name: str | None, command: Asked, answers: list[Answer]) -> None:
     """A line per answer: which command, and what became of which job; no bodies."""
     topic = getattr(command, "topic", None) or getattr(command, "topics", None)
     for answer in answers:
-        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        ids = [_id_of(job) for job in answer.get("jobs", ())] or answer.get("id")
         code = answer.get("code", "OK")
         own = answer.get("topic", topic if len(answers) == 1 else None)
         log.debug("command.answered", command=name, code=code, id=ids, topic=own)
+
+
+def _id_of(job: Answer | Job) -> str:
+    return job.id if isinstance(job, Job) else job["id"]
 
 
 def _runs(commands: Sequence[Asked]) -> deque[Run]:

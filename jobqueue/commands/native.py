@@ -43,12 +43,13 @@ async def add(engine: Engine, commands: Sequence[params.Add]) -> list[Answer]:
 
     results = await engine.add(commands)
     return [
-        kept(command.id, result) if isinstance(result, Added) and not command.durability else _added(command, result)
+        kept(command.id, result) if isinstance(result, Added) and not command.durability else added(command, result)
         for command, result in zip(commands, results, strict=True)
     ]
 
 
-def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+def added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+    """The answer to an add, of a job or of one in each topic of a virtual topic."""
     if isinstance(result, JobQueueError):
         return failure(result, command.id)
     if isinstance(result, Added):
@@ -76,19 +77,21 @@ def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     return success(id=command.id, state=result, **_durable(command))
 
 
-_WRONG_STATE: dict[type[Any], str] = {
-    params.Delete: "the job is {state}",
-    params.Kick: "only a dead job can be kicked; this one is {state}",
-    params.Run: "only a delayed job can be run; this one is {state}",
-    params.Update: "only a delayed or ready job can be updated; this one is {state}",
+_WRONG_STATE = {  # by the name of the struct, which commands of dialects share
+    "Delete": "the job is {state}",
+    "Kick": "only a dead job can be kicked; this one is {state}",
+    "Run": "only a delayed job can be run; this one is {state}",
+    "Take": "only a delayed, ready or dead job can be taken; this one is {state}",
+    "Update": "only a delayed or ready job can be updated; this one is {state}",
 }
 
 
 def failed(error: Exception, command: Any) -> Answer:
     """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
     answer = failure(error, getattr(command, "id", None))
-    if isinstance(error, WrongState) and error.state and type(command) in _WRONG_STATE:
-        answer["error"] = _WRONG_STATE[type(command)].format(state=error.state)
+    sentence = _WRONG_STATE.get(type(command).__name__)
+    if isinstance(error, WrongState) and error.state and sentence:
+        answer["error"] = sentence.format(state=error.state)
     return answer
 
 

@@ -10,7 +10,7 @@ Where none of them is found, or the job is not within: NOT_FOUND.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -177,3 +177,4 @@ Inner = (
     | Counter
     | Purge
 )
+BY_NAME: dict[str, type[Any]] = {each.__name__.lower(): each for each in get_args(Inner)}

@@ -10,6 +10,7 @@ from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
 
+_KEEPS_BODY = 0x08  # the flag of a record whose tombstone keeps the body
 _HOURLY = 0x20  # the flag of a record whose due time is counted by the hour
 
 
@@ -34,6 +35,7 @@ class Books:
                 continue
             if family == "j":
                 self._record(rest, await redis.read("GET", raw_name))
+                assert (await redis.read("PTTL", raw_name) == -1) == (self.jobs[rest].state in LIVE), rest
             elif family in ("b", "d"):
                 flat = await redis.read("ZRANGE", raw_name, 0, -1, "WITHSCORES")
                 pairs = zip(flat[::2], flat[1::2], strict=True)
@@ -46,12 +48,13 @@ class Books:
                 flat = await redis.read("HGETALL", raw_name)
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
-            elif family not in ("lock", "p", "roll", "w", "fence"):
+            elif family not in ("lock", "p", "roll", "w", "fence", "seq", "alias"):
                 raise AssertionError(f"what is {name}?")
 
     def _record(self, job_id: str, raw: bytes) -> None:
         job = unpack(job_id, raw)
         self.jobs[job_id] = job
+        assert job.state in LIVE or raw[2] & _KEEPS_BODY or not (job.body or job.optional), job_id
         if job.state is State.DELAYED:
             hourly = raw[2] & _HOURLY
             name = f"h{job.next // 3_600_000}" if hourly else f"m{job.next // 60_000}"

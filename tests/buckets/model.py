@@ -44,11 +44,17 @@ class Life:
     worker: str | None = None
     reason: str | None = None
     cause: Cause = Cause.NONE
+    note: bytes = b""
+    keeps_body: bool = False
     bucket: int = 0  # observed, not decided here
     hourly: bool = False
 
     def ttl_over(self, now_ms: int) -> bool:
         return self.new.ttl_ms is not None and self.due + self.new.ttl_ms <= now_ms
+
+    def is_within(self, within: str) -> bool:
+        """Whether its topic is one of those that a caller may reach."""
+        return within in ("", self.new.topic) or (within[-1] == "*" and self.new.topic.startswith(within[:-1]))
 
     def look_at(self) -> int | None:
         """When the bucket's timer has to look at it."""
@@ -65,11 +71,12 @@ class Life:
             **{name: getattr(self, name) for name in ("state", "created", "due", "next", "lease", "ttr", "cause")},
             **{name: getattr(self, name) for name in ("attempts", "deliveries", "step")},
         }
-        if self.state in TOMBSTONES:
+        if self.state in TOMBSTONES and not self.keeps_body:
             return facts | {"body": b""}
         own = {"body": self.new.body, "ttl": self.new.ttl_ms, "retention": self.new.retention_ms}
-        more = {name: getattr(self, name) for name in ("worker", "reason")}
-        return facts | own | more | {"backoff": self.new.backoff_ms, "own_ttr": self.new.ttr_ms}
+        more = {name: getattr(self, name) for name in ("worker", "reason", "note")}
+        facts |= own | more | {"backoff": self.new.backoff_ms}
+        return facts if self.state in TOMBSTONES else facts | {"own_ttr": self.new.ttr_ms}
 
 
 @dataclass
@@ -108,6 +115,10 @@ class Model:
             del self.lives[job_id]
             return None
         return life
+
+    def _reached(self, job_id: str, within: str) -> Life | None:
+        life = self.life(job_id)
+        return life if life and life.is_within(within) else None
 
     def _shard(self, life: Life) -> int:
         return shard_of(life.new.id, self.shards)
@@ -206,6 +217,7 @@ class Model:
         was = old.state if old and old.state not in TOMBSTONES else None
         known = self.arrows.copy()
         life = Life(new, State.DELAYED, self.now_ms, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
+        life.note, life.keeps_body = new.note, new.keeps_body
         self.lives[new.id] = life
         if due <= self.now_ms:
             self._to_ready(life)
@@ -263,6 +275,19 @@ class Model:
             self.ready[key].remove(job_id)
         return [self._deliver(self.lives[job_id], ttr_ms, worker) for job_id in look.ids]
 
+    def take(self, job_id: str, ttr_ms: int | None, worker: str, within: str) -> dict[str, Any] | Answer:
+        life = self._reached(job_id, within)
+        if life is None:
+            return ("NOT_FOUND",)
+        refusals = {State.RESERVED: "RESERVED", State.FINISHED: "WRONG_STATE", State.DELETED: "NOT_FOUND"}
+        if life.state in refusals:
+            return refusals[life.state], life.state.word
+        if life.state is State.DEAD:
+            life.attempts = life.step = 0
+        if life.state is not State.READY:
+            life.due = life.next = self.now_ms
+        return self._deliver(life, ttr_ms, worker)
+
     def _deliver(self, life: Life, ttr_ms: int | None, worker: str) -> dict[str, Any]:
         life.attempts += 1
         life.deliveries += 1
@@ -292,8 +317,8 @@ class Model:
             life.deliveries -= 1
             self._to_ready(life, front=True)
 
-    def finish(self, job_id: str, lease: int | None) -> Answer:
-        life = self.life(job_id)
+    def finish(self, job_id: str, lease: int | None, within: str = "") -> Answer:
+        life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
         if life.state is State.FINISHED:
@@ -307,20 +332,29 @@ class Model:
         self._entomb(life, State.FINISHED)
         return ("finished",)
 
-    def delete(self, job_id: str) -> Answer:
-        life = self.life(job_id)
+    def settle(self, job_id: str, lease: int | None, within: str) -> Answer:
+        """Finish, or where that is refused because nobody ever had the job, delete."""
+        answer = self.finish(job_id, lease, within)
+        if answer[0] == "NOT_RESERVED":
+            self.delete(job_id)
+        return ("deleted",) if answer[0] == "NOT_RESERVED" or answer[1:] == ("deleted",) else answer
+
+    def delete(self, job_id: str, within: str = "", spares: Sequence[State] = ()) -> Answer:
+        life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
         was = life.state
+        if was in spares:
+            return "RESERVED" if was is State.RESERVED else "WRONG_STATE", was.word
         if was is State.FINISHED:
             return "WRONG_STATE", "finished"
         if was is not State.DELETED:
             self._entomb(life, State.DELETED)
         return (was.word,)
 
-    def _leased(self, job_id: str, lease: int | None) -> Life | Answer:
+    def _leased(self, job_id: str, lease: int | None, within: str) -> Life | Answer:
         """The job that a worker refers to, or why it is refused."""
-        life = self.life(job_id)
+        life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
         if life.state is State.DELETED:
@@ -329,8 +363,8 @@ class Model:
             return "STALE_LEASE", life.state.word
         return life if life.state is State.RESERVED else ("NOT_RESERVED", life.state.word)
 
-    def touch(self, job_id: str, lease: int | None, ttr_ms: int | None) -> Answer:
-        life = self._leased(job_id, lease)
+    def touch(self, job_id: str, lease: int | None, ttr_ms: int | None, within: str) -> Answer:
+        life = self._leased(job_id, lease, within)
         if not isinstance(life, Life):
             return life
         self._become(life, State.RESERVED)
@@ -344,26 +378,32 @@ class Model:
         delay_ms: int | None,
         counts: bool,
         reason: str,
-        ladder_ms: Sequence[int] = (),
+        ladder_ms: Sequence[int],
+        note: bytes | None,
+        priority: int | None,
+        within: str,
     ) -> Answer:
-        life = self._leased(job_id, lease)
+        life = self._leased(job_id, lease, within)
         if not isinstance(life, Life):
             return life
         life.reason = reason or life.reason
+        life.note = life.note if note is None else note
+        life.new = life.new if priority is None else replace(life.new, priority=priority)
         life.attempts -= not counts
         self._return(life, delay_ms, ladder_ms)
         return life.state.word, None, life.next
 
-    def bury(self, job_id: str, lease: int | None, reason: str) -> Answer:
-        life = self._leased(job_id, lease)
+    def bury(self, job_id: str, lease: int | None, reason: str, note: bytes | None, within: str) -> Answer:
+        life = self._leased(job_id, lease, within)
         if not isinstance(life, Life):
             return life
         life.reason = reason or life.reason
+        life.note = life.note if note is None else note
         self._die(life, Cause.BURIED)
         return ("dead",)
 
-    def kick(self, job_id: str) -> Answer:
-        life = self.life(job_id)
+    def kick(self, job_id: str, within: str = "") -> Answer:
+        life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
         if life.state is not State.DEAD:
@@ -380,9 +420,9 @@ class Model:
             self.kick(life.new.id)
         return len(dead[:count])
 
-    def _pending(self, job_id: str, timed: bool) -> Life | Answer:
+    def _pending(self, job_id: str, timed: bool, within: str = "") -> Life | Answer:
         """A job that is not reserved and, if its time is to be changed, has not fired; or why it is refused."""
-        life = self.life(job_id)
+        life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
         if timed and life.state is State.READY:
@@ -392,8 +432,8 @@ class Model:
         code = {State.DELETED: "NOT_FOUND", State.RESERVED: "RESERVED"}.get(life.state, "WRONG_STATE")
         return code, life.state.word
 
-    def run(self, job_id: str) -> Answer:
-        life = self._pending(job_id, timed=True)
+    def run(self, job_id: str, within: str) -> Answer:
+        life = self._pending(job_id, timed=True, within=within)
         if not isinstance(life, Life):
             return life
         life.due, life.cause = self.now_ms, Cause.NONE
@@ -498,6 +538,7 @@ class Model:
         found = [self.lives[job_id] for job_id in self.peek(topic, state)]
         found = [life for life in found if life.created <= begun_ms]
         for life in found:
+            life.keeps_body = False  # it makes room
             self._entomb(life, State.DELETED)
         return len(found)
 
@@ -508,6 +549,7 @@ class Model:
         over = len(dead) - -(-most // self.shards) if most else 0
         dealt = [life for rank, life in enumerate(dead, 1) if rank <= over or life.next + age_ms <= self.now_ms]
         for life in dealt:
+            life.keeps_body = False  # it makes room
             self._entomb(life, State.DELETED)
         return len(dealt)
 

@@ -71,6 +71,8 @@ odd_jobs = st.builds(
     retention_ms=st.sampled_from([0, 60_000, 3_600_000]),  # Redis expires it by its own clock: no run takes that long
     if_exists=st.sampled_from(["keep", "replace", "replace", "renew", "reject"]),
     most_pending=st.sampled_from([0, 0, 0, 1, 2]),
+    note=st.sampled_from([b"", b"", b"n", bytes(64)]),
+    keeps_body=st.booleans(),
 )
 new_jobs = st.one_of(plain_jobs, odd_jobs)
 # One job, or one job in each topic with ids that are equal up to their `@`.
@@ -88,6 +90,8 @@ some_id = st.one_of(ids, st.sampled_from([-1, -1, -2]))
 some_topic = st.sampled_from(TOPICS)
 some_state = st.sampled_from([None, *LIVE])
 reasons = st.sampled_from(["", "", "why", "a longer reason: " + "ü" * 40])
+notes = st.sampled_from([None, None, b"", b"later", bytes(64)])
+withins = st.sampled_from(["", "", "", "", "t", "u:1", "u:*", "t*", "*", "x*"])
 # In us; the others go to the next event of a timer, and to the last moment before it.
 spans = st.sampled_from([1, 999, 1_000, 1_000, 1_000_000, 1_000_000, 60_000_000, 3_600_000_000, 90_000_000_000])
 
@@ -146,9 +150,12 @@ class Comparison(RuleBasedStateMachine):
         with it, and must be beyond those of the life before."""
         self.go(10)
 
-    def see(self, job_id: str) -> None:
+    def see(self, job_id: str, within: str = "") -> None:
         """Compare one job; the model learns its bucket."""
-        job, life = self.run(self.pool.get(job_id)), self.model.life(job_id)
+        job = self.run(self.pool.get(job_id, within))
+        life = self.model.life(job_id)
+        if life and not life.is_within(within):
+            life = None
         if life is None or job is None:
             assert (job, life) == (None, None)
         else:
@@ -231,6 +238,28 @@ class Comparison(RuleBasedStateMachine):
         steps[then]()
         steps[at_last]()
 
+    @rule(
+        some=some_id,
+        ttr_ms=st.sampled_from([None, None, 0, 7_000]),
+        worker=st.sampled_from(["", "w"]),
+        within=withins,
+    )
+    def take(self, some: str | int, ttr_ms: int | None, worker: str, within: str) -> None:
+        job_id = self.one(some)
+        taking = self.pool.take(job_id, ttr_ms=ttr_ms, worker=worker, within=within)
+        expected = self.model.take(job_id, ttr_ms, worker, within)
+        try:
+            job = self.run(taking)
+        except JobQueueError as error:
+            assert answer_of(error) == expected
+            self.see(job_id)
+            return
+        assert isinstance(expected, dict)
+        assert facts(job, expected) == expected
+        self.model.lives[job_id].bucket = job.kind.bucket
+        self.leases[job_id].append(job.lease)
+        self.handed_out.append(job)
+
     @precondition(lambda self: self.handed_out)
     @rule(last=st.sampled_from([1, 2, 3, 8]), some=st.booleans())
     def unpop(self, last: int, some: bool) -> None:
@@ -246,6 +275,20 @@ class Comparison(RuleBasedStateMachine):
         shown = [(job_id, self.lease(job_id, which)) for some, which in jobs for job_id in (self.one(some),)]
         answers = self.run(self.pool.finish(shown))
         assert [answer_of(answer) for answer in answers] == [self.model.finish(*job) for job in shown]
+
+    @rule(some=some_id, which=leases, within=withins, settles=st.booleans())
+    def finish_within(self, some: str | int, which: str, within: str, settles: bool) -> None:
+        job_id = self.one(some)
+        lease = self.lease(job_id, which)
+        end = self.model.settle if settles else self.model.finish
+        work = self.pool.finish_within(job_id, lease, within, settles=settles)
+        self.same(job_id, work, end(job_id, lease, within))
+
+    @rule(some=some_id, within=withins, spares=st.lists(st.sampled_from(State), max_size=3))
+    def delete_within(self, some: str | int, within: str, spares: list[State]) -> None:
+        job_id = self.one(some)
+        work = self.pool.delete_within(job_id, within, spares)
+        self.same(job_id, work, self.model.delete(job_id, within, spares))
 
     def lease(self, job_id: str, which: str) -> int | None:
         known = self.leases[job_id] or [12]
@@ -270,15 +313,15 @@ class Comparison(RuleBasedStateMachine):
         assert answer == expected
         self.see(job_id)
 
-    @rule(some=some_id, which=leases, ttr_ms=st.sampled_from([None, None, 500, 7_000]))
-    def touch(self, some: str | int, which: str, ttr_ms: int | None) -> None:
+    @rule(some=some_id, which=leases, ttr_ms=st.sampled_from([None, None, 500, 7_000]), within=withins)
+    def touch(self, some: str | int, which: str, ttr_ms: int | None, within: str = "") -> None:
         job_id = self.one(some)
         lease = self.lease(job_id, which)
 
         async def work() -> Moved:
-            return Moved("reserved", await self.pool.touch(job_id, lease, ttr_ms))
+            return Moved("reserved", await self.pool.touch(job_id, lease, ttr_ms, within))
 
-        self.same(job_id, work(), self.model.touch(job_id, lease, ttr_ms))
+        self.same(job_id, work(), self.model.touch(job_id, lease, ttr_ms, within))
 
     @rule(
         some=some_id,
@@ -287,6 +330,9 @@ class Comparison(RuleBasedStateMachine):
         counts=st.booleans(),
         reason=reasons,
         ladder_ms=st.sampled_from([(), (1_000, 60_000), (0, 86_400_000)]),
+        note=notes,
+        priority=st.sampled_from([None, None, 0, 4, 9]),
+        within=withins,
     )
     def release(
         self,
@@ -296,17 +342,30 @@ class Comparison(RuleBasedStateMachine):
         counts: bool,
         reason: str,
         ladder_ms: tuple[int, ...] = (),
+        note: bytes | None = None,
+        priority: int | None = None,
+        within: str = "",
     ) -> None:
         job_id = self.one(some)
         lease = self.lease(job_id, which)
-        work = self.pool.release(job_id, lease, delay_ms=delay_ms, counts=counts, reason=reason, ladder_ms=ladder_ms)
-        self.same(job_id, work, self.model.release(job_id, lease, delay_ms, counts, reason, ladder_ms))
+        more = {"note": note, "priority": priority, "within": within}
+        fields: dict[str, Any] = {
+            "delay_ms": delay_ms,
+            "counts": counts,
+            "reason": reason,
+            "ladder_ms": ladder_ms,
+        } | more
+        self.same(job_id, self.pool.release(job_id, lease, **fields), self.model.release(job_id, lease, **fields))
 
-    @rule(some=some_id, which=leases, reason=reasons)
-    def bury(self, some: str | int, which: str, reason: str) -> None:
+    @rule(some=some_id, which=leases, reason=reasons, note=notes, within=withins)
+    def bury(self, some: str | int, which: str, reason: str, note: bytes | None = None, within: str = "") -> None:
         job_id = self.one(some)
         lease = self.lease(job_id, which)
-        self.same(job_id, self.pool.bury(job_id, lease, reason), self.model.bury(job_id, lease, reason))
+        self.same(
+            job_id,
+            self.pool.bury(job_id, lease, reason, note, within),
+            self.model.bury(job_id, lease, reason, note, within),
+        )
 
     @rule(some=st.lists(some_id, min_size=1, max_size=3))
     def kick(self, some: list[str | int]) -> None:
@@ -314,16 +373,21 @@ class Comparison(RuleBasedStateMachine):
         answers = self.run(self.pool.kick(kicked))
         assert [answer_of(answer) for answer in answers] == [self.model.kick(job_id) for job_id in kicked]
 
+    @rule(some=some_id, within=withins)
+    def kick_one(self, some: str | int, within: str) -> None:
+        job_id = self.one(some)
+        self.same(job_id, self.pool.kick_one(job_id, within), self.model.kick(job_id, within))
+
     @rule(topic=st.sampled_from(TOPICS), count=st.sampled_from([1, 2, 1000]))
     def kick_topic(self, topic: str, count: int) -> None:
         assert self.run(Topics(self.pool).kick(topic, count)) == self.model.kick_topic(topic, count)
 
-    @rule(job_id=ids)
-    def run_now(self, job_id: str) -> None:
+    @rule(job_id=ids, within=withins)
+    def run_now(self, job_id: str, within: str = "") -> None:
         async def work() -> Moved:
-            return Moved("ready", await self.pool.run(job_id))
+            return Moved("ready", await self.pool.run(job_id, within))
 
-        self.same(job_id, work(), self.model.run(job_id))
+        self.same(job_id, work(), self.model.run(job_id, within))
 
     @rule(
         job_id=ids,
@@ -361,9 +425,9 @@ class Comparison(RuleBasedStateMachine):
         for job_id in IDS:
             self.see(job_id)
 
-    @rule(job_id=ids)
-    def get(self, job_id: str) -> None:
-        self.see(job_id)
+    @rule(job_id=ids, within=withins)
+    def get(self, job_id: str, within: str) -> None:
+        self.see(job_id, within)
 
     @rule(topic=st.sampled_from([*TOPICS, None]))
     def stats(self, topic: str | None) -> None:

@@ -17,7 +17,7 @@ from buckets.scripts import SCRIPTS, Script, load
 LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
-READERS = ("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases")
+READERS = ("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases", "read_number")
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
     --\ [A-Z].*\.\n                      # one sentence
@@ -81,7 +81,7 @@ def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(scrip
 
 
 def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
-    assert script.repeatable == (script.name not in ("pop", "release", "bury", "kick", "run"))
+    assert script.repeatable == (script.name not in ("pop", "take", "release", "bury", "kick", "run"))
 
 
 def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> None:
@@ -90,17 +90,17 @@ def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> 
 
 
 def test_a_wrong_name_is_an_error_that_says_what_the_script_takes() -> None:
-    with pytest.raises(TypeError, match=r"get.lua takes 'id', not meta, never, now, name"):
-        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "name": "a"}, [])
-    with pytest.raises(TypeError, match=r"get.lua takes meta, never, now, id, not meta, never, now$"):
+    with pytest.raises(TypeError, match=r"get.lua takes 'id', not meta, never, now, within, name"):
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "within": "", "name": "a"}, [])
+    with pytest.raises(TypeError, match=r"get.lua takes meta, never, now, id, within, not meta, never, now$"):
         SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": ""}, [])
     with pytest.raises(TypeError, match=r"get.lua takes"):
-        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "id": "a", "more": 1}, [])
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "within": "", "id": "a", "more": 1}, [])
 
 
 def test_a_script_without_a_list_takes_none() -> None:
     with pytest.raises(TypeError, match=r"get.lua takes"):
-        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "id": "a"}, ["more"])
+        SCRIPTS["get"].arguments({"meta": "m", "never": "n", "now": "", "within": "", "id": "a"}, ["more"])
 
 
 def test_arguments_go_in_the_order_of_the_head_whatever_their_order_in_python() -> None:
@@ -174,10 +174,10 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     # `index` wraps a call of Redis; within it, the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
     called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
-    prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS) \.\. "
+    prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (
-        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
-        r"(?:headers|tombs)\[at\]|locks\[number\])$"
+        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|COUNTER|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")
     assert all(allowed.match(key) for key in called), called

@@ -8,8 +8,9 @@ end
 
 -- What is nil stays as it is.
 local function change_job(id, delay, due, priority, ttl, body)
-  local job, raw, refusal = read_pending(id, true)
-  if not job then return refusal end
+  local job, raw = read_job(id, true)
+  local refusal = not_pending(job)
+  if refusal then return refusal end
   if job.state == ready and (delay or due) then return redis.error_reply('TOO_LATE ready') end
   local rest = (body or ttl) and changed_rest(job, raw, ttl, body)
   -- A pop drops the entry of a ready job whose ttl is over; with a new ttl it lives on and must be found again.

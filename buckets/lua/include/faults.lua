@@ -13,10 +13,12 @@ local function score_in(key, id)
 end
 
 -- A tombstone expires and has no body; a live job is the opposite. Where the key's expiry and the state disagree, the body
--- shows which of them is wrong.
+-- shows which of them is wrong. In a job that keeps its body it shows nothing. There the state is right: it is written before
+-- the expiry, a script that ends between the two leaves `endless`, and to keep a job is safer than to let it expire.
 local function end_fault(job)
   local ends = redis.call('PTTL', JOB .. job.id) >= 0
   if ends == (job.state >= finished) then return nil end
+  if job.keeps_body then return ends and 'ending' or 'endless' end
   local has_body = redis.call('STRLEN', JOB .. job.id) >= job.body_at or job.optional
   if ends == not has_body then return 'contradictory' end
   return ends and 'ending' or 'endless'

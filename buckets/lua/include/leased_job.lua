@@ -1,9 +1,9 @@
--- include: record
+-- include: record within
 -- A job that only its worker may change: reserved, and with the newest lease if a lease is given. Without such a job the
 -- third value is an error reply.
 local function read_leased(id, lease, whole)
   local job, raw = read_job(id, whole)
-  if not job then return nil, nil, redis.error_reply('NOT_FOUND ') end
+  if not job or not reaches(job) then return nil, nil, redis.error_reply('NOT_FOUND ') end
   local word = WORDS[job.state]
   if job.state == deleted then return nil, nil, redis.error_reply('NOT_FOUND ' .. word) end
   if lease ~= '' and job.deliveries > 0 and tonumber(lease) ~= job.lease then

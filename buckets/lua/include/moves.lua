@@ -67,17 +67,23 @@ local function move(job, to, at, rest)
   end
 end
 
--- End a job: leave a tombstone without the body for its retention, or nothing.
-local function entomb(job, to)
+-- End a job: leave a tombstone for its retention, or nothing. A tombstone has neither body nor optional fields, unless the add
+-- asked for the body: then the record stays, and only its header is written, or all of it if `rest` is given (see move).
+local function entomb(job, to, rest)
   leave(job)
   count(job.topic, WORDS[to], 1)
-  job.state = to
-  job.next = now_ms + job.retention
-  job.header, job.optional, job.hourly = job.lease > 0 and LONG or SHORT, nil, nil
-  if job.retention > 0 then
-    append(plan.tombs, JOB .. job.id, header(job) .. job.topic, whole(job.retention + longer))
+  job.state, job.next, job.hourly = to, now_ms + job.retention, nil
+  local key, lasts = JOB .. job.id, whole(job.retention + longer)
+  if job.retention == 0 then
+    plan.gone[#plan.gone + 1] = key
+  elseif not job.keeps_body then
+    job.header, job.optional = job.lease > 0 and LONG or SHORT, nil
+    append(plan.tombs, key, header(job) .. job.topic, lasts)
+  elseif rest then
+    append(plan.tombs, key, header(job) .. rest, lasts)
   else
-    plan.gone[#plan.gone + 1] = JOB .. job.id
+    append(plan.headers, key, header(job))
+    append(under(plan, 'ends'), key, lasts)
   end
 end
 

@@ -1,10 +1,11 @@
 -- Writing optional fields: a record with one is written whole, because its body moves.
--- The optional block of a job after setting one field.
+-- The optional block of a job after setting one field; an empty value removes it.
 local function with_optional(job, tag, value)
   local fields, block = job.optional or {}, {}
-  fields[tag] = value
+  fields[tag] = value ~= '' and value or nil
   for each, text in pairs(fields) do block[#block + 1] = struct.pack('>BH', each, #text) .. text end
-  job.optional = fields
+  job.optional = #block > 0 and fields or nil
+  if #block == 0 then return '' end
   local text = table.concat(block)
   return struct.pack('>H', #text) .. text
 end
@@ -14,7 +15,11 @@ local function head_of(job, raw)
   return string.sub(raw, math.min(job.header, LONG) + 1, job.header + #job.topic)
 end
 
--- All of a record behind its header, after setting one field.
-local function rest_with(job, raw, tag, value)
-  return head_of(job, raw) .. with_optional(job, tag, value) .. string.sub(raw, job.body_at)
+-- All of a record behind its header after a delivery that gave a reason, or a note with a `=` before it; nil if it gave neither.
+local function rest_with(job, raw, reason, note)
+  if reason == '' and note == '' then return nil end
+  local block
+  if reason ~= '' then block = with_optional(job, TAG_REASON, reason) end
+  if note ~= '' then block = with_optional(job, TAG_NOTE, string.sub(note, 2)) end
+  return head_of(job, raw) .. block .. string.sub(raw, job.body_at)
 end

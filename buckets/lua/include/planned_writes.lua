@@ -42,6 +42,8 @@ local function write_records()
   if #records > 0 then redis.call('MSET', unpack(records)) end
   for at = 1, #tombs, 3 do redis.call('SET', tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
   if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
+  local ends = plan.ends
+  for at = 1, ends and #ends or 0, 2 do redis.call('PEXPIRE', ends[at], ends[at + 1]) end
 end
 
 local function forget_entries()

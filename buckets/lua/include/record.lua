@@ -2,7 +2,7 @@
 -- The record (buckets/record.py documents its layout). A job in Lua is a table of the header's fields, its id, its topic, and
 -- those optional fields that a move needs.
 local function header(job)
-  local flags = job.state + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
+  local flags = job.state + (job.keeps_body and BODY or 0) + (job.optional and OPTIONAL or 0) + (job.hourly and HOURLY or 0)
   local first = struct.pack(HEADER, VERSION, job.header, flags, job.priority + 16 * job.cause, job.bucket, #job.topic,
     job.created, job.due, job.next, job.ttr, job.tries, job.number)
   if job.header == SHORT then return first end
@@ -48,7 +48,8 @@ local function parse(id, raw)
   if #raw < topic_end then return nil, topic_end + 2 end
   local attempts, deliveries, step, lease = 0, 0, 0, 0
   if length >= LONG then attempts, deliveries, step, lease = struct.unpack(DELIVERY, raw, SHORT + 1) end
-  local job = {id = id, header = length, state = state, hourly = flags % 64 >= HOURLY, priority = priority % 16,
+  local job = {id = id, header = length, state = state, keeps_body = flags % 16 >= BODY, hourly = flags % 64 >= HOURLY,
+    priority = priority % 16,
     cause = math.floor(priority / 16), bucket = bucket, created = created, due = due, next = next_ms, ttr = ttr,
     tries = tries, attempts = attempts, deliveries = deliveries, step = step, number = number, lease = lease,
     topic = string.sub(raw, length + 1, topic_end), body_at = topic_end + 1, retention = DEFAULT_RETENTION}

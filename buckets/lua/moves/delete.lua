@@ -4,22 +4,13 @@
 -- returns: a list, for each job the state it was in
 -- fails: for a job, in its place in the list: NOT_FOUND, WRONG_STATE finished
 -- repeat: yes
--- include: planned_writes record moves
+-- include: planned_writes record delete_job
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local ids = {unpack(ARGV, 2)}  -- strings: the jobs. No id twice.
 
-local function delete(id)
-  local job = read_job(id)
-  if not job then return redis.error_reply('NOT_FOUND ') end
-  local word = WORDS[job.state]
-  if job.state == finished then return redis.error_reply('WRONG_STATE ' .. word) end
-  if job.state ~= deleted then entomb(job, deleted) end
-  return word
-end
-
 local results = {}
-for _, id in ipairs(ids) do results[#results + 1] = delete(id) end
+for _, id in ipairs(ids) do results[#results + 1] = delete_job(read_job(id)) end
 commit()
 return results

@@ -12,19 +12,8 @@ local jobs = {unpack(ARGV, 2)}  -- strings: id, lease or empty, … No id twice.
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(out, tombs, gone)
-  -- include: record planned_writes moves
-  local function finish(id, lease)
-    local job = read_job(id)
-    if not job then return redis.error_reply('NOT_FOUND ') end
-    local word = WORDS[job.state]
-    if job.state == finished then return word end
-    if job.state == deleted then return redis.error_reply('NOT_FOUND ' .. word) end
-    -- A late worker's finish counts: the job was done, even if its lease ran out. A job that nobody ever had was not done.
-    if job.deliveries == 0 then return redis.error_reply('NOT_RESERVED ' .. word) end
-    if lease ~= '' and tonumber(lease) ~= job.lease then return redis.error_reply('STALE_LEASE ' .. word) end
-    entomb(job, finished)
-    return 'finished'
-  end
+  -- include: record planned_writes finish_job
+  local function finish(id, lease) return finish_job(read_job(id), lease) end
 
   plan.out, plan.tombs, plan.gone = out, tombs, gone
   -- Write the result of all the jobs, the simple ones and the others.

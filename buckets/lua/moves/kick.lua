@@ -4,12 +4,13 @@
 -- returns: a list, for each job `ready`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], WRONG_STATE state
 -- repeat: no
--- include: clock indexes planned_writes record moves
+-- include: clock indexes planned_writes record moves within
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local topic = ARGV[2]  -- string: the topic in whose index the jobs were found, or empty for jobs that the caller named
-local ids = {unpack(ARGV, 3)}  -- strings: the jobs. No id twice.
+local within = ARGV[3]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local ids = {unpack(ARGV, 4)}  -- strings: the jobs. No id twice.
 
 local function kick(id)
   local job = read_job(id)
@@ -17,7 +18,7 @@ local function kick(id)
     table.insert(under(plan.unbury, topic), id)  -- the record is the truth: an entry that it does not confirm is removed
     return redis.error_reply('NOT_FOUND ')
   end
-  if not job then return redis.error_reply('NOT_FOUND ') end
+  if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
   local word = WORDS[job.state]
   if job.state == deleted then return redis.error_reply('NOT_FOUND ' .. word) end
   if job.state ~= dead then return redis.error_reply('WRONG_STATE ' .. word) end

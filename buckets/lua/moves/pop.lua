@@ -20,7 +20,7 @@ local topics = {unpack(ARGV, 8)}  -- strings: in the order of preference
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(records, members)
-  -- include: record planned_writes moves optional_fields
+  -- include: record planned_writes deliver_job
   -- The ready job of an entry, or nil if the entry belongs to an earlier life, or the job's ttl is over (its timer buries it).
   local function live(mark, id, raw)
     local number = string.find(mark, '^%d+$') and tonumber(mark)
@@ -29,46 +29,6 @@ local function complete_path(records, members)
     if not job or job.state ~= ready or job.number ~= number then return nil end
     if job.ttl and job.due + job.ttl <= now_ms then return nil end
     return job
-  end
-
-  -- The part of the record behind its topic, with the fields that this delivery sets; nil if it sets none.
-  local function changed_tail(job, raw, lease_ttr, worker)
-    local block
-    if lease_ttr ~= (job.own_ttr or job.ttr) and not job.own_ttr then
-      block = with_optional(job, TAG_TTR, struct.pack('>I4', job.ttr))
-    end
-    if worker ~= '' then block = with_optional(job, TAG_WORKER, worker) end
-    return block and block .. string.sub(raw, job.body_at)
-  end
-
-  -- Returns the record as it is now; that of a job that was delivered before with the time at which it became ready again.
-  local function deliver(job, raw, worker)
-    local lease_ttr, since = ttr or job.own_ttr or job.ttr, job.next
-    local tail = lease_ttr > 0 and changed_tail(job, raw, lease_ttr, worker)
-    local head = head_of(job, raw)
-    local rest = head .. (tail or string.sub(raw, job.header + #job.topic + 1))
-    local changed = tail or job.header == SHORT
-    job.header = math.max(job.header, LONG)
-    job.attempts = math.min(job.attempts + 1, 65535)
-    job.deliveries = math.min(job.deliveries + 1, 16777215)
-    job.lease = math.max(job.lease + 1, now_us)
-    count(job.topic, 'delivered', 1)
-    if job.deliveries > 1 then
-      count(job.topic, 'redelivered', 1)
-      job.cause = 0  -- how the delivery before ended
-    end
-    job.ttr = lease_ttr
-    if lease_ttr == 0 then
-      local length, optional = job.header, job.optional
-      entomb(job, finished)
-      job.header, job.optional = length, optional
-    else
-      if not job.ttl then job.bucket = bucket end
-      move(job, reserved, from_ms + lease_ttr, changed and rest)
-    end
-    if job.deliveries == 1 then return header(job) .. rest end
-    local block = with_optional(job, TAG_READY, struct.pack('>I6', since))
-    return header(job) .. head .. block .. string.sub(raw, job.body_at)
   end
 
   plan.records, plan.bucket[bucket] = records, members
@@ -81,7 +41,7 @@ local function complete_path(records, members)
     commit()
   end
 
-  return live, deliver, commit_all
+  return live, deliver_job, commit_all
 end
 
 local MOST = want + 500  -- entries looked at: 200,000 stale ones in one script would hold Redis for 0.2 s

@@ -14,9 +14,13 @@ local delay = tonumber(ARGV[4])  -- integer: ms; empty for the current step of a
 local counts = ARGV[5]  -- integer: 1, or 0 if the delivery does not count as a try
 local reason = ARGV[6]  -- string: why, or empty
 local ladder = ARGV[7]  -- string: of a job without its own: ms, 6 bytes a step; empty: ready at once
-local job, raw, refusal = read_leased(id, lease, reason ~= '')
+local note = ARGV[8]  -- string: the new note behind a `=`, or empty: it stays
+local priority = tonumber(ARGV[9])  -- integer: the new one, or empty
+local within = ARGV[10]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local job, raw, refusal = read_leased(id, lease, reason ~= '' or note ~= '')
 if not job then return refusal end
-local rest = reason ~= '' and rest_with(job, raw, TAG_REASON, reason) or nil
+local rest = rest_with(job, raw, reason, note)
+job.priority = priority or job.priority
 if counts == '0' then job.attempts = math.max(job.attempts - 1, 0) end
 job.cause = 0  -- a pop of an older version leaves that an earlier lease ended
 give_back(job, delay, rest, ladder)

@@ -4,13 +4,15 @@
 -- returns: due, in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: no
--- include: clock planned_writes record moves pending_job
+-- include: clock planned_writes record moves pending_job within
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local id = ARGV[2]  -- string: the job
-local job, _, refusal = read_pending(id)
-if not job then return refusal end
+local within = ARGV[3]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local job = read_job(id)
+local refusal = not_pending(job and reaches(job) and job)
+if refusal then return refusal end
 if job.state == ready then return redis.error_reply('TOO_LATE ready') end
 leave(job)
 job.due, job.state, job.cause = now_ms, ready, 0

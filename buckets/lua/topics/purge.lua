@@ -16,6 +16,7 @@ local purged = 0
 for _, id in ipairs(ids) do
   local job = read_job(id)
   if job and job.state == state and job.topic == topic and job.created <= begun then
+    job.keeps_body = nil  -- to free memory is its purpose
     entomb(job, deleted)
     purged = purged + 1
   end

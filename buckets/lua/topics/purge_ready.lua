@@ -23,6 +23,7 @@ for _, entry in ipairs(entries) do
     if job.created > begun then
       table.insert(kept, 1, entry)  -- given back to the front, it may stand before older ones
     else
+      job.keeps_body = nil  -- to free memory is its purpose
       entomb(job, deleted)
       purged = purged + 1
     end

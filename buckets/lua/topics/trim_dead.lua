@@ -30,6 +30,7 @@ for at = 1, #topics, 3 do
       table.insert(under(plan.unbury, topic), id)  -- the record does not confirm it
       processed = processed + 1
     elseif over or job.next + age <= now_ms then
+      job.keeps_body = nil  -- to free memory is its purpose
       entomb(job, deleted)
       processed = processed + 1
     end

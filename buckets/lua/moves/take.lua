@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- Reserve one job by its id, whether its topic is paused or not. A delayed one is due now, as by a run; a dead one as by a kick.
+-- arrows: delayed -> reserved, ready -> reserved, dead -> reserved, delayed -> finished, ready -> finished, dead -> finished
+-- returns: the record as it is now
+-- fails: NOT_FOUND [state], RESERVED reserved, WRONG_STATE finished
+-- repeat: no
+-- include: clock planned_writes record deliver_job within
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local id = ARGV[2]  -- string: the job
+local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the lease, unless the job has one
+local ttr = tonumber(ARGV[4])  -- integer: ms, for this delivery; empty for the job's own
+local worker = ARGV[5]  -- string: who takes it, or empty
+local within = ARGV[6]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local job, raw = read_job(id, true)
+if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
+local word = WORDS[job.state]
+if job.state == deleted then return redis.error_reply('NOT_FOUND ' .. word) end
+if job.state == reserved then return redis.error_reply('RESERVED ' .. word) end
+if job.state == finished then return redis.error_reply('WRONG_STATE ' .. word) end
+if job.state == dead then job.attempts, job.step = 0, 0 end
+if job.state == ready then
+  job.number = (job.number + 1) % 4294967296  -- its entry in the ready list is stale
+else
+  job.due, job.cause = now_ms, 0
+end
+local record = deliver_job(job, raw, worker)
+commit()
+return record
