@@ -48,7 +48,7 @@ class Metrics(Meter):
             self.registry,
             "jobqueue_commands_total",
             "Commands answered, by code (OK: done). Unreadable ones count as the command `unreadable`.",
-            ["command", "code"],
+            ["protocol", "command", "code"],
         )
         self._command_seconds = Spread(
             self.registry,
@@ -56,7 +56,7 @@ class Metrics(Meter):
             "Time from reading a command to its answer. A pop that may wait is `pop_waiting`. Commands of an array "
             "that are carried out together count with their common time.",
             _DURATION_S,
-            ["command"],
+            ["protocol", "command"],
         )
         self._secured = Count(
             self.registry,
@@ -155,18 +155,24 @@ class Metrics(Meter):
         return {topic}
 
     def answered(
-        self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False
+        self,
+        command: str,
+        answers: Sequence[Mapping[str, Any]],
+        seconds: float | None = None,
+        *,
+        protocol: str,
+        waiting: bool = False,
     ) -> None:
         """Count commands of one kind that were answered together. `seconds`: how long it took, if anything was done."""
         number = done = len(answers)
         for answer in answers:
             if "code" in answer:
-                self._commands.add(command, answer["code"])
+                self._commands.add(protocol, command, answer["code"])
                 done -= 1
         if done:
-            self._commands.add(command, "OK", n=done)
+            self._commands.add(protocol, command, "OK", n=done)
         if seconds is not None:
-            self._command_seconds.add(seconds, f"{command}_waiting" if waiting else command, n=number)
+            self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self._calls.add(name)

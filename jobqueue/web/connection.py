@@ -93,6 +93,11 @@ class Connection(Refusing):
             wire.abort()
 
     @property
+    def is_surplus(self) -> bool:
+        """Whether it is one connection too many, which may only ask for the health of the service."""
+        return self._is_surplus
+
+    @property
     def is_connected(self) -> bool:
         """Whether the client is still there, as far as is known."""
         return self._wire is not None
