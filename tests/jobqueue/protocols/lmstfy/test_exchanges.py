@@ -67,7 +67,7 @@ def test_a_native_job_is_consumed_by_its_own_id_in_their_spelling(served: Served
     served.native("add", topic=f"l.ns/{queue}", id=job_id, body={"x": 1}, tries=0, headers={"trace": "t1"})
     job = client.consume(queue).json
     assert job["job_id"] == f"{queue}~2Fa~23b~40c~3Dd~3A1"
-    assert (data_of(job), job["remain_tries"], job["attributes"]) == (b'{"x":1}', 65_535, {"trace": "t1"})
+    assert (data_of(job), job["remain_tries"], job["attributes"]) == (b'{"x": 1}', 65_535, {"trace": "t1"})
     assert client.ask("DELETE", f"{queue}/job/{job['job_id']}").status == 204
     assert served.native("get", id=job_id)["state"] == "finished"
 
