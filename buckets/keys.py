@@ -82,6 +82,9 @@ class Keys:
     def workers(self, token: str) -> str:
         return self.tag + FAMILIES["WORKERS"] + token
 
+    def alias(self, number: int) -> str:
+        return f"{self.tag}{FAMILIES['ALIAS']}{number}"
+
     def lock(self, number: int) -> str:
         return f"{self.tag}{FAMILIES['LOCK']}{number}"
 

@@ -14,6 +14,7 @@ from buckets.shards import Shards
 
 BLOCK = 64
 MOST = 2_147_483_647
+KEPT_MS = 3_600_000  # of an alias, after the end of the job's lease
 
 
 class Numbers:
@@ -49,22 +50,25 @@ class Numbers:
         text = await self._shards.call("read_number", 0, number="")
         return int(text) if text and text.isdigit() else 0
 
+    async def raise_to(self, last: int) -> None:
+        """Give out no more numbers up to this one."""
+        await self._shards.call("raise_counter", 0, last=min(last, MOST))
+
     async def alias(self, job_id: str, lease_ends_ms: int = 0) -> int:
         """A new number for a job, which names it until an hour after the end of its lease (0: it has none)."""
         return (await self.aliases([(job_id, lease_ends_ms)]))[0]
 
     async def aliases(self, jobs: Sequence[tuple[str, int]]) -> list[int]:
         """As `alias`, for several jobs."""
-        if not jobs:
-            return []
         numbers = await self.some(len(jobs))
         await self.keep([(number, *job) for number, job in zip(numbers, jobs, strict=True)])
         return numbers
 
     async def keep(self, aliases: Sequence[tuple[int, str, int]]) -> None:
-        """Let numbers name jobs, each until an hour after a time (ms since the epoch)."""
+        """Let numbers name jobs, given as (number, id, end of the lease)."""
         flat = [value for alias in aliases for value in alias]
-        await self._shards.call("set_aliases", 0, flat, now=self._shards.clock.now())
+        if flat:
+            await self._shards.call("set_aliases", 0, flat, now=self._shards.clock.now(), kept=KEPT_MS)
 
     async def resolve(self, number: int) -> str | None:
         """The id of the job that a number is an alias of."""

@@ -39,7 +39,7 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
         command.if_exists or "keep",
         policy.max_pending,
     )
-    if isinstance(command, inner.Add):
+    if type(command) is inner.Add:
         job.note, job.keeps_body = command.note, command.keeps_body
     return job
 

@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from buckets import Job, Moved, Numbers, Pollers, Pool, State
-from buckets.errors import JobQueueError, NotFound, NotReserved
+from buckets.errors import JobQueueError, NotFound
 from jobqueue.caller import CALLER
-from jobqueue.engine.moves import Moves
 from jobqueue.schema import inner
 from jobqueue.schema.params import ms
 
@@ -51,7 +50,7 @@ class Numbered:
     """The jobs of a namespace by their ids and numbers."""
 
     def __init__(self, pool: Pool, pollers: Pollers) -> None:
-        self._pool = Moves(pool)
+        self._pool = pool
         self._pollers = pollers
         self.counter = Numbers(pool)
 
@@ -104,17 +103,11 @@ class Numbered:
         return await self._first(command.id, command.within, lambda job_id: self._finish(job_id, command))
 
     async def _finish(self, job_id: str, command: inner.Finish) -> str:
-        end = job_id, command.lease
-        try:
-            if command.within:
-                state = await self._pool.finish_within(*end, command.within)
-            else:
-                state = _word((await self._pool.finish([end]))[0])  # which shares a script with others
-        except NotReserved:
-            if not command.settles:
-                raise
-            await self._pool.delete_within(job_id, command.within, ())
-            return State.DELETED.word
+        end, within, settles = (job_id, command.lease), command.within, command.settles
+        if within or settles:
+            state = await self._pool.finish_within(*end, within, settles=settles)
+        else:
+            state = _word((await self._pool.finish([end]))[0])  # which shares a script with others
         self._pollers.finished([end], [state])
         return state
 

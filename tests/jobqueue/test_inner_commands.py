@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from typing import Any
 
 import pytest
 from msgspec import Raw
 
-from buckets import Job, Pool, Redis
+from buckets import Job, Pool, Redis, Tag
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -16,6 +18,7 @@ from jobqueue.schema import inner, params
 from jobqueue.settings import Settings
 from tests.buckets.jobs import add
 from tests.jobqueue.test_commands import engine_on
+from tests.waiting import until
 
 NUMBERED = {"ttr": 60, "numbered": True}
 
@@ -150,7 +153,8 @@ async def test_a_settling_finish_deletes_what_was_never_delivered(engine: Engine
     assert await code(engine, inner.Finish(1)) == "NOT_RESERVED"
     assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
     assert (await done(engine, inner.Finish(2, within="t", settles=True)))["state"] == "deleted"
-    assert await code(engine, inner.Finish(1, settles=True)) == "NOT_FOUND"
+    assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
+    assert await code(engine, inner.Finish(3, settles=True)) == "NOT_FOUND"
 
 
 async def test_a_job_that_is_not_within_is_not_found_and_stays_as_it_was(engine: Engine) -> None:
@@ -283,3 +287,69 @@ async def test_a_debug_log_of_jobs_names_their_ids(
     commands = Commands(engine, Metrics(), 5.0)
     assert (await commands.answer([inner.Pop(topic="t")], []))[0]["success"]
     assert (await commands.answer([inner.Get("a")], []))[0]["success"]
+
+
+async def test_a_job_is_taken_by_its_number(engine: Engine) -> None:
+    await done(engine, new(delay=60))
+    reserved: list[Job] = []
+    job = (await ask(engine, inner.Take(1, worker="w", ttr=7), reserved))["job"]
+    assert [each.id for each in reserved] == ["#1"]
+    assert (job.id, job.state.word, job.ttr, job.text(Tag.WORKER)) == ("#1", "reserved", 7000, "w")
+    refused = await ask(engine, inner.Take(1))
+    assert (refused["code"], refused["state"]) == ("RESERVED", "reserved")
+    await done(engine, inner.Finish(1, lease=job.lease))
+    refused = await ask(engine, inner.Take(1))
+    assert (refused["code"], refused["error"]) == (
+        "WRONG_STATE",
+        "only a delayed, ready or dead job can be taken; this one is finished",
+    )
+
+
+async def test_a_note_goes_with_the_job_and_its_copies_until_another_takes_its_place(engine: Engine) -> None:
+    await done(engine, new(note=b"first\x00"))
+    job = (await done(engine, inner.Pop(topic="t")))["jobs"][0]
+    assert job.note == b"first\x00"
+    await done(engine, inner.Release(1, delay=0, note=b"second", priority=9))
+    job = (await done(engine, inner.Get(1)))["job"]
+    assert (job.note, job.priority) == (b"second", 9)
+    await done(engine, inner.Pop(topic="t"))
+    await done(engine, inner.Bury(1, note=b""))
+    assert (await done(engine, inner.Get(1)))["job"].note == b""
+    await done(with_virtual(engine), new(topic="all", note=b"both"))
+    assert [(await done(engine, inner.Get(2, within=each)))["job"].note for each in ("mail", "log")] == [b"both"] * 2
+
+
+async def test_a_tombstone_keeps_the_body_where_the_add_asks_for_it(engine: Engine) -> None:
+    await done(engine, new(keeps_body=True))
+    await done(engine, new())
+    await done(engine, inner.Pop(topic="t", count=2))
+    for number, body in ((1, b'"x"'), (2, b"")):
+        await done(engine, inner.Finish(number))
+        job = (await done(engine, inner.Get(number)))["job"]
+        assert (job.state.word, job.body) == ("finished", body)
+
+
+async def test_workers_of_dialects_are_known_as_pollers(engine: Engine) -> None:
+    await done(engine, new())
+    await done(engine, new(topic="u", delay=60))
+    await done(engine, inner.Pop(topic="t", worker="popper"))
+    await done(engine, inner.Take(2, worker="taker"))
+    assert {poller.worker for poller, _ in engine._pollers._leases.values()} == {"popper", "taker"}
+    await done(engine, inner.Finish(1))
+    assert {poller.worker for poller, _ in engine._pollers._leases.values()} == {"taker"}
+
+
+async def test_a_pop_by_number_waits_for_a_job(engine: Engine, live_pool: Pool) -> None:
+    asking = asyncio.create_task(done(engine, inner.Pop(topic="t", wait=math.inf, numbered="jobs")))
+    await until(lambda: engine._waiting.parked == 1)
+    await add(live_pool, "a")
+    engine._waiting.ring("t", 1)
+    answer = await asking
+    assert ([job.id for job in answer["jobs"]], answer["numbers"]) == (["a"], [1])
+
+
+async def test_a_pop_by_priority_looks_at_all_topics(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "low", topic="a", priority=1)
+    await add(live_pool, "high", topic="b", priority=8)
+    answer = await done(engine, inner.Pop(topics=["a", "b"], count=9, by_priority=True))
+    assert [job.id for job in answer["jobs"]] == ["high", "low"]
