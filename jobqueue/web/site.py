@@ -17,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
@@ -27,7 +28,7 @@ from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, Connection, close_if_hung_up
+from jobqueue.web.connection import Client, Connection
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.mount import Mount
 
