@@ -19,11 +19,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import NoRoom
+from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER
 from jobqueue.errors import BadJson, Forbidden, ShuttingDown, TooLarge, Unauthorized
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import HttpDialect, Reply, Request
-from jobqueue.web.connection import Connection, close_if_hung_up
+from jobqueue.web.connection import Connection
 from jobqueue.wires.networks import allows
 
 log = structlog.get_logger()

@@ -126,6 +126,9 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         if self._task is None:
             self.close()
 
+    def entered(self) -> None:
+        """The connection may stay. `lost` follows."""
+
     def lost(self) -> None:
         """The connection is gone."""
 
@@ -164,6 +167,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
             return
         self._late_since = 0.0 if self.may_be_idle else self._loop.time()
         _keep_alive(transport.get_extra_info("socket"))
+        self.entered()
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -273,8 +277,9 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         self._charge()
         if self._task is not None:
             self._task.cancel()
-        self.lost()
-        self._streams.leave(self)
+        if self in self._streams.open:
+            self._streams.leave(self)
+            self.lost()
 
     def visit(self, now: float, timeout_s: float) -> None:
         """Disconnect a client that has kept us waiting for `timeout_s`."""

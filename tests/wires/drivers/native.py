@@ -64,7 +64,7 @@ def _as_json(body: bytes) -> bytes:
         if body[:1] in (b"{", b"["):
             json.loads(body)
             return body
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     return json.dumps(body.decode()).encode()
 
