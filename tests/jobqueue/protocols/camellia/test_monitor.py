@@ -12,7 +12,7 @@ from jobqueue.protocols.camellia import monitor
 from tests.jobqueue.protocols.camellia.conftest import Make, Server
 from tests.waiting import until
 
-EMPTY = {"requestStatsList": [], "pullMsgTimeGapStatsList": [], "readyQueueTimeGapStatsList": []}
+EMPTY: dict[str, list[Any]] = {"requestStatsList": [], "pullMsgTimeGapStatsList": [], "readyQueueTimeGapStatsList": []}
 
 
 @pytest.fixture
