@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +102,10 @@ class Service(Lifecycle):
             await stack.enter_async_context(running(*row))
         await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
-        site_web = Web(engine, settings, lambda: _readiness(members, locks, loops), metrics, scrape, self.protocols)
+        readiness = partial(_readiness, members, locks, loops)
+        site_web = Web(engine, settings, readiness, metrics, scrape, self.protocols)
         _spare_collections()
-        dialects = self._dialects = self._made_dialects(engine, metrics, limits)
+        dialects = self._dialects = self._made_dialects(engine, metrics, limits, lambda: all(readiness().values()))
         ports = Ports(settings, limits, shared=self._worker is not None)
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
         self.url = await ports.open(site_web, dialects)
@@ -160,13 +163,16 @@ class Service(Lifecycle):
         except TimeoutError:
             raise Unfit("Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels") from None
 
-    def _made_dialects(self, engine: Engine, metrics: Metrics, limits: ConnectionLimits) -> dict[str, Dialect[Any]]:
+    def _made_dialects(
+        self, engine: Engine, metrics: Metrics, limits: ConnectionLimits, is_ready: Callable[[], bool]
+    ) -> dict[str, Dialect[Any]]:
         """The dialects that the settings open, by name."""
         settings = self._settings
         made = {}
         for name, options in settings.protocols.open():
             commands = Commands(engine, metrics, settings.redis_timeout_s, name)
-            made[name] = load_dialect(name)(Tools(commands, settings, limits, engine.give_back), options)
+            tools = Tools(commands, settings, limits, engine.give_back, is_ready)
+            made[name] = load_dialect(name)(tools, options)
         return made
 
 

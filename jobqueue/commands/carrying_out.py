@@ -65,6 +65,11 @@ class Commands:
             return self._carry_out(type(commands[0]), commands, handover)
         return self._carry_out_all(commands, handover)
 
+    @property
+    def metrics(self) -> Metrics:
+        """What counts the answers."""
+        return self._metrics
+
     def refuse(self, error: Exception) -> Answer:
         """The answer to a request that could not be read."""
         refused = failure(error)

@@ -159,7 +159,9 @@ class Engine:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(self, command: params.Pop, room: int) -> tuple[Popped, TopicStatus | None]:
+    async def pop(
+        self, command: params.Pop, room: int, *, by_priority: bool = False
+    ) -> tuple[Popped, TopicStatus | None]:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
         also the status of its topics, where that may be the reason."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
@@ -167,7 +169,13 @@ class Engine:
         poller = self._pollers.begin(worker, CALLER.get(), topics)
         try:
             popped = await self._waiting.pop(
-                topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=worker, room=room
+                topics,
+                command.count or 1,
+                command.wait or 0,
+                ttr_ms=ttr_ms,
+                worker=worker,
+                room=room,
+                by_priority=by_priority,
             )
         except BaseException as error:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
@@ -179,7 +187,7 @@ class Engine:
 
     async def pop_numbered(self, command: inner.Pop, room: int) -> tuple[list[Job], list[int]]:
         """As `pop`, with a number for each job where the command asks for them."""
-        popped, _ = await self.pop(command, room)
+        popped, _ = await self.pop(command, room, by_priority=command.by_priority)
         try:
             return popped.jobs, await self.numbered.numbers(popped.jobs, command.numbered)
         except BaseException:

@@ -32,6 +32,8 @@ class Metrics(Meter):
 
     def __init__(self, most_topics: int = 100, folder: Path | None = None) -> None:
         self.registry = CollectorRegistry()
+        self.ears: list[Meter] = []
+        """Others who hear what timers made ready and what was delivered."""
         self._folder = folder
         self._most_topics = most_topics
         self._topics: set[str] = set()
@@ -195,9 +197,13 @@ class Metrics(Meter):
 
     def promoted(self, topic: str, late_us: int, jobs: int) -> None:
         self._ready.add(late_us / 1e6, self.topic(topic), n=jobs)
+        for ear in self.ears:
+            ear.promoted(topic, late_us, jobs)
 
     def delivered(self, topic: str, late_us: Sequence[int]) -> None:
         self._delivered.add_all([late / 1e6 for late in late_us], self.topic(topic))
+        for ear in self.ears:
+            ear.delivered(topic, late_us)
 
     def locked(self, taken: bool) -> None:
         self._held += 1 if taken else -1

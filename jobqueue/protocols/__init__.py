@@ -100,6 +100,8 @@ class Tools:
     """Holds the connections of all protocols together to `max_connections`, and to `client_timeout_s`."""
     give_back: Callable[[Sequence[Job]], None]
     """Returns jobs that reached nobody, so that the next pop gets them."""
+    is_ready: Callable[[], bool]
+    """Whether this process can do its work: what `/readyz` says."""
 
 
 Options = TypeVar("Options", bound=DialectSettings)
@@ -113,8 +115,9 @@ class Dialect(ABC, Generic[Options]):
         self.options = options
         """Replaced when the settings are reloaded; its port stays."""
 
-    async def ask(self, command: Inner | Command, reserved: list[Job] | None = None) -> Answer:
-        """The answer to a command. `reserved` receives the jobs that it hands out: see `Commands.answer`."""
+    async def ask(self, command: Inner | Command | BadRequest, reserved: list[Job] | None = None) -> Answer:
+        """The answer to a command, or to what refuses one. `reserved` receives the jobs that it hands out: see
+        `Commands.answer`."""
         return (await self.tools.commands.answer([command], [] if reserved is None else reserved))[0]
 
     def drain(self) -> None:

@@ -346,3 +346,10 @@ async def test_a_pop_by_number_waits_for_a_job(engine: Engine, live_pool: Pool) 
     engine._waiting.ring("t", 1)
     answer = await asking
     assert ([job.id for job in answer["jobs"]], answer["numbers"]) == (["a"], [1])
+
+
+async def test_a_pop_by_priority_looks_at_all_topics(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "low", topic="a", priority=1)
+    await add(live_pool, "high", topic="b", priority=8)
+    answer = await done(engine, inner.Pop(topics=["a", "b"], count=9, by_priority=True))
+    assert [job.id for job in answer["jobs"]] == ["high", "low"]

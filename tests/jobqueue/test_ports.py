@@ -104,6 +104,7 @@ async def test_path_and_query_reach_it_as_they_came(redis_server: RedisServer) -
         writer.write(b"GET http://elsewhere//x?y HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert (await reader.read()).endswith(b'["GET","/x","y",""]')
         writer.close()
+        await writer.wait_closed()
 
 
 async def test_requests_have_ids_and_no_redirects(redis_server: RedisServer) -> None:
@@ -195,9 +196,10 @@ async def test_a_request_that_is_too_large_or_damaged_is_refused_in_the_dialects
         large = await ask(own(port), "/add", "POST", data=b"1" * 1025)
         assert (large.status, large.text) == (413, "refused: TOO_LARGE /add")
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /add HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx")
+        writer.write(b"POST /add HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip")
         assert await reader.readuntil(b"refused: BAD_JSON /add")
         writer.close()
+        await writer.wait_closed()
 
 
 async def test_the_job_of_a_client_that_hung_up_goes_to_the_next(redis_server: RedisServer) -> None:
@@ -234,6 +236,7 @@ async def test_a_dialect_of_its_own_sockets_has_tcp_and_udp(redis_server: RedisS
         assert await reader.readexactly(5) == b"hello"
         assert await datagram(port, b"hello") == b"hello"
         writer.close()
+        await writer.wait_closed()
     async with serving(redis_server, queue_server=QueueServer(port=port, udp=False)):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
             free.bind(("127.0.0.1", port))
@@ -260,6 +263,7 @@ async def _last_words(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     with pytest.raises(OSError, match="Connect"):
         await asyncio.open_connection("127.0.0.1", port)
     writer.close()
+    await writer.wait_closed()
     return words
 
 
