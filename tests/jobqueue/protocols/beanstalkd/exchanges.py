@@ -1,6 +1,7 @@
 """Exchanges with a beanstalkd, line by line: `>` is sent, `<` must come back, `.` too, but as a line of a document.
 Lines that are sent in a row are sent at once. `{t}` and `{u}` are tubes that nobody else uses, `{a}` to `{c}` the
-numbers that an answer gave them, `{7}` as many characters, `{_}` is a space; `(closed)` is the end of the connection."""
+numbers that an answer gave them, `{7}` as many characters, `{_}` is a space; `(closed)` is where the connection
+ends."""
 
 from __future__ import annotations
 
