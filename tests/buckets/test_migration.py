@@ -108,6 +108,8 @@ async def fill(pool: Pool, number: int) -> None:
                 backoff_ms=chance.choice(((), (5_000, 60_000))),
                 retention_ms=chance.choice((0, 60_000, HOUR)),
                 headers=chance.choice((b"", b'{"a":"b"}')),
+                note=chance.choice((b"", b"n")),
+                keeps_body=chance.choice((False, True)),
             )
             for n in range(number)
         ]

@@ -13,12 +13,16 @@ local function score_in(key, id)
 end
 
 -- A tombstone expires and has no body; a live job is the opposite. Where the key's expiry and the state disagree, the body
--- shows which of them is wrong. In a job that keeps its body it shows nothing. There the state is right: it is written before
--- the expiry, a script that ends between the two leaves `endless`, and to keep a job is safer than to let it expire.
+-- shows which of them is wrong. In a job that keeps its body it shows nothing; there an index entry is the sign of a live job. A
+-- ready one may be in no sorted set: the doubt is in favour of its state.
 local function end_fault(job)
   local ends = redis.call('PTTL', JOB .. job.id) >= 0
   if ends == (job.state >= finished) then return nil end
-  if job.keeps_body then return ends and 'ending' or 'endless' end
+  if job.keeps_body then
+    local indexed = score_in(BUCKET .. job.bucket, job.id) or score_in(DEAD .. job.topic, job.id)
+    if ends then return (indexed or job.state == ready) and 'ending' or 'contradictory' end
+    return indexed and 'contradictory' or 'endless'
+  end
   local has_body = redis.call('STRLEN', JOB .. job.id) >= job.body_at or job.optional
   if ends == not has_body then return 'contradictory' end
   return ends and 'ending' or 'endless'

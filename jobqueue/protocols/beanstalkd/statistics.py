@@ -108,7 +108,7 @@ async def stats(connection: Connection) -> bytes:
         {
             **_jobs(figures.counts),
             **{f"cmd-{command}": desk.counts[command] for command in _COUNTED},
-            "job-timeouts": figures.totals["redelivered"],
+            "job-timeouts": figures.totals.get("redelivered", 0),
             "total-jobs": _total(figures.totals),
             "max-job-size": desk.options.max_job_bytes,
             "current-tubes": len(names | {desk.names.topic(DEFAULT)}),
@@ -170,7 +170,7 @@ def _jobs(counts: dict[str, int]) -> dict[str, int]:
 
 
 def _total(totals: Any) -> int:
-    return int(totals["created"] + totals["replaced"])
+    return int(totals.get("created", 0) + totals.get("replaced", 0))
 
 
 def _quoted(text: str) -> str:

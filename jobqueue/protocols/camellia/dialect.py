@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from buckets import Job
+from buckets import Job, State
 from buckets.errors import JobQueueError
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
@@ -133,9 +133,9 @@ class CamelliaDialect(HttpDialect[Camellia]):
 
     async def _delete(self, call: Call, reserved: list[Job]) -> Reply:
         answer = await self.ask(requests.delete(call.parameters, call.space))
-        if answer["success"]:
+        if answer["success"] and answer["was"] != State.DELETED.word:
             return replies.json(replies.SUCCESS, msg="success")
-        if answer["code"] in _NOTHING_TO_DELETE:
+        if answer["success"] or answer["code"] in _NOTHING_TO_DELETE:
             return replies.json(replies.NOT_FOUND, msg=None)
         return replies.failed(answer)
 

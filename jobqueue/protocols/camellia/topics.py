@@ -17,9 +17,8 @@ Ask = Callable[[inner.Topics | inner.Stats], Awaitable[Answer]]
 
 _AT_ONCE = 100
 
-_FIRST = "sizeOf0To1min"
 _SIZES = (
-    _FIRST,
+    "sizeOf0To1min",
     "sizeOf1minTo10min",
     "sizeOf10minTo30min",
     "sizeOf30minTo1hour",
@@ -34,8 +33,7 @@ _SIZES = (
 def shown(topic: str, figures: Stats) -> Shown:
     """A topic with its figures."""
     counts = figures.counts
-    sizes = {size: figures.due.get(name, 0) for size, (name, _) in zip(_SIZES, RANGES, strict=True)}
-    sizes[_FIRST] = max(sizes[_FIRST] - counts["ready"], 0)  # due ones count there
+    sizes = {size: figures.due[name] for size, (name, _) in zip(_SIZES, RANGES, strict=True)}
     return {
         "topic": topic,
         "waitingQueueSize": counts["delayed"],

@@ -25,7 +25,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import tick_all
 
 Damage = Callable[[Redis, Pool], Awaitable[object]]
-Meddle = Callable[[], Awaitable[None]]
+Meddle = Callable[[], Awaitable[object]]
 
 
 async def fsck(pool: Pool, *, repair: bool = False) -> Report:
@@ -82,6 +82,13 @@ async def move_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
     await redis.read("ZADD", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), 5, job_id)
 
 
+async def keep_body(redis: Redis, pool: Pool, ended: bool, damage: Meddle) -> None:
+    await add(pool, "kept", delay_ms=60_000, keeps_body=True)
+    if ended:
+        await delete(pool, "kept")
+    await damage()
+
+
 READY_LIST = "{jq:0}:r:4:t"
 
 FAULTS: dict[str, tuple[set[str], Damage]] = {
@@ -113,6 +120,22 @@ FAULTS: dict[str, tuple[set[str], Damage]] = {
     "a live job with an end": (
         {"ending"},
         lambda redis, pool: redis.read("EXPIRE", pool.keys[0].job("reserved"), 1000),
+    ),
+    "a live job that keeps its body and calls itself finished": (
+        {"contradictory", "orphan", "miscounted"},
+        lambda redis, pool: keep_body(redis, pool, False, lambda: flags(redis, pool, "kept", State.FINISHED | 8)),
+    ),
+    "a tombstone with its body that calls itself delayed": (
+        {"contradictory"},
+        lambda redis, pool: keep_body(redis, pool, True, lambda: flags(redis, pool, "kept", State.DELAYED | 8)),
+    ),
+    "a tombstone with its body and without an end": (
+        {"endless"},
+        lambda redis, pool: keep_body(redis, pool, True, lambda: redis.read("PERSIST", pool.keys[0].job("kept"))),
+    ),
+    "a live job that keeps its body with an end": (
+        {"ending"},
+        lambda redis, pool: keep_body(redis, pool, False, lambda: redis.read("EXPIRE", pool.keys[0].job("kept"), 1000)),
     ),
     "a bucket without a timer": (
         {"no_timer", "orphan"},

@@ -35,7 +35,7 @@ async def build(redis: Redis, clock: HeldClock) -> Pool:
         {},  # finished, or reserved
         {},
         {},
-        {"delay_ms": 60_000},
+        {"delay_ms": 60_000, "keeps_body": True},
         {"delay_ms": 90_000_000},
         {"delay_ms": 5_000, "ttl_ms": 60_000},
     ]
@@ -48,7 +48,8 @@ async def build(redis: Redis, clock: HeldClock) -> Pool:
     await pool.delete([JOBS[16], JOBS[21]])
     # Ready ones, as the later of those above: with a ttl, and of another priority.
     more = [
-        NewJob(f"more{n}", TOPICS[n % 3], b'"body"', priority=n, ttl_ms=None if n % 2 else 600_000) for n in range(6)
+        NewJob(f"more{n}", TOPICS[n % 3], b'"body"', priority=n, ttl_ms=None if n % 2 else 600_000, keeps_body=n > 3)
+        for n in range(6)
     ]
     await pool.add(more)
     await Topics(pool).pause("v", 1_000_000)

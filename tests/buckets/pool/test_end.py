@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleL
 from buckets.job import State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics import Bounds, Topics
 from tests.buckets.books import check_books
-from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
+from tests.buckets.jobs import add, delete, finish, get, kick, pop_one, popped_ids, state
 from tests.buckets.lives import (
     Bring,
     dead,
@@ -28,6 +29,7 @@ from tests.buckets.lives import (
     reserved,
     unknown,
 )
+from tests.buckets.topics.walks import purge
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
 
@@ -46,10 +48,22 @@ FINISH: list[tuple[Bring, str, list[type[Refused] | None]]] = [
 ]
 
 
+async def finish_within(pool: Pool, job_id: str, lease: int | None) -> str:
+    return await pool.finish_within(job_id, lease, "t")
+
+
+@pytest.mark.parametrize("end", [finish, finish_within])
 @pytest.mark.parametrize("lease", ["without a lease", "with the newest lease", "with an older lease"])
 @pytest.mark.parametrize(("bring", "was", "answers"), FINISH, ids=[row[0].__name__ for row in FINISH])
 async def test_finish_answers_as_the_table_says(
-    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, was: str, answers: list[type[Refused] | None], lease: str
+    redis: Redis,
+    pool: Pool,
+    clock: HeldClock,
+    bring: Bring,
+    was: str,
+    answers: list[type[Refused] | None],
+    lease: str,
+    end: Callable[[Pool, str, int | None], Awaitable[str]],
 ) -> None:
     newest, older = await bring(pool, clock)
     assert await state(pool, "a") == was
@@ -57,12 +71,12 @@ async def test_finish_answers_as_the_table_says(
     shown = (None, newest, older)[column]
     refusal = answers[column]
     if refusal is None:
-        assert await finish(pool, "a", shown) == "finished"
+        assert await end(pool, "a", shown) == "finished"
         assert await state(pool, "a") == "finished"
     else:
         before = await pool.get("a")
         with pytest.raises(refusal) as refused:
-            await finish(pool, "a", shown)
+            await end(pool, "a", shown)
         assert refused.value.state == (None if was == "unknown" else was)
         assert await pool.get("a") == before
     clock.advance(86_400_000)
@@ -127,6 +141,108 @@ async def test_a_tombstone_has_no_body_and_stays_for_the_retention(pool: Pool, c
     assert (await add(pool, "a")).result == "created"
 
 
+async def settle(pool: Pool, job_id: str) -> str:
+    return await pool.finish_within(job_id, None, "t", settles=True)
+
+
+async def cancel(pool: Pool, job_id: str) -> str:
+    return await pool.delete_within(job_id, "t")
+
+
+ENDS = [finish, delete, settle, cancel]
+
+
+@pytest.mark.parametrize("is_popped", [True, False])
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_tombstone_keeps_the_body_where_the_add_asked_for_it(
+    redis: Redis, pool: Pool, clock: HeldClock, end: Callable[[Pool, str], Awaitable[str]], is_popped: bool
+) -> None:
+    more: dict[str, Any] = {"headers": b'{"a":"b"}', "note": b"n", "retention_ms": 90_000, "ttl_ms": 600_000}
+    await add(pool, "a", body=b"x" * 3_000, keeps_body=True, **more)
+    if is_popped or end is finish:
+        await pop_one(pool, worker="w")
+    before = await get(pool, "a")
+    await end(pool, "a")
+    job = await get(pool, "a")
+    assert job.state in (State.FINISHED, State.DELETED)
+    assert (job.body, job.optional, job.deliveries) == (before.body, before.optional, before.deliveries)
+    await end(pool, "a")
+    assert await get(pool, "a") == job
+    await check_books(redis, pool)
+    clock.advance(90_000)
+    assert await pool.get("a") is None
+    assert (await add(pool, "a")).result == "created"
+
+
+@pytest.mark.parametrize("ttr_ms", [None, 0])
+async def test_a_job_popped_at_most_once_keeps_its_body_too(redis: Redis, pool: Pool, ttr_ms: int | None) -> None:
+    await add(pool, "a", ttr_ms=60_000 if ttr_ms == 0 else 0, keeps_body=True, note=b"n")
+    popped = await pop_one(pool, ttr_ms=ttr_ms, worker="w")
+    assert (popped.state, popped.body, popped.note) == (State.FINISHED, b'"body"', b"n")
+    job = await get(pool, "a")
+    assert (job.state, job.body, job.note, job.deliveries) == (State.FINISHED, b'"body"', b"n", 1)
+    await check_books(redis, pool)
+
+
+async def test_redis_forgets_a_tombstone_with_its_body_by_itself(redis: Redis, live_pool: Pool) -> None:
+    for job_id, end in zip("abcd", ENDS, strict=True):
+        await add(live_pool, job_id, retention_ms=90_000, keeps_body=True)
+        await pop_one(live_pool)
+        await end(live_pool, job_id)
+        assert 60_000 < await redis.read("PTTL", live_pool.keys[0].job(job_id)) <= 90_000
+
+
+@pytest.mark.parametrize("how", ["replace", "renew"])
+async def test_a_new_life_has_nothing_of_a_tombstone_with_its_body(redis: Redis, pool: Pool, how: str) -> None:
+    await add(pool, "a", body=b"1" * 500, keeps_body=True, note=b"n")
+    await pop_one(pool)
+    await finish(pool, "a")
+    assert (await add(pool, "a", body=b"2", if_exists=how)).result == "replaced"
+    assert await redis.read("PTTL", pool.keys[0].job("a")) == -1
+    job = await get(pool, "a")
+    assert (job.state, job.body, job.optional) == (State.READY, b"2", {})
+    await delete(pool, "a")
+    assert (await get(pool, "a")).body == b""
+    await check_books(redis, pool)
+
+
+async def test_a_body_is_kept_through_all_that_happens_before_the_end(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    await add(pool, "a", keeps_body=True, delay_ms=1_000, backoff_ms=(1_000,), ttr_ms=1_000)
+    await pool.update("a", body=b"new", priority=9)
+    clock.advance(1_000)
+    await tick_all(pool)
+    await pool.unpop([await pop_one(pool)])
+    await pop_one(pool, worker="w", ttr_ms=500)
+    await pool.touch("a")
+    clock.advance(500)
+    await tick_all(pool)
+    await pool.run("a")
+    await pop_one(pool)
+    await pool.release("a", delay_ms=0, reason="why")
+    await pop_one(pool)
+    await pool.bury("a", reason="poison")
+    await kick(pool, "a")
+    await pool.take("a")
+    assert await finish(pool, "a") == "finished"
+    assert (await get(pool, "a")).body == b"new"
+    await check_books(redis, pool)
+
+
+async def test_a_purge_and_a_limit_of_dead_letters_free_the_bodies(redis: Redis, pool: Pool) -> None:
+    for job_id, delay_ms in (("dead", 0), ("ready", 0), ("delayed", 60_000)):
+        await add(pool, job_id, keeps_body=True, delay_ms=delay_ms)
+    await pop_one(pool)
+    await pool.bury("dead")
+    assert await Topics(pool).bound(0, lambda topic: Bounds(0, 0)) == 1
+    assert await purge(pool, None) == 2
+    for job_id in ("dead", "ready", "delayed"):
+        job = await get(pool, job_id)
+        assert (job.state, job.body) == (State.DELETED, b"")
+    await check_books(redis, pool)
+
+
 @pytest.mark.parametrize("end", [finish, delete])
 async def test_an_end_that_is_repeated_does_not_prolong_the_tombstone(
     pool: Pool, clock: HeldClock, end: Callable[[Pool, str], Awaitable[str]]
@@ -181,11 +297,12 @@ async def test_a_new_life_does_not_end_with_the_old_tombstone(redis: Redis, pool
     assert await redis.read("PTTL", pool.keys[0].job("a")) == -1
 
 
+@pytest.mark.parametrize("fields", [{}, {"note": b"n"}, {"keeps_body": True}])
 @pytest.mark.parametrize("end", [finish, delete])
 async def test_without_retention_nothing_is_left(
-    redis: Redis, pool: Pool, end: Callable[[Pool, str], Awaitable[str]]
+    redis: Redis, pool: Pool, end: Callable[[Pool, str], Awaitable[str]], fields: dict[str, Any]
 ) -> None:
-    await add(pool, "a", retention_ms=0)
+    await add(pool, "a", retention_ms=0, **fields)
     await pop_one(pool)
     await end(pool, "a")
     assert await redis.read("EXISTS", pool.keys[0].job("a")) == 0

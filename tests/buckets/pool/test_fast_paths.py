@@ -196,6 +196,13 @@ LIVES: list[dict[str, Any]] = [
     {"headers": b'{"a":"b"}', "tags": b'["c"]'},
     {"headers": b"h" * 300, "delay_ms": 5},
     {"backoff_ms": (10,), "retention_ms": 0, "headers": b"{}", "ttl_ms": 60_000},
+    {"note": b"n" * 64},
+    {"note": b"n", "retention_ms": 0, "delay_ms": 5},
+    {"keeps_body": True},
+    {"keeps_body": True, "delay_ms": 5, "retention_ms": 0},
+    {"keeps_body": True, "delay_ms": 5, "note": b"n", "ttl_ms": 5_000},
+    {"keeps_body": True, "ttr_ms": 0, "headers": b"{}"},
+    {"keeps_body": True, "ttr_ms": 0, "retention_ms": 3_600_000},
     {"body": b""},
     {"body": b"x" * 3_000},
     {"if_exists": "reject"},
@@ -512,6 +519,7 @@ async def test_simple_jobs_do_take_the_fast_path(twins: Twins) -> None:
     pool = twins.pool
     lives: list[dict[str, Any]] = [{}, {"retention_ms": 0}, {"backoff_ms": (5,), "headers": b"{}"}, {"delay_ms": 5}]
     lives += [{"delay_ms": 90_000_000, "ttl_ms": 5}, {"tags": b"[]", "priority": 9}, {"due_ms": 5}]
+    lives += [{"note": b"n", "retention_ms": 0}]
     for number, life in enumerate(lives):
         (added,) = await pool.add([job(f"{number}", life)])
         assert not isinstance(added, JobQueueError)

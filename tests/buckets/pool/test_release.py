@@ -14,7 +14,7 @@ from buckets.pool.pool import Moved, Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books
-from tests.buckets.jobs import add, finish, get, pop_one, popped_ids, state
+from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
 from tests.waiting import tick_all
 
 PAYMENT = (15_000, 15_000, 30_000, 180_000)
@@ -305,6 +305,59 @@ async def test_a_released_job_keeps_its_priority(pool: Pool) -> None:
     await pop_one(pool)
     await pool.release("a")
     assert await popped_ids(pool) == ["a", "b"]
+
+
+@pytest.mark.parametrize("note", [b"n", b"\xff" * 64, b"=", b"\0"])
+@pytest.mark.parametrize("retention_ms", [0, 60_000])
+async def test_a_note_goes_with_the_job_byte_for_byte(redis: Redis, pool: Pool, note: bytes, retention_ms: int) -> None:
+    await add(pool, "a", note=note, retention_ms=retention_ms)
+    assert (await get(pool, "a")).note == note
+    job = await pop_one(pool)
+    assert (job.note, job.body) == (note, b'"body"')
+    await pool.release("a", delay_ms=0)
+    job = await pop_one(pool, worker="w")
+    assert (job.note, job.body) == (note, b'"body"')
+    assert await finish(pool, "a", job.lease) == "finished"
+    assert await state(pool, "a") == ("finished" if retention_ms else "unknown")
+    await check_books(redis, pool)
+
+
+async def test_a_release_and_a_bury_may_replace_the_note(redis: Redis, pool: Pool) -> None:
+    await add(pool, "a", headers=b'{"a":1}')
+    for given, kept in ((None, b""), (b"one", b"one"), (None, b"one"), (b"two", b"two"), (b"", b"")):
+        await pop_one(pool, worker="w")
+        await pool.release("a", delay_ms=0, reason="why", note=given)
+        job = await get(pool, "a")
+        assert (job.note, job.optional[Tag.HEADERS], job.text(Tag.REASON)) == (kept, b'{"a":1}', "why")
+        await pool.take("a")
+        await pool.bury("a", note=given and given + b"!")
+        assert (await get(pool, "a")).note == (given + b"!" if given else kept)
+        await pool.take("a")
+        await pool.release("a", delay_ms=0, note=kept)
+    assert (await get(pool, "a")).body == b'"body"'
+    await check_books(redis, pool)
+
+
+async def test_a_note_that_is_taken_away_leaves_no_trace(pool: Pool) -> None:
+    await add(pool, "a", note=b"n")
+    await pop_one(pool)
+    await pool.release("a", delay_ms=0, note=b"")
+    job = await get(pool, "a")
+    assert (job.optional, job.body, len(job.raw)) == ({}, b'"body"', 47 + len("t") + len('"body"'))
+
+
+@pytest.mark.parametrize("delay_ms", [0, 5_000])
+async def test_a_release_may_change_the_priority(redis: Redis, pool: Pool, clock: HeldClock, delay_ms: int) -> None:
+    for job_id in ("first", "a"):
+        await add(pool, job_id)
+    await pool.take("a")
+    await pool.release("a", delay_ms=delay_ms, priority=9)
+    clock.advance(delay_ms)
+    await tick_all(pool)
+    await check_books(redis, pool)
+    assert [(job.id, job.priority) for job in await pop(pool, count=2)] == [("a", 9), ("first", 4)]
+    await pool.release("a", delay_ms=0)
+    assert (await get(pool, "a")).priority == 9
 
 
 async def test_a_released_job_whose_due_is_beyond_a_day_is_counted_by_the_hour(redis: Redis, pool: Pool) -> None:

@@ -72,7 +72,8 @@ class Server:
 
     async def send(self, **parameters: Any) -> Any:
         """The message that was sent."""
-        answer = await self.ask("sendMsg", **({"topic": "t", "msg": "x", "delayMillis": 0} | parameters))
+        form: dict[str, Any] = {"topic": "t", "msg": "x", "delayMillis": 0}
+        answer = await self.ask("sendMsg", **(form | parameters))
         assert answer["code"] == 200, answer
         return answer["delayMsg"]
 

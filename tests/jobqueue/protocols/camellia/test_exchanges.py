@@ -147,7 +147,8 @@ async def test_other_paths_and_methods_are_refused_as_spring_does(
 async def test_what_the_queue_refuses_is_http_200_with_code_400_and_a_sentence(
     camellia: Server, operation: str, parameters: dict[str, Any], rest: dict[str, Any]
 ) -> None:
-    answer = await camellia.ask(operation, **({"topic": "t", "msg": "x", "delayMillis": 0, "msgId": "m"} | parameters))
+    form: dict[str, Any] = {"topic": "t", "msg": "x", "delayMillis": 0, "msgId": "m"}
+    answer = await camellia.ask(operation, **(form | parameters))
     assert answer.pop("code") == 400 and answer.pop("msg") and answer == rest
     assert await camellia.pull() == []
 

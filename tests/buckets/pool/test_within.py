@@ -1,0 +1,160 @@
+"""buckets.pool.pool, within.lua: moves on condition of the job's topic and state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from buckets.clock import HeldClock
+from buckets.errors import NotFound, NotReserved, Refused, Reserved, StaleLease, WrongState
+from buckets.job import State
+from buckets.pool.pool import Pool
+from buckets.redis.client import Redis
+from tests.buckets.books import check_books
+from tests.buckets.jobs import add, delete, get, kick, state
+from tests.buckets.lives import (
+    Bring,
+    dead,
+    delayed_again,
+    deleted,
+    finished,
+    never_popped_dead,
+    never_popped_delayed,
+    never_popped_ready,
+    ready_again,
+    reserved,
+    unknown,
+)
+
+Move = Callable[[Pool, str], Awaitable[Any]]
+MOVES: dict[str, tuple[Bring, Move]] = {
+    "finish": (reserved, lambda pool, within: pool.finish_within("a", None, within)),
+    "settle": (never_popped_ready, lambda pool, within: pool.finish_within("a", None, within, settles=True)),
+    "delete": (reserved, lambda pool, within: pool.delete_within("a", within)),
+    "touch": (reserved, lambda pool, within: pool.touch("a", within=within)),
+    "release": (reserved, lambda pool, within: pool.release("a", within=within)),
+    "bury": (reserved, lambda pool, within: pool.bury("a", within=within)),
+    "kick": (dead, lambda pool, within: pool.kick_one("a", within)),
+    "run": (never_popped_delayed, lambda pool, within: pool.run("a", within)),
+    "take": (ready_again, lambda pool, within: pool.take("a", within=within)),
+}
+STATES: list[Bring] = [
+    *(never_popped_delayed, never_popped_ready, never_popped_dead, delayed_again, ready_again),
+    *(reserved, dead, finished, deleted),
+]
+
+
+@pytest.mark.parametrize("within", ["", "t", "*", "t*"])
+@pytest.mark.parametrize("name", MOVES)
+async def test_a_job_of_the_right_topic_is_moved(
+    redis: Redis, pool: Pool, clock: HeldClock, name: str, within: str
+) -> None:
+    bring, move = MOVES[name]
+    await bring(pool, clock)
+    clock.advance(1)
+    before = await get(pool, "a")
+    await move(pool, within)
+    assert await get(pool, "a") != before
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize("within", ["u", "tt", "T", "u*", "tt*", "*t"])
+@pytest.mark.parametrize("bring", STATES)
+@pytest.mark.parametrize("name", MOVES)
+async def test_a_job_of_another_topic_does_not_exist_for_the_caller(
+    pool: Pool, clock: HeldClock, name: str, bring: Bring, within: str
+) -> None:
+    await bring(pool, clock)
+    before = await get(pool, "a")
+    with pytest.raises(NotFound) as refused:
+        await MOVES[name][1](pool, within)
+    assert (refused.value.state, str(refused.value)) == (None, str(NotFound()))
+    assert await pool.get("a") == before
+    assert await pool.get("a", within) is None
+
+
+async def test_a_beginning_is_compared_byte_by_byte_and_is_no_pattern(pool: Pool) -> None:
+    await add(pool, "a", "im.ü.%25")
+    for within in ("im.*", "im.ü*", "im.ü.%*", "im.ü.%25*", "im.ü.%25"):
+        assert await pool.get("a", within), within
+    for within in ("im%.*", "i.*", "im.[^x]*", "*25", "im*%25", "im.ü.%25."):
+        assert await pool.get("a", within) is None, within
+
+
+# What a settle answers: without a lease, with the newest, with an older one.
+SETTLE: list[tuple[Bring, list[str | type[Refused]]]] = [
+    (reserved, ["finished", "finished", StaleLease]),
+    (delayed_again, ["finished", "finished", StaleLease]),
+    (ready_again, ["finished", "finished", StaleLease]),
+    (dead, ["finished", "finished", StaleLease]),
+    (never_popped_delayed, ["deleted", "deleted", "deleted"]),
+    (never_popped_ready, ["deleted", "deleted", "deleted"]),
+    (never_popped_dead, ["deleted", "deleted", "deleted"]),
+    (finished, ["finished", "finished", "finished"]),
+    (deleted, ["deleted", "deleted", "deleted"]),
+    (unknown, [NotFound, NotFound, NotFound]),
+]
+
+
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize(("bring", "answers"), SETTLE, ids=[row[0].__name__ for row in SETTLE])
+async def test_to_settle_finishes_what_was_delivered_and_deletes_the_rest(
+    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, answers: list[str | type[Refused]], column: int
+) -> None:
+    newest, older = await bring(pool, clock)
+    lease = (None, newest, older)[column]
+    expected = answers[column]
+    if isinstance(expected, str):
+        for _ in range(2):  # an answer that was lost is given again
+            assert await pool.finish_within("a", lease, "t", settles=True) == expected
+            assert await state(pool, "a") == expected
+    else:
+        before = await pool.get("a")
+        with pytest.raises(expected):
+            await pool.finish_within("a", lease, "t", settles=True)
+        assert await pool.get("a") == before
+    await check_books(redis, pool)
+
+
+@pytest.mark.parametrize("bring", STATES)
+async def test_a_delete_spares_the_states_that_it_is_given(
+    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring
+) -> None:
+    await bring(pool, clock)
+    before = await get(pool, "a")
+    others = [each for each in State if each is not before.state]
+    for spares in ([before.state], list(State)):
+        with pytest.raises(Reserved if before.state is State.RESERVED else WrongState) as refused:
+            await pool.delete_within("a", "t", spares)
+        assert refused.value.state == before.state.word
+        assert await get(pool, "a") == before
+    if before.state is State.FINISHED:
+        with pytest.raises(WrongState):
+            await pool.delete_within("a", "t", others)
+    else:
+        assert await pool.delete_within("a", "t", others) == before.state.word
+        assert await state(pool, "a") == "deleted"
+        assert await pool.delete_within("a", "t") == "deleted"
+    await check_books(redis, pool)
+
+
+async def test_a_finish_within_without_settling_does_not_end_what_nobody_had(pool: Pool) -> None:
+    await add(pool, "a")
+    with pytest.raises(NotReserved):
+        await pool.finish_within("a", None, "t")
+    assert await state(pool, "a") == "ready"
+
+
+async def test_a_kick_of_one_job_says_what_a_kick_says(pool: Pool, clock: HeldClock) -> None:
+    await dead(pool, clock)
+    assert await pool.kick_one("a", "t") == "ready"
+    with pytest.raises(WrongState):
+        await pool.kick_one("a", "t")
+    await delete(pool, "a")
+    with pytest.raises(NotFound) as refused:
+        await kick(pool, "a")
+    with pytest.raises(NotFound) as refused_too:
+        await pool.kick_one("a", "t")
+    assert str(refused.value) == str(refused_too.value)
