@@ -27,7 +27,7 @@ from jobqueue.commands.answers import (
 from jobqueue.commands.table import Handover, many, one
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.virtual_topics import Copy
-from jobqueue.schema import params
+from jobqueue.schema import inner, params
 
 
 def _durable(command: params.Add | params.Finish | params.Delete | params.Update) -> Answer:
@@ -114,8 +114,11 @@ def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
-    up. An answer without a job says so if a topic is paused, or if none of them exists."""
+    up. An answer without a job says so if a topic is paused, or if none of them exists. With `id`, reserve that job,
+    even if it is not due yet or dead, or its topic is paused; a job in another state is RESERVED or WRONG_STATE."""
     handover.check()
+    if command.id is not None:
+        return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
     popped, status = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
     handover.take(popped.jobs)
@@ -124,6 +127,16 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     if popped.jobs:
         return success(**handed_out(popped.jobs[0]))
     return success(id=None, value=None, **why_empty(status))
+
+
+async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
+    try:
+        job = await engine.numbered.take(command)
+    except JobQueueError as error:
+        return failed(error, command)
+    handover.reserved.append(job)
+    handover.take([job])
+    return success(**handed_out(job))
 
 
 @one

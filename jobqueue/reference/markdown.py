@@ -131,7 +131,9 @@ _NAME = re.sub("of (A-Z.*)", r"of `\1`", NAME)
 _COMMANDS = f"""\
 ## The commands
 
-A **name**, of a job or a topic, is {_NAME}.
+A **name**, of a job or a topic, is {_NAME}. `%XX` stands
+for any other byte, in upper-case digits, so that names of other systems fit; the service does not decode it. In an id,
+`%3A` is allowed too.
 
 """
 _WIDTH = 120
