@@ -51,9 +51,13 @@ class Parser:
         return self._line(received, most_bytes)
 
     def _line(self, received: bytearray, most_bytes: int) -> Request | None:
-        end = received.find(_END) if self._is_cutting else received.find(_END, 0, LONGEST_LINE)
+        end = -1 if self._is_cutting else received.find(_END, 0, LONGEST_LINE)
         if end < 0:
-            self._cut(received)
+            self._is_cutting |= len(received) >= LONGEST_LINE
+            end = received.find(_END) if self._is_cutting else -1
+        if end < 0:
+            if self._is_cutting:
+                del received[:-_TAIL]
             return None
         line = bytes(received[:end])
         del received[: end + 2]
@@ -68,13 +72,6 @@ class Parser:
         if word == b"put" and space:
             return self._begin_put(received, rest, most_bytes)
         return _read(line, word, rest if space else None)
-
-    def _cut(self, received: bytearray) -> None:
-        """Drop what is known of a line that is too long, but for its last bytes."""
-        if len(received) >= LONGEST_LINE:
-            self._is_cutting = True
-        if self._is_cutting:
-            del received[:-_TAIL]
 
     def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
         numbers = _numbers(rest, 4, _U32)
@@ -132,13 +129,8 @@ def _numbers(text: bytes, count: int, most: int) -> list[int] | None:
     return numbers if len(numbers) == count and max(numbers) <= most else None
 
 
-def _id(text: bytes) -> tuple[int] | None:
+def _number(text: bytes) -> tuple[int] | None:
     found = _numbers(text, 1, _U64)
-    return (found[0],) if found else None
-
-
-def _u32(text: bytes) -> tuple[int] | None:
-    found = _numbers(text, 1, _U32)
     return (found[0],) if found else None
 
 
@@ -161,24 +153,24 @@ def _tube(text: bytes) -> tuple[str] | None:
 def _tube_and_seconds(text: bytes) -> tuple[str, int] | None:
     name, _, rest = text.lstrip(b" ").partition(b" ")
     found = _numbers(rest, 1, _U32)
-    return (name.decode(), found[0]) if found and found[0] <= TEN_YEARS_S and is_tube(name) else None
+    return (name.decode(), min(found[0], TEN_YEARS_S)) if found and is_tube(name) else None
 
 
 _TAKING: dict[bytes, tuple[str, Callable[[bytes], tuple[Any, ...] | None]]] = {
     b"use": ("use", _tube),
     b"watch": ("watch", _tube),
     b"ignore": ("ignore", _tube),
-    b"reserve-with-timeout": ("reserve-with-timeout", _u32),
-    b"reserve-job": ("reserve-job", _id),
-    b"delete": ("delete", _id),
+    b"reserve-with-timeout": ("reserve-with-timeout", _number),
+    b"reserve-job": ("reserve-job", _number),
+    b"delete": ("delete", _number),
     b"release": ("release", _id_priority_and_delay),
     b"bury": ("bury", _id_and_priority),
-    b"touch": ("touch", _id),
-    b"kick": ("kick", _u32),
-    b"kick-job": ("kick-job", _id),
-    b"peek": ("peek", _id),
+    b"touch": ("touch", _number),
+    b"kick": ("kick", _number),
+    b"kick-job": ("kick-job", _number),
+    b"peek": ("peek", _number),
     b"pause-tube": ("pause-tube", _tube_and_seconds),
-    b"stats-job": ("stats-job", _id),
+    b"stats-job": ("stats-job", _number),
     b"stats-tube": ("stats-tube", _tube),
 }
 """The commands with arguments, and what reads these."""
