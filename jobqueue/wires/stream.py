@@ -193,7 +193,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         size = len(self.received)
         has_room = self._streams.limits.charge(size - self._charged)
         self._charged = size
-        if size and not has_room:
+        if not has_room and size > MOST_AHEAD:
             self.abort()
 
     async def _serve(self, request: Request | None) -> None:

@@ -70,7 +70,7 @@ class MykitDialect(HttpDialect[Mykit]):
             id=self._inside(job_id, "id"),
             body=Raw(bodies.stored_text(push.body, self.tools.settings.max_body_bytes)),
             delay=push.delay_ms / 1000 if due_s is None else None,
-            at=None if due_s is None else max(due_s, 0),
+            at=None if due_s is None else max(due_s, 0.0),
             if_exists="replace",
             headers=push.headers or None,
         )

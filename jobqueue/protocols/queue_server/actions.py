@@ -49,7 +49,8 @@ class Asker:
     reached: tuple[str, int]
     """The host and port that it has sent to."""
     by_datagram: bool = False
-    is_waiting: bool = False
+    check: Callable[[], None] = lambda: None
+    """Raises ConnectionError when it is known to be gone."""
     reserved: list[Job] = field(default_factory=list)
     """Receives the jobs that go back if the answer reaches nobody."""
 
@@ -70,11 +71,13 @@ class Actions:
         }
 
     async def answer(self, request: Request, asker: Asker) -> bytes:
-        """The answer to a request."""
+        """The answer to a request. Raises ConnectionError when the client is gone."""
         try:
             number = _action(request)
             self._check(request, number, asker)
             plus = await self._actions[number](request, asker)
+        except ConnectionError:
+            raise
         except Exception as error:
             refused = self._dialect.tools.commands.refuse(error)
             plus = refusal(error.reason if isinstance(error, Refused) else SYSTEM_ERROR, refused["error"])
@@ -111,7 +114,6 @@ class Actions:
     async def _consume(self, request: Request, asker: Asker) -> Plus:
         topic = self._topic(request)
         wait = 0.0 if asker.by_datagram else request.seconds("wait", _MOST_WAIT_S)
-        asker.is_waiting = bool(wait)
         while True:
             popped = await self._dialect.ask(
                 inner.Pop(topic=topic, wait=wait or None, numbered="copies"), asker.reserved
@@ -124,6 +126,7 @@ class Actions:
             plus = {"msg_id": popped["numbers"][0], "data": given_text(job), **_OK}
             if not asker.by_datagram or len(request.answer(_less(request), plus)) <= MOST_DATAGRAM:
                 if is_last(job):
+                    asker.check()
                     await self._bury(job, "ttl", asker)
                 return plus
             if not await self._bury(job, "too large for UDP", asker):
@@ -192,6 +195,11 @@ class Actions:
         peeked = await self._dialect.ask(inner.Peek(topic=topic, state="ready", count=_LOOKED_AT))
         now = int(time.time() * 1000)
         return sum(min(_MOST_OVERDUE_S, max(0, now - job.next) // 1000) for job in peeked.get("jobs", ()))
+
+
+def hands_out(request: Request) -> bool:
+    """Whether a request asks for a job."""
+    return _action(request) == 2
 
 
 async def _not_supported(request: Request, asker: Asker) -> Plus:

@@ -6,7 +6,7 @@ import orjson
 
 from jobqueue.errors import BadRequest, TooLarge
 from jobqueue.protocols import Tools
-from jobqueue.protocols.queue_server.actions import Actions, Asker
+from jobqueue.protocols.queue_server.actions import Actions, Asker, hands_out
 from jobqueue.protocols.queue_server.framing import Framing, NoObject
 from jobqueue.protocols.queue_server.request import FIELD_ERROR, TOO_LARGE, Request, refusal
 from jobqueue.wires.stream import Stream, Streams
@@ -17,14 +17,13 @@ _ROOM = 16 << 10  # bytes of a request besides a body
 class Connection(Stream[Request | BadRequest]):
     """Answers the requests of a client in their order."""
 
-    __slots__ = ("_actions", "_asker", "_framing", "_is_refused", "_tools")
+    __slots__ = ("_actions", "_framing", "_is_refused", "_tools")
 
     def __init__(self, streams: Streams, actions: Actions, tools: Tools) -> None:
         super().__init__(streams)
         self._actions = actions
         self._tools = tools
         self._framing = Framing(self.received, tools.settings.max_body_bytes + _ROOM)
-        self._asker: Asker | None = None  # of the request being answered
         self._is_refused = False  # whether nothing more is read
 
     def data_received(self, data: bytes) -> None:
@@ -48,23 +47,20 @@ class Connection(Stream[Request | BadRequest]):
         if isinstance(request, BadRequest):
             self._refuse(request)
             return
-        asker = self._asker = Asker(self._reached())
+        asker = Asker(self._reached(), check=self.check_client)
+        self.is_waiting = hands_out(request)
         try:
+            if self.is_waiting:
+                asker.check()
             answer = await self._actions.answer(request, asker)
             if asker.reserved:
-                self.check_client()
+                asker.check()
             self.write(answer)
             asker.reserved.clear()
         finally:
-            self._asker = None
+            self.is_waiting = False
             if asker.reserved:
                 self._tools.give_back(asker.reserved)
-
-    def eof_received(self) -> bool:
-        """The client sends no more. One that waits for a job is gone."""
-        if self._asker is not None and self._asker.is_waiting:
-            self.abort()
-        return super().eof_received()
 
     def _refuse(self, error: BadRequest) -> None:
         self._tools.commands.refuse(error)

@@ -74,6 +74,9 @@ def test_a_delay_counts_from_the_time_of_creation_where_that_is_given(
     for delay, state in ((1_060_000, "delayed"), (900_000, "ready"), (-5, "ready")):
         job_id = client.push(topic=topic, createTime=created, delay=delay)["data"]
         assert served.native("get", id=f"m.{job_id}")["state"] == state
+    for past in (1, -1, "-9223372036854775808"):
+        job_id = client.push(topic=topic, createTime=past, delay=1)["data"]
+        assert served.native("get", id=f"m.{job_id}")["state"] == "ready"
     due = served.native("peek", topic=f"m.{topic}", state="delayed")["jobs"][0]["due"]
     assert round(due * 1000) == created + 1_060_000
     for missing in (None, 0, ""):

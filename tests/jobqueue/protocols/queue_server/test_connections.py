@@ -113,9 +113,21 @@ async def test_r9_an_object_may_have_a_body_and_16_kib_more(tcp: Tcp) -> None:
 
 
 async def test_r9_a_client_that_ends_what_it_sends_gets_its_answers(tcp: Tcp) -> None:
-    tcp.writer.write((LOOK % 1) * 3 + b'{"half')
+    confirm = b'{"action":3,"queue":"q"}'
+    tcp.writer.write(confirm * 3 + b'{"half')
     tcp.writer.write_eof()
-    assert await read_all(tcp) == (EMPTY % 1) * 3
+    assert await read_all(tcp) == (confirm[:-1] + b',"code":0}') * 3
+
+
+@pytest.mark.parametrize("wait", [0, 60])
+async def test_t2_a_client_that_is_gone_when_its_consume_is_read_gets_no_job(served: Served, wait: int) -> None:
+    await served.native(command="add", topic="q", id="x", body=1)
+    async with served.tcp() as client:
+        client.writer.write(b'{"action":2,"queue":"q","wait":%d}' % wait)
+        client.writer.write_eof()
+        assert await read_all(client) == b""
+    job = await served.native(command="get", id="x")
+    assert (job["state"], job["attempt"]) == ("ready", 0)
 
 
 async def test_other_connections_go_on_beside_a_broken_one(served: Served, tcp: Tcp) -> None:

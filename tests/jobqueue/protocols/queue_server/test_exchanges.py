@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.redis_server import RedisServer
 
 QUEUE = '"queue":"task#test:order:event"'
 
+DOCUMENT = Path(__file__).parents[4] / "docs" / "protocols" / "queue_server.md"
 TAKEN = 64
 """The counter after a first number: a process takes a block."""
 
@@ -50,6 +52,13 @@ async def test_the_example_byte_for_byte(client: Tcp | Udp) -> None:
         (f'{{"action":3,{QUEUE},"seq":3}}', f'{{"action":3,{QUEUE},"seq":3,"code":0}}'),
     ]:
         assert await client.exchange(request.encode()) == answer.encode()
+
+
+async def test_the_session_of_the_document_goes_as_it_says(client: Tcp | Udp) -> None:
+    lines = DOCUMENT.read_text().partition("## A session")[2].split("```")[1].strip().splitlines()
+    assert len(lines) >= 10
+    for request, answer in zip(lines[::2], lines[1::2], strict=True):
+        assert (await client.exchange(request.encode())).decode() == answer
 
 
 @pytest.mark.parametrize("action", [4, 104])
