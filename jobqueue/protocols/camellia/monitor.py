@@ -7,6 +7,7 @@ every topic. The totals are the namespace's; reads, and what came due, those of 
 from __future__ import annotations
 
 import asyncio
+from asyncio import sleep
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 from buckets import Meter
 from jobqueue.protocols.camellia.space import Space
 
-MINUTE_S = 60.0
+_MINUTE_S = 60.0
 _IDLE_S = 600.0
 
 Shown = dict[str, Any]
@@ -107,7 +108,7 @@ class Monitor:
         self._begin()
         try:
             while asyncio.get_running_loop().time() - self._asked < _IDLE_S:
-                await asyncio.sleep(MINUTE_S)
+                await sleep(_MINUTE_S)
                 await self.tick()
         finally:
             self._ears.remove(self._seen)

@@ -250,6 +250,17 @@ def test_a_body_with_a_get_or_a_delete_is_ignored(client: GoClient, queue: str) 
     assert client.connection.ask(f"DELETE /api/ns/{queue}", lines, b"left over").status == 204
 
 
+def test_what_curl_in_php_sends(client: GoClient, queue: str) -> None:
+    """One handle for all requests: a later one repeats the body of the last, and a large one waits to be asked for."""
+    lines = "Host: 127.0.0.1:7777\nAccept: */*\nX-Token:tok\nContent-Type: application/x-www-form-urlencoded"
+    publish = f"PUT /api/ns/{queue}?ttl=10&tries=3&delay=0"
+    asked = client.connection.ask(publish, f"{lines}\nExpect: 100-continue", b"x=1&timeout=60")
+    assert (asked.status, client.connection.receive().status) == (100, 201)
+    job = client.connection.ask(f"GET /api/ns/{queue}?Array", lines, b"x=1&timeout=60").json
+    assert (data_of(job), job["ttl"], job["remain_tries"]) == (b"x=1&timeout=60", 10, 2)
+    assert client.connection.ask(f"GET /api/ns/{queue}?ttr=5", lines, b"x=1&timeout=60").status == 404
+
+
 def test_the_same_below_the_path_on_the_service_s_own_port(served: Served, queue: str) -> None:
     lines = "Host: x\nX-Token: tok"
     with served.connect(served.port) as connection:
