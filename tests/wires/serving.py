@@ -80,8 +80,8 @@ class Wires:
 async def serving(
     redis_url: str, *, workers: int = 1, more: str = "", prefixes: Mapping[str, str] | None = None
 ) -> AsyncIterator[Wires]:
-    """Starts it on a Redis; at the end its log and the books are checked. `more`: further settings; `prefixes`: of dialects,
-    by name."""
+    """Starts it on a Redis; at the end its log and the books are checked. `more`: further settings; `prefixes`: some
+    dialects'."""
     with tempfile.TemporaryDirectory(prefix="jq-wires-") as folder:
         wires = Wires(("--redis", redis_url), Path(folder), workers=workers, more=more, prefixes=prefixes)
         async with wires.service:

@@ -40,7 +40,7 @@ TEXTS = [
     '{"é":"\u2028"}'.encode(),
     b"a\x00b\x1f\x7f",
     b"dGV4dA==",
-    b"x" * 60_000,
+    b"x" * 50_000,
     b"{" * 2000,
     b"[" * 2000 + b"]" * 2000,
 ]
@@ -143,8 +143,8 @@ async def test_a_foreign_job_has_a_name_in_each_dialect_by_which_it_is_finished(
 
 async def test_a_name_of_any_text_is_the_same_topic_in_each_dialect_that_can_say_it(wires: Wires) -> None:
     topic = "订单 %41 {x}"
-    sayers = (Camellia, Mykit, QueueServer)
-    for adder, popper in itertools.product(sayers, (Camellia, QueueServer)):
+    adders: list[type[Driver]] = [Camellia, Mykit, QueueServer]
+    for adder, popper in itertools.product(adders, adders[::2]):
         async with wires.driver(adder) as into, wires.driver(popper) as out:
             await into.add(topic, b"x")
             job = await taken(out, topic)

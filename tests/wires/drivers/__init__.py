@@ -40,6 +40,8 @@ class Driver(ABC):
 
     NAME: ClassVar[str]
     POPS: ClassVar[bool] = True
+    WAITS: ClassVar[bool] = True
+    """A pop may wait. A driver that cannot asks again and again."""
     HAS_IDS: ClassVar[bool] = False
     """The client may choose the names of jobs."""
     HOLDS: ClassVar[bool] = False

@@ -85,6 +85,7 @@ class QueueServerDatagrams(QueueServer):
     """By UDP. An answer that is lost is asked for again."""
 
     NAME: ClassVar[str] = "queue_server by UDP"
+    WAITS = False
     _ends: tuple[asyncio.DatagramTransport, asyncio.Queue[bytes]] | None = None
 
     async def _exchange(self, request: bytes, seq: int) -> Any:
