@@ -45,11 +45,12 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.DEAD, State.DELAYED): {"add"},  # replaced
     (State.DEAD, State.READY): {"add", "kick"},  # replaced; kicked
     (State.RESERVED, State.RESERVED): {"touch"},
-    (State.READY, State.RESERVED): {"pop", "take"},
+    (State.READY, State.RESERVED): {"pop", "pop_by_priority", "take"},
     (State.DELAYED, State.RESERVED): {"take"},
     (State.DEAD, State.RESERVED): {"take"},
     (State.READY, State.FINISHED): {
         "pop",
+        "pop_by_priority",
         "take",
         "finish",
         "finish_within",

@@ -26,6 +26,8 @@ FAMILIES = {
     "LOCK": "lock:",  # + n             string: token of the instance that runs the timer of bucket n
     "MEMBERS": "roll",  # of shard 0: zset: token of a live instance -> ms when it last signed in
     "WORKERS": "w:",  # of shard 0: + token      string: the workers that poll through an instance; expires
+    "COUNTER": "seq",  # of shard 0: string: the last number given out
+    "ALIAS": "alias:",  # of shard 0: + number     string: id; expires
     "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
     "BELL": "bell",  # a channel, not a key
 }
@@ -79,6 +81,9 @@ class Keys:
 
     def workers(self, token: str) -> str:
         return self.tag + FAMILIES["WORKERS"] + token
+
+    def alias(self, number: int) -> str:
+        return f"{self.tag}{FAMILIES['ALIAS']}{number}"
 
     def lock(self, number: int) -> str:
         return f"{self.tag}{FAMILIES['LOCK']}{number}"

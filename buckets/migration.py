@@ -23,6 +23,7 @@ from buckets.job import Job
 from buckets.keys import FAMILIES
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
+from buckets.pool.numbers import KEPT_MS, Numbers
 from buckets.pool.pool import Pool
 from buckets.record import unpack_all
 from buckets.redis.client import Redis
@@ -35,6 +36,7 @@ PATIENCE_S = 10.0  # then a hash is taken for one that a dead migration left
 _PAGE = 100  # jobs a script: about 3 ms of Redis
 _ROOM = 1 << 20  # bytes of records a script
 _TRIES = 12  # of five seconds each, while the new Redis does not answer
+_AHEAD = 1_000_000  # numbers left to services that go on on the old Redis: a job of theirs must not find its id taken
 _WAIT_S = 0.2  # before the next look for what is left
 
 Progress = Callable[[int, int], None]
@@ -110,11 +112,13 @@ class Migration:
         """Migrate until the old Redis has no job; returns what was migrated. Raises NoRoom when the new one is full,
         and Unavailable when one of them does not answer: then nothing is lost, and it may be run again."""
         paused = await self._copy_pauses()
+        await self._copy_numbers(ahead=_AHEAD)
         try:
             while not await self._pass():  # noqa: ASYNC110 - nothing reports it when others return jobs
                 await asyncio.sleep(_WAIT_S if self._left else 0)
         except _Stopped:
             return self.migrated
+        await self._copy_numbers()
         for topic in paused:
             await Topics(self._old).resume(topic)
         self.migrated.done = True
@@ -136,6 +140,32 @@ class Migration:
     async def _pause(self, new: Topics, topic: str, until: int) -> None:
         if await new.paused_until(topic) is None:
             await new.pause(topic, max(until - await self._new.now_ms(), 1) if until else None)
+
+    async def _copy_numbers(self, ahead: int = 0) -> None:
+        """Let the new Redis go on behind the numbers of the old one, `ahead` of those that services take there yet, and
+        know its aliases."""
+        old, new = Numbers(self._old), Numbers(self._new)
+        last = await old.last()
+        if last:
+            await new.raise_to(last + ahead)
+        keys = self._old.keys[0]
+        async for page in self._pages.keys(f"{keys.tag}{FAMILIES['ALIAS']}*"):
+            numbers = [key.rpartition(b":")[2] for key in page]
+            await self._copy_aliases([int(number) for number in numbers if number.isdigit()])
+
+    async def _copy_aliases(self, numbers: Sequence[int]) -> None:
+        old, new = Numbers(self._old), Numbers(self._new)
+        read, key = self._old.redis.read, self._old.keys[0].alias
+        ids = await asyncio.gather(*map(old.resolve, numbers))
+        left_ms = await asyncio.gather(*(read("PTTL", key(number)) for number in numbers))
+        now_ms = await self._new.now_ms()
+        await new.keep(
+            [
+                (number, job_id, now_ms + left - KEPT_MS)
+                for number, job_id, left in zip(numbers, ids, left_ms, strict=True)
+                if job_id is not None and left > 0
+            ]
+        )
 
     async def _pass(self) -> bool:
         """Migrate all jobs that can be; returns whether there were none."""

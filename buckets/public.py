@@ -11,6 +11,7 @@ from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added
+from buckets.pool.numbers import Numbers
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Popped
 from buckets.pool.stepped_pool import QueuedPool
@@ -46,6 +47,7 @@ __all__ = [
     "Moved",
     "NewJob",
     "Notifier",
+    "Numbers",
     "Page",
     "Pollers",
     "Polling",

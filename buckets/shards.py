@@ -111,11 +111,18 @@ class Shards:
 
     async def now_ms(self) -> int:
         """The time of the scripts, in ms since the epoch."""
+        return await self._now_us() // 1000
+
+    async def newest_ms(self) -> int:
+        """When the newest job may have been created: the time, rounded up."""
+        return -(-await self._now_us() // 1000)
+
+    async def _now_us(self) -> int:
         held = self.clock.now()
         if held:
-            return int(held) // 1000
+            return int(held)
         seconds, us = map(int, await self.redis.read("TIME"))
-        return seconds * 1000 + us // 1000
+        return seconds * 1_000_000 + us
 
     async def call(
         self,

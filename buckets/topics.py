@@ -165,7 +165,7 @@ class Topics:
         names = _words(flat[::2])
         known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
         new = [name for name, before in zip(names, known, strict=True) if not before]
-        topics = list(await asyncio.gather(*map(self._topic, new)))
+        topics = list(await asyncio.gather(*map(self.topic, new)))
         if raw_cursor != b"0":
             return topics, shard, int(raw_cursor)
         return topics, (shard + 1) % len(keys), 0
@@ -176,7 +176,8 @@ class Topics:
         scores = await asyncio.gather(*(self._read(None, "ZSCORE", each.topics, name) for each in keys))
         return any(score is not None for score in scores)
 
-    async def _topic(self, name: str) -> Topic:
+    async def topic(self, name: str) -> Topic:
+        """One topic, be it unknown."""
         words = [state.word for state in LIVE]
         counts = dict.fromkeys(words, 0)
         missing = [None] * len(words)
@@ -278,11 +279,11 @@ class Topics:
                 break
         return forgotten
 
-    async def stats(self, topic: str | None = None) -> Stats:
-        """The figures of one topic, or of all topics together."""
+    async def stats(self, topic: str | None = None, *, prefix: str = "") -> Stats:
+        """The figures of one topic, or of all topics together that begin with the prefix."""
         stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
         if topic is None:
-            homes = await self._homes()
+            homes = [home for home in await self._homes() if home[1].startswith(prefix)]
         else:
             homes = [(shard, topic) for shard in range(len(self._pool.keys))]
         for at in range(0, len(homes), _PAGE):

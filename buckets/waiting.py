@@ -2,7 +2,7 @@
 
 A ring wakes as many pops as there are jobs, first come, first served; a pop that leaves more jobs behind wakes the next
 one. Since pub/sub may lose messages, a pop looks once more after it is parked and once at the end of its wait, and
-after a reconnect one pop of each topic looks again.
+after a reconnect one pop of each topic looks again. One that waits for long also looks once a minute.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from buckets.notifier import Listener, Notifier
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped
 
+LOOK_S = 60.0  # after which a waiting pop looks again, as a message may have been lost
+
 
 class _Waiter:
     """A pop that may wait."""
 
-    __slots__ = ("leaving", "rung")
+    __slots__ = ("leaving", "looking", "rung")
 
     def __init__(self) -> None:
         self.rung = asyncio.Event()
         self.leaving = False  # its next look is its last
+        self.looking: asyncio.TimerHandle | None = None  # when it looks without being rung
 
 
 class Waiting:
@@ -83,8 +86,8 @@ class Waiting:
     async def pop(
         self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
     ) -> Popped:
-        """As `Pool.pop`, waiting up to `wait_s` seconds for a job. Empty at the end of the wait, when the worker
-        leaves, or when all are let go by `close`."""
+        """As `Pool.pop`, waiting up to `wait_s` seconds for a job, or without end (`math.inf`). Empty at the end of the
+        wait, when the worker leaves, or when all are let go by `close`."""
         options["worker"] = worker
         if wait_s <= 0:
             return await self._pool.pop(topics, count, **options)
@@ -147,7 +150,7 @@ class Waiting:
         self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, options: dict[str, Any]
     ) -> Popped:
         loop = asyncio.get_running_loop()
-        ending = loop.call_later(wait_s, self._end, waiter)
+        self._plan_look(waiter, loop.time() + wait_s)
         try:
             while True:
                 over = waiter.leaving
@@ -161,7 +164,22 @@ class Waiting:
                 if self._closed:
                     return Popped()
         finally:
-            ending.cancel()
+            if waiter.looking:
+                waiter.looking.cancel()
+
+    def _plan_look(self, waiter: _Waiter, end: float) -> None:
+        """Let the waiter look at the end of its wait (loop time), or before it if that is far away."""
+        loop = asyncio.get_running_loop()
+        soon = loop.time() + LOOK_S
+        if end <= soon:
+            waiter.looking = loop.call_at(end, self._end, waiter)
+        else:
+            waiter.looking = loop.call_at(soon, self._look, waiter, end)
+
+    def _look(self, waiter: _Waiter, end: float) -> None:
+        if not waiter.leaving:
+            waiter.rung.set()
+            self._plan_look(waiter, end)
 
     def _end(self, waiter: _Waiter) -> None:
         if not waiter.leaving:  # on its last look only a job may ring it, as the ring is passed on

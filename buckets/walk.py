@@ -103,7 +103,7 @@ class Walk:
         """Delete the jobs of a topic, in one state or in all live ones, that existed when the purge began. Returns
         after about `seconds`, with the position where to go on."""
         end = asyncio.get_running_loop().time() + seconds
-        purged = Purged(next=position or self._begin(state)._replace(begun=await self._pool.now_ms()))
+        purged = Purged(next=position or self._begin(state)._replace(begun=await self._pool.newest_ms()))
         while purged.next and asyncio.get_running_loop().time() < end:
             step = self._purge_ready if purged.next.state == State.READY else self._purge_timed
             purged.count += await step(topic, state, purged)

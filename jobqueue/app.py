@@ -5,30 +5,31 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
-
-from aiohttp import web
+from typing import Any
 
 from buckets import Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import ConnectionLimits, most_connections
+from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
 from jobqueue.metrics.totals import Totals
+from jobqueue.ports import Ports
 from jobqueue.process import Lifecycle
-from jobqueue.protocols import PROTOCOLS
+from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
-from jobqueue.web.address import check_free, url_of
-from jobqueue.web.runner import Runner
+from jobqueue.web.address import check_free, check_free_for_dialects
 from jobqueue.web.site import Web
 
-_BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again a second later
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
 _REDIS_QUIET_S = 3.0  # without an answer for this long, Redis counts as gone
 
@@ -48,12 +49,17 @@ class Service(Lifecycle):
         self._worker = worker
         self._policies = Policies(settings)
         self._engine: Engine | None = None
+        self._dialects: dict[str, Dialect[Any]] = {}
 
     def reload(self, settings: Settings) -> None:
-        """Apply the policies of other settings from now on."""
-        self._policies = Policies(settings)
+        """Apply what SIGHUP takes over of other settings from now on."""
+        self._settings = self._settings.reloaded(settings)
+        self._policies = Policies(self._settings)
         if self._engine:
             self._engine.policies = self._policies
+        for name, options in self._settings.protocols.open():
+            if name in self._dialects:
+                self._dialects[name].options = options
 
     def kill(self) -> None:
         """Nothing to do: all of a service ends with its process, except its embedded Redis, which the next start takes
@@ -63,6 +69,7 @@ class Service(Lifecycle):
         settings, stack = self._settings, self._stack
         if not self._worker:
             await check_free(settings.host, settings.port)  # before a Redis is started
+            await check_free_for_dialects(settings)
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
         url = settings.redis if self._worker else await stack.enter_async_context(self._redis())
@@ -95,9 +102,13 @@ class Service(Lifecycle):
             await stack.enter_async_context(running(*row))
         await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
-        site_web = Web(engine, settings, lambda: _readiness(members, locks, loops), metrics, scrape, self.protocols)
+        readiness = partial(_readiness, members, locks, loops)
+        site_web = Web(engine, settings, readiness, metrics, scrape, self.protocols)
         _spare_collections()
-        await self._listen(site_web, waiting, limits)
+        dialects = self._dialects = self._made_dialects(engine, metrics, limits, lambda: all(readiness().values()))
+        ports = Ports(settings, limits, shared=self._worker is not None)
+        stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
+        self.url = await ports.open(site_web, dialects)
         pollers.instance = _instance(self.url, self._worker)
 
     def _redis(self) -> AbstractAsyncContextManager[str]:
@@ -152,22 +163,17 @@ class Service(Lifecycle):
         except TimeoutError:
             raise Unfit("Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels") from None
 
-    async def _listen(self, site_web: Web, waiting: Waiting, limits: ConnectionLimits) -> None:
+    def _made_dialects(
+        self, engine: Engine, metrics: Metrics, limits: ConnectionLimits, is_ready: Callable[[], bool]
+    ) -> dict[str, Dialect[Any]]:
+        """The dialects that the settings open, by name."""
         settings = self._settings
-        runner = Runner(
-            site_web.application(),
-            site_web,
-            limits,
-            handler_cancellation=True,  # off by default; without it the pop of a client that is gone would go on
-            access_log=None,
-            shutdown_timeout=settings.grace_s,
-        )
-        await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, settings.host, settings.port, backlog=_BACKLOG, reuse_port=self._worker is not None)
-        await site.start()
-        self._stack.push_async_callback(_close, site, site_web, waiting)
-        self.url = url_of(runner.addresses[0])
+        made = {}
+        for name, options in settings.protocols.open():
+            commands = Commands(engine, metrics, settings.redis_timeout_s, name)
+            tools = Tools(commands, settings, limits, engine.give_back, is_ready)
+            made[name] = load_dialect(name)(tools, options)
+        return made
 
 
 def _instance(url: str, worker: int | None) -> str:
@@ -182,13 +188,6 @@ def _spare_collections() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
-
-
-async def _close(site: web.TCPSite, site_web: Web, waiting: Waiting) -> None:
-    """Accept no more requests, and answer the pops that wait."""
-    site_web.closing = True
-    await site.stop()
-    waiting.close()
 
 
 def _readiness(members: Members, locks: list[Locks], loops: list[Loop]) -> dict[str, bool]:

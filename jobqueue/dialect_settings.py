@@ -3,10 +3,17 @@ nothing. docs/protocols/ says what each setting means to its clients."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
+from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
 
 _Text = Annotated[str, Meta(max_length=255)]
@@ -83,7 +90,19 @@ class Beanstalkd(DialectSettings, frozen=True, kw_only=True):
     """The upper ends of the priorities that become 9, 8, … 1; those above are 0."""
 
 
-class Dialects(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+KINDS: dict[str, type[DialectSettings]] = {
+    "camellia": Camellia,
+    "mykit": Mykit,
+    "queue_server": QueueServer,
+    "beanstalkd": Beanstalkd,
+    "lmstfy": Lmstfy,
+}
+"""The struct of each table."""
+_AT_START = ("port", "udp")
+"""What opens a port, and so is only read when the service starts."""
+
+
+class Dialects(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """The tables `[protocols.<name>]`."""
 
     camellia: Camellia | None = None
@@ -91,3 +110,112 @@ class Dialects(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     queue_server: QueueServer | None = None
     beanstalkd: Beanstalkd | None = None
     lmstfy: Lmstfy | None = None
+
+    def open(self) -> Iterator[tuple[str, Any]]:
+        """The names and settings of the dialects that are on."""
+        for name in KINDS:
+            options = getattr(self, name)
+            if options is not None:
+                yield name, options
+
+    def reloaded(self, later: Dialects) -> Dialects:
+        """These with what SIGHUP takes over from later ones: not which are on, and nothing that opens a port."""
+        tables: dict[str, Any] = {name: _reloaded(options, getattr(later, name)) for name, options in self.open()}
+        return Dialects(**tables)
+
+    def need_restart(self, later: Dialects) -> list[str]:
+        """The settings of later ones that SIGHUP does not take over."""
+        mine, theirs, taken = dict(self.open()), dict(later.open()), dict(self.reloaded(later).open())
+        names = [f"protocols.{name}" for name in KINDS if (name in mine) != (name in theirs)]
+        for name in mine.keys() & theirs.keys():
+            names += [
+                f"protocols.{name}.{field}"
+                for field in theirs[name].__struct_fields__
+                if getattr(theirs[name], field) != getattr(taken[name], field)
+            ]
+        return sorted(names)
+
+
+def _reloaded(options: DialectSettings, later: DialectSettings | None) -> DialectSettings:
+    if later is None:
+        return options
+    kept = {name: getattr(options, name) for name in _AT_START if name in options.__struct_fields__}
+    return msgspec.structs.replace(later, **kept)
+
+
+def read(tables: Any, source: str) -> Dialects:
+    """The settings in the tables of a file. Raises SettingsError with the place and the fault."""
+    if not isinstance(tables, dict):
+        raise SettingsError(f"protocols in {source}: must be a table")
+    read_tables: dict[str, Any] = {name: _table(name, table, source) for name, table in tables.items()}
+    return Dialects(**read_tables)
+
+
+def _table(name: str, table: Any, source: str) -> DialectSettings:
+    if name not in KINDS:
+        raise SettingsError(f"protocols.{name} in {source}: unknown protocol{hint(name, KINDS)}")
+    kind = KINDS[name]
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        fault, _, place = str(error).removesuffix("`").partition(" - at `$")
+        unknown = re.fullmatch("Object contains unknown field `(.*)", fault.removesuffix("`"))
+        if unknown:
+            fault = f"unknown setting {unknown[1]}{hint(unknown[1], kind.__struct_fields__)}"
+        raise SettingsError(f"protocols.{name}{place} in {source}: {fault}") from None
+
+
+def hint(name: str, known: Any) -> str:
+    """The known name that is nearest to a wrong one, as the end of a sentence."""
+    near = difflib.get_close_matches(name, tuple(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def check(dialects: Dialects, service_port: int) -> None:
+    """Raises SettingsError for settings that are allowed alone, but not together, and for networks that are none."""
+    for name, options in dialects.open():
+        if not options.port and not getattr(options, "path", ""):
+            ways = "a port or a path" if isinstance(options, HttpDialectSettings) else "a port"
+            raise SettingsError(f"protocols.{name} must have {ways}, or it could not be reached")
+        _check_networks(name, options.allow)
+    _check_places(dialects, service_port)
+    levels = dialects.beanstalkd.levels if dialects.beanstalkd else ()
+    if list(levels) != sorted(set(levels)):
+        raise SettingsError("protocols.beanstalkd.levels must ascend")
+
+
+def _check_networks(name: str, networks: tuple[str, ...]) -> None:
+    for network in networks:
+        try:
+            ip_network(network)
+        except ValueError as error:
+            raise SettingsError(f"protocols.{name}.allow: {error}") from None
+
+
+def _check_places(dialects: Dialects, service_port: int) -> None:
+    """No two may have one port, nor one path."""
+    places: Mapping[str, list[Any]] = {
+        "port": [options.port for _, options in dialects.open() if options.port],
+        "path": [path for _, options in dialects.open() if (path := getattr(options, "path", ""))],
+    }
+    for setting, values in places.items():
+        value, times = Counter(values).most_common(1)[0] if values else ("", 0)
+        if times > 1:
+            raise SettingsError(f"two tables of protocols have the {setting} {value}")
+    if service_port in places["port"]:
+        raise SettingsError(
+            f"a table of protocols has the service's own port, {service_port}; its path can open it there"
+        )
+
+
+def addresses(dialects: Dialects, host: str) -> dict[str, str]:
+    """Where the dialects listen, in words, by name."""
+    return {name: _address(options, host) for name, options in dialects.open()}
+
+
+def _address(options: DialectSettings, host: str) -> str:
+    at = f"[{host}]:{options.port}" if ":" in host else f"{host}:{options.port}"
+    own = at if options.port else ""
+    if isinstance(options, HttpDialectSettings):
+        return " and ".join(filter(None, (own and f"http://{own}", options.path)))
+    return f"{own}, also by UDP" if getattr(options, "udp", False) else own

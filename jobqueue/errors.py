@@ -74,6 +74,22 @@ class MethodNotAllowed(BadRequest):
     code = "METHOD_NOT_ALLOWED"
 
 
+class Unauthorized(BadRequest):
+    """the request needs another token."""
+
+    code = "UNAUTHORIZED"
+
+    def __init__(self, *, missing: bool) -> None:
+        super().__init__("the request needs a token" if missing else "")
+        self.missing = missing
+
+
+class Forbidden(BadRequest):
+    """this protocol may not be used from there."""
+
+    code = "FORBIDDEN"
+
+
 class ShuttingDown(TryLater):
     """this instance is shutting down; retry, and another one will answer."""
 
@@ -84,7 +100,7 @@ class SettingsError(Exception):
     """The settings are wrong; the message says which and what is allowed."""
 
 
-STATUS = {
+NATIVE_STATUS = {
     "BAD_JSON": 400,
     "BAD_FIELD": 400,
     "UNKNOWN_FIELD": 400,
@@ -107,3 +123,7 @@ STATUS = {
     "SHUTTING_DOWN": 503,
     "INTERNAL": 500,
 }
+"""The HTTP status of each code that the native protocol can give."""
+
+STATUS = NATIVE_STATUS | {"UNAUTHORIZED": 401, "FORBIDDEN": 403}
+"""Of all codes: those that only a dialect gives, too."""

@@ -18,9 +18,10 @@ from typing import Any, Self
 import structlog
 
 from buckets.errors import JobQueueError
+from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.fitness import without_secret
-from jobqueue.settings import RELOADED, Settings
+from jobqueue.settings import Settings
 
 log = structlog.get_logger()
 
@@ -116,7 +117,15 @@ async def live(
 
     def listens() -> None:
         redis = without_secret(settings.redis)
-        log.info("service.started", url=service.url, namespace=settings.namespace, redis=redis, workers=service.workers)
+        protocols = addresses(settings.protocols, settings.host)
+        log.info(
+            "service.started",
+            url=service.url,
+            namespace=settings.namespace,
+            redis=redis,
+            workers=service.workers,
+            **({"protocols": protocols} if protocols else {}),
+        )
         if started:
             started(service.url)
 
@@ -159,6 +168,6 @@ class Reloads:
             return
         self._service.reload(settings)
         changed = settings.unlike(self._latest)
-        waiting = [name for name in settings.unlike(self._at_start) if name not in RELOADED]
+        waiting = self._at_start.need_restart(settings)
         self._latest = settings
         log.info("settings.reloaded", changed=changed, **({"need_a_restart": waiting} if waiting else {}))

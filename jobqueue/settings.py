@@ -5,7 +5,6 @@ Only this module reads files and the environment. conf/jobqueue.toml lists every
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -16,6 +15,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from jobqueue import dialect_settings
+from jobqueue.dialect_settings import Dialects, hint
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
 
@@ -76,6 +77,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[fields.Name, TopicSettings] = {}
     virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
+    protocols: Dialects = Dialects()
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
         """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where
@@ -87,15 +89,28 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         """The names of the settings that differ from others."""
         return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(others, name)]
 
+    def reloaded(self, later: Settings) -> Settings:
+        """These with what SIGHUP takes over from later ones."""
+        taken = {name: getattr(later, name) for name in _RELOADED}
+        return msgspec.structs.replace(self, **taken, protocols=self.protocols.reloaded(later.protocols))
 
-# What SIGHUP changes in a running service.
-RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
+    def need_restart(self, later: Settings) -> list[str]:
+        """The names of the settings of later ones that SIGHUP does not take over."""
+        names = [name for name in later.unlike(self) if name not in _RELOADED and name != "protocols"]
+        return names + self.protocols.need_restart(later.protocols)
+
+
+_RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fields__ if name.startswith("default_"))}
 
 # What a test service does not take from the settings of another one.
-_ELSEWHERE = {"host", "port", "workers", "redis", "data", "shards", "buckets", "durability", "replicas"}
+_ELSEWHERE = {
+    *("host", "port", "workers", "redis", "data", "shards", "buckets", "durability", "replicas", "protocols"),
+}
 
 PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
+_TABLES = ("topics", "virtual_topics", "protocols")
+"""They can only be set in a file."""
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 # JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
 _NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
@@ -115,6 +130,7 @@ def load(
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
     _check_virtual(settings)
+    dialect_settings.check(settings.protocols, settings.port)
     return settings
 
 
@@ -192,8 +208,11 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for name, value in values.items():
         if name not in types:
             raise SettingsError(_unknown(name, source))
-        if source == _ENVIRONMENT and name in ("topics", "virtual_topics"):
+        if source == _ENVIRONMENT and name in _TABLES:
             raise SettingsError(f"{_named(name, source)} can only be set in a file")
+        if name == "protocols":
+            checked[name] = dialect_settings.read(value, source)
+            continue
         try:
             given = _steps(value) if name == "default_backoff_s" and isinstance(value, str) else value
             checked[name] = msgspec.convert(given, types[name], strict=not isinstance(value, str))
@@ -208,7 +227,7 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 def _unknown(name: str, source: str) -> str:
     known = tuple(_named(each, source) for each in Settings.__struct_fields__)
     named = _named(name, source)
-    return f"unknown setting {named} in {source}{_hint(named, known)}"
+    return f"unknown setting {named} in {source}{hint(named, known)}"
 
 
 def _named(name: str, source: str) -> str:
@@ -221,11 +240,6 @@ def _steps(text: str) -> list[str]:
     return [step.strip() for step in text.split(",")] if text.strip() else []
 
 
-def _hint(name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
 def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
     """The place of the first wrong entry of a table, and what is wrong; msgspec says `[...]` for any key."""
     for key, value in table.items():
@@ -235,7 +249,7 @@ def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:
             fault, _, place = str(error).removesuffix("`").partition(" - at `$[...]")
             unknown = re.search("unknown field `(.*)`", fault)
             if unknown:
-                fault = f"unknown setting {unknown[1]}{_hint(unknown[1], TopicSettings.__struct_fields__)}"
+                fault = f"unknown setting {unknown[1]}{hint(unknown[1], TopicSettings.__struct_fields__)}"
             elif "matching regex" in fault:  # topic names are the only text in these tables
                 fault = f"the name of a topic must be {fields.NAME}"
             return f"{name}.{key}{place}", fault

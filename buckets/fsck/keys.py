@@ -27,6 +27,8 @@ _FORMS = {
     "LOCK": (r"\d{1,3}", "lock"),
     "MEMBERS": ("", "zset"),
     "WORKERS": ("[0-9a-f]+", "lock"),
+    "COUNTER": ("", "moment"),
+    "ALIAS": (r"\d{1,10}", "lock"),
     "BARRIER": ("", "lock"),
 }
 _NAMES = [

@@ -20,6 +20,7 @@ from buckets.redis.link import Orphan
 from buckets.scripts import Value
 from buckets.shards import MOST, Shards
 
+IN_ORDER, BY_PRIORITY = "pop", "pop_by_priority"  # the scripts: which jobs of several topics come first
 _GRACE_S = 1.0  # past the deadline, for shards that have not been asked yet
 _NONE_PAUSED = -1
 _LOOK_S = 0.1  # between checks whether a server that does not answer is away
@@ -43,6 +44,7 @@ class Ask(NamedTuple):
     topics: tuple[str, ...]
     ttr: Value
     room: int
+    script: str
     worker: str
 
 
@@ -82,7 +84,8 @@ class PopSearch:
         self.popped.ask_why = True  # not every shard is asked for every topic
         trouble: Unavailable | None = None
         answered = False
-        for shard, topics in self.ready_shards.places(self.ask.topics):
+        places = self.ready_shards.places if self.ask.script == IN_ORDER else self.ready_shards.places_together
+        for shard, topics in places(self.ask.topics):
             if not self._wants_more() or loop.time() > deadline + _GRACE_S:
                 break
             if self.shards.is_away(shard) and (trouble or self.shards.is_passed_over(shard)):
@@ -113,7 +116,7 @@ class PopSearch:
             want = min(self.count - len(popped.jobs), MOST)
             stamp = self.ready_shards.asked(shard, topics)
             reply = await self.shards.call(
-                "pop",
+                self.ask.script,
                 shard,
                 topics,
                 orphan=self.orphan,

@@ -18,7 +18,7 @@ from buckets.errors import JobQueueError
 from buckets.job import Job
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
-from buckets.pool.pop_search import Ask, Popped, PopSearch
+from buckets.pool.pop_search import BY_PRIORITY, IN_ORDER, Ask, Popped, PopSearch
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
@@ -50,14 +50,23 @@ class Popping(Shards):
         self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results, patient=True)
 
     async def pop(
-        self, topics: Sequence[str], count: int = 1, *, ttr_ms: int | None = None, worker: str = "", room: int = 8 << 20
+        self,
+        topics: Sequence[str],
+        count: int = 1,
+        *,
+        ttr_ms: int | None = None,
+        worker: str = "",
+        room: int = 8 << 20,
+        by_priority: bool = False,
     ) -> Popped:
         """Reserve up to `count` ready jobs of the topics, which are tried in order; at most `room` bytes of jobs, but
-        always one.
+        always one. `by_priority`: the jobs of the highest priority in any of the topics first, in the order of topics
+        among equals. That holds within a shard; shards are asked one after the other.
 
         When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
         """
-        ask = Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, worker)
+        script = BY_PRIORITY if by_priority else IN_ORDER
+        ask = Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, script, worker)
         popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
         self._report_lateness(popped.jobs)
         return popped
@@ -128,7 +137,7 @@ class Popping(Shards):
         """A job for each, if there is one; like asks are served in their order."""
         alike: dict[tuple[Any, ...], list[int]] = {}
         for index, ask in enumerate(asks):
-            alike.setdefault((*ask[:3], bool(ask.worker)), []).append(index)
+            alike.setdefault((*ask[:4], bool(ask.worker)), []).append(index)
         results: list[Popped | JobQueueError] = [Popped() for _ in asks]
 
         async def pop_alike(indexes: list[int]) -> None:

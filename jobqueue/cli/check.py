@@ -24,6 +24,7 @@ from buckets.redis.client import Redis
 from jobqueue import settings
 from jobqueue.cli.check_jobs import check_jobs
 from jobqueue.cli.findings import Finding, Findings, Level
+from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import facts_of, judge, redis_at, without_secret
@@ -50,6 +51,8 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
         "ok", "settings", f"{', '.join(own)} set, the others have their defaults" if own else "all have their defaults"
     )
     yield _workers(chosen)
+    for name, address in addresses(chosen.protocols, chosen.host).items():
+        yield Finding("ok", f"protocols.{name}", f"at {address}")
     url = chosen.redis
     if not url:
         embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)

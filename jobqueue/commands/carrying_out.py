@@ -17,6 +17,7 @@ import structlog
 
 from buckets import Job, Sent
 from buckets.errors import Unavailable
+from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, failure
 from jobqueue.commands.native import failed
@@ -24,29 +25,32 @@ from jobqueue.commands.table import MANY, ONE, Handover
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadRequest
 from jobqueue.metrics.process import UNREADABLE, Metrics
-from jobqueue.schema import params
-from jobqueue.schema.inner import Inner
+from jobqueue.schema import inner, params
 
 log = structlog.get_logger()
 
 _OVER = "the deadline of this request passed before the command began: it was not carried out"
 
-Asked = params.Command | Inner | BadRequest
+Asked = params.Command | inner.Inner | BadRequest
 """A command, or the reason why it is refused."""
 Run = tuple[type[Any], list[Any]]
 """The struct of some commands, and those commands, which go to the engine together."""
 
-_NAMES: dict[type[Any], str] = {kind: name for name, kind in (params.BY_NAME | params.OF_TESTS).items()}
+_NAMES: dict[type[Any], str] = {
+    kind: name for table in (params.BY_NAME, params.OF_TESTS, inner.BY_NAME) for name, kind in table.items()
+} | {inner.Take: "pop"}
 
 
 class Commands:
     """Carries out the commands of requests and counts their answers."""
 
-    def __init__(self, engine: Engine, metrics: Metrics, deadline_s: float) -> None:
-        """`deadline_s`: how long after the start of a request its commands may still begin."""
+    def __init__(self, engine: Engine, metrics: Metrics, deadline_s: float, protocol: str = "native") -> None:
+        """`deadline_s`: how long after the start of a request its commands may still begin. `protocol`: whose commands
+        these count as."""
         self._engine = engine
         self._metrics = metrics
         self._deadline_s = deadline_s
+        self._protocol = protocol
         self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> Awaitable[list[Answer]]:
@@ -61,10 +65,15 @@ class Commands:
             return self._carry_out(type(commands[0]), commands, handover)
         return self._carry_out_all(commands, handover)
 
+    @property
+    def metrics(self) -> Metrics:
+        """What counts the answers."""
+        return self._metrics
+
     def refuse(self, error: Exception) -> Answer:
         """The answer to a request that could not be read."""
         refused = failure(error)
-        self._metrics.answered(UNREADABLE, [refused])
+        self._metrics.answered(UNREADABLE, [refused], protocol=self._protocol)
         return refused
 
     async def _carry_out(
@@ -134,22 +143,28 @@ class Commands:
     def _count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        protocol = self._protocol
         if self._is_logged:
-            _log(name, command, answers)
+            _log(protocol, name, command, answers)
         if name is None or begun is None:
-            return self._metrics.answered(name or UNREADABLE, answers)
+            return self._metrics.answered(name or UNREADABLE, answers, protocol=protocol)
         waiting = isinstance(command, params.Pop) and bool(command.wait)
-        return self._metrics.answered(name, answers, time.perf_counter() - begun, waiting=waiting)
+        seconds = time.perf_counter() - begun
+        return self._metrics.answered(name, answers, seconds, protocol=protocol, waiting=waiting)
 
 
-def _log(name: str | None, command: Asked, answers: list[Answer]) -> None:
+def _log(protocol: str, name: str | None, command: Asked, answers: list[Answer]) -> None:
     """A line per answer: which command, and what became of which job; no bodies."""
     topic = getattr(command, "topic", None) or getattr(command, "topics", None)
     for answer in answers:
-        ids = [job["id"] for job in answer.get("jobs", ())] or answer.get("id")
+        ids = [_id_of(job) for job in answer.get("jobs", ())] or answer.get("id")
         code = answer.get("code", "OK")
         own = answer.get("topic", topic if len(answers) == 1 else None)
-        log.debug("command.answered", command=name, code=code, id=ids, topic=own)
+        log.debug("command.answered", protocol=protocol, command=name, code=code, id=ids, topic=own)
+
+
+def _id_of(job: Answer | Job) -> str:
+    return job.id if isinstance(job, Job) else job["id"]
 
 
 def _runs(commands: Sequence[Asked]) -> deque[Run]:

@@ -27,7 +27,7 @@ from jobqueue.commands.answers import (
 from jobqueue.commands.table import Handover, many, one
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.virtual_topics import Copy
-from jobqueue.schema import params
+from jobqueue.schema import inner, params
 
 
 def _durable(command: params.Add | params.Finish | params.Delete | params.Update) -> Answer:
@@ -43,12 +43,13 @@ async def add(engine: Engine, commands: Sequence[params.Add]) -> list[Answer]:
 
     results = await engine.add(commands)
     return [
-        kept(command.id, result) if isinstance(result, Added) and not command.durability else _added(command, result)
+        kept(command.id, result) if isinstance(result, Added) and not command.durability else added(command, result)
         for command, result in zip(commands, results, strict=True)
     ]
 
 
-def _added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+def added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> Answer:
+    """The answer to an add, of a job or of one in each topic of a virtual topic."""
     if isinstance(result, JobQueueError):
         return failure(result, command.id)
     if isinstance(result, Added):
@@ -76,19 +77,21 @@ def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
     return success(id=command.id, state=result, **_durable(command))
 
 
-_WRONG_STATE: dict[type[Any], str] = {
-    params.Delete: "the job is {state}",
-    params.Kick: "only a dead job can be kicked; this one is {state}",
-    params.Run: "only a delayed job can be run; this one is {state}",
-    params.Update: "only a delayed or ready job can be updated; this one is {state}",
+_WRONG_STATE = {  # by the name of the struct, which commands of dialects share
+    "Delete": "the job is {state}",
+    "Kick": "only a dead job can be kicked; this one is {state}",
+    "Run": "only a delayed job can be run; this one is {state}",
+    "Take": "only a delayed, ready or dead job can be taken; this one is {state}",
+    "Update": "only a delayed or ready job can be updated; this one is {state}",
 }
 
 
 def failed(error: Exception, command: Any) -> Answer:
     """The answer to a command that failed, with the sentence for its wrong state, of which the engine knows no more."""
     answer = failure(error, getattr(command, "id", None))
-    if isinstance(error, WrongState) and error.state and type(command) in _WRONG_STATE:
-        answer["error"] = _WRONG_STATE[type(command)].format(state=error.state)
+    sentence = _WRONG_STATE.get(type(command).__name__)
+    if isinstance(error, WrongState) and error.state and sentence:
+        answer["error"] = sentence.format(state=error.state)
     return answer
 
 
@@ -111,8 +114,11 @@ def _deleted(command: params.Delete, was: str | JobQueueError) -> Answer:
 async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer:
     """Reserve the next ready job of `topic`, or of the first of `topics` that has one, for its time to run. With
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
-    up. An answer without a job says so if a topic is paused, or if none of them exists."""
+    up. An answer without a job says so if a topic is paused, or if none of them exists. With `id`, reserve that job,
+    even if it is not due yet or dead, or its topic is paused; a job in another state is RESERVED or WRONG_STATE."""
     handover.check()
+    if command.id is not None:
+        return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
     popped, status = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
     handover.take(popped.jobs)
@@ -121,6 +127,16 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     if popped.jobs:
         return success(**handed_out(popped.jobs[0]))
     return success(id=None, value=None, **why_empty(status))
+
+
+async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
+    try:
+        job = await engine.numbered.take(command)
+    except JobQueueError as error:
+        return failed(error, command)
+    handover.reserved.append(job)
+    handover.take([job])
+    return success(**handed_out(job))
 
 
 @one

@@ -9,7 +9,7 @@ from buckets import Job
 from jobqueue.commands.answers import Answer
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import TooLarge
-from jobqueue.schema import params
+from jobqueue.schema import inner, params
 
 Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
@@ -54,4 +54,16 @@ def many(command: AnyMany) -> AnyMany:
 def one(command: AnyOne) -> AnyOne:
     """Make a function the command of its name. It takes one at a time."""
     ONE[(params.BY_NAME | params.OF_TESTS)[command.__name__]] = command
+    return command
+
+
+def many_inner(command: AnyMany) -> AnyMany:
+    """As `many`, for a command that dialects give."""
+    MANY[inner.BY_NAME[command.__name__]] = command
+    return command
+
+
+def one_inner(command: AnyOne) -> AnyOne:
+    """As `one`, for a command that dialects give."""
+    ONE[inner.BY_NAME[command.__name__]] = command
     return command

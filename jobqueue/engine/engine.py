@@ -32,13 +32,15 @@ from buckets import (
     Walk,
 )
 from buckets import Stats as Figures
-from buckets.errors import JobQueueError, NotFound
+from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from jobqueue.caller import CALLER
+from jobqueue.engine.listing import Listing
 from jobqueue.engine.new_jobs import new_id, new_job
+from jobqueue.engine.numbered import Numbered, id_of
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
-from jobqueue.schema import cursors, params
+from jobqueue.schema import cursors, inner, params
 from jobqueue.schema.params import bad_value, ms
 
 _LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
@@ -96,6 +98,10 @@ class Engine:
         self._walk = walk
         self._waiting = waiting
         self._pollers = pollers
+        self.numbered = Numbered(pool, pollers)
+        """Jobs by their numbers, as dialects name them."""
+        self.listing = Listing(topics, walk)
+        """Topics by their prefixes, as dialects ask for them."""
         self.policies = policies
         """Replaced when the settings are reloaded."""
         self.held_time: HeldTime | None = None
@@ -136,11 +142,26 @@ class Engine:
     ) -> Sequence[list[Added] | JobQueueError]:
         return await self._pool_for(commands).add_groups(groups)
 
+    async def add_numbered(self, commands: Sequence[inner.Add]) -> list[Added | list[Copy] | JobQueueError]:
+        """As `add`; a job that is to be numbered gets the next number that no job has."""
+        results: list[Added | list[Copy] | JobQueueError] = [AlreadyExists()] * len(commands)
+        left = list(range(len(commands)))
+        while left:
+            numbered = [commands[at] for at in left if commands[at].numbered]
+            for command, number in zip(numbered, await self.numbered.counter.some(len(numbered)), strict=True):
+                command.id, command.if_exists = id_of(number), "reject"
+            for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
+                results[at] = result
+            left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]
+        return results
+
     def bounds(self, topic: str) -> Bounds:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(self, command: params.Pop, room: int) -> tuple[Popped, TopicStatus | None]:
+    async def pop(
+        self, command: params.Pop, room: int, *, by_priority: bool = False
+    ) -> tuple[Popped, TopicStatus | None]:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
         also the status of its topics, where that may be the reason."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
@@ -148,7 +169,13 @@ class Engine:
         poller = self._pollers.begin(worker, CALLER.get(), topics)
         try:
             popped = await self._waiting.pop(
-                topics, command.count or 1, command.wait or 0, ttr_ms=ttr_ms, worker=worker, room=room
+                topics,
+                command.count or 1,
+                command.wait or 0,
+                ttr_ms=ttr_ms,
+                worker=worker,
+                room=room,
+                by_priority=by_priority,
             )
         except BaseException as error:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
@@ -157,6 +184,15 @@ class Engine:
         if popped.jobs or not popped.ask_why:
             return popped, None
         return popped, await self._topics.status(topics)
+
+    async def pop_numbered(self, command: inner.Pop, room: int) -> tuple[list[Job], list[int]]:
+        """As `pop`, with a number for each job where the command asks for them."""
+        popped, _ = await self.pop(command, room, by_priority=command.by_priority)
+        try:
+            return popped.jobs, await self.numbered.numbers(popped.jobs, command.numbered)
+        except BaseException:
+            self.give_back(popped.jobs)
+            raise
 
     async def leave(self, worker: str) -> None:
         """End the waiting pops of a worker now, in all processes."""

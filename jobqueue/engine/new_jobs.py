@@ -10,7 +10,7 @@ import orjson
 
 from buckets import NewJob
 from jobqueue.engine.policies import Policies, ladder
-from jobqueue.schema import params
+from jobqueue.schema import inner, params
 from jobqueue.schema.params import ms
 
 
@@ -22,7 +22,7 @@ def new_id() -> str:
 def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) -> NewJob:
     """The job that an add asks for, in this topic, with the topic's defaults where the command gives no value."""
     policy = policies.of(topic)
-    return NewJob(  # by position: keywords for fifteen arguments cost a third of the time that an add spends here
+    job = NewJob(  # by position: keywords for fifteen arguments cost a third of the time that an add spends here
         job_id,
         topic,
         bytes(command.body),
@@ -39,6 +39,9 @@ def new_job(policies: Policies, command: params.Add, job_id: str, topic: str) ->
         command.if_exists or "keep",
         policy.max_pending,
     )
+    if type(command) is inner.Add:
+        job.note, job.keeps_body = command.note, command.keeps_body
+    return job
 
 
 # The arguments of `NewJob` above, in their order.

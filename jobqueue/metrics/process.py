@@ -32,6 +32,8 @@ class Metrics(Meter):
 
     def __init__(self, most_topics: int = 100, folder: Path | None = None) -> None:
         self.registry = CollectorRegistry()
+        self.ears: list[Meter] = []
+        """Others who hear what timers made ready and what was delivered."""
         self._folder = folder
         self._most_topics = most_topics
         self._topics: set[str] = set()
@@ -48,7 +50,7 @@ class Metrics(Meter):
             self.registry,
             "jobqueue_commands_total",
             "Commands answered, by code (OK: done). Unreadable ones count as the command `unreadable`.",
-            ["command", "code"],
+            ["protocol", "command", "code"],
         )
         self._command_seconds = Spread(
             self.registry,
@@ -56,7 +58,7 @@ class Metrics(Meter):
             "Time from reading a command to its answer. A pop that may wait is `pop_waiting`. Commands of an array "
             "that are carried out together count with their common time.",
             _DURATION_S,
-            ["command"],
+            ["protocol", "command"],
         )
         self._secured = Count(
             self.registry,
@@ -155,18 +157,24 @@ class Metrics(Meter):
         return {topic}
 
     def answered(
-        self, command: str, answers: Sequence[Mapping[str, Any]], seconds: float | None = None, *, waiting: bool = False
+        self,
+        command: str,
+        answers: Sequence[Mapping[str, Any]],
+        seconds: float | None = None,
+        *,
+        protocol: str,
+        waiting: bool = False,
     ) -> None:
         """Count commands of one kind that were answered together. `seconds`: how long it took, if anything was done."""
         number = done = len(answers)
         for answer in answers:
             if "code" in answer:
-                self._commands.add(command, answer["code"])
+                self._commands.add(protocol, command, answer["code"])
                 done -= 1
         if done:
-            self._commands.add(command, "OK", n=done)
+            self._commands.add(protocol, command, "OK", n=done)
         if seconds is not None:
-            self._command_seconds.add(seconds, f"{command}_waiting" if waiting else command, n=number)
+            self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self._calls.add(name)
@@ -189,9 +197,13 @@ class Metrics(Meter):
 
     def promoted(self, topic: str, late_us: int, jobs: int) -> None:
         self._ready.add(late_us / 1e6, self.topic(topic), n=jobs)
+        for ear in self.ears:
+            ear.promoted(topic, late_us, jobs)
 
     def delivered(self, topic: str, late_us: Sequence[int]) -> None:
         self._delivered.add_all([late / 1e6 for late in late_us], self.topic(topic))
+        for ear in self.ears:
+            ear.delivered(topic, late_us)
 
     def locked(self, taken: bool) -> None:
         self._held += 1 if taken else -1

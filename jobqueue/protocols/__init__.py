@@ -12,7 +12,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from msgspec import Struct
 
@@ -100,6 +100,8 @@ class Tools:
     """Holds the connections of all protocols together to `max_connections`, and to `client_timeout_s`."""
     give_back: Callable[[Sequence[Job]], None]
     """Returns jobs that reached nobody, so that the next pop gets them."""
+    is_ready: Callable[[], bool]
+    """Whether this process can do its work: what `/readyz` says."""
 
 
 Options = TypeVar("Options", bound=DialectSettings)
@@ -113,8 +115,9 @@ class Dialect(ABC, Generic[Options]):
         self.options = options
         """Replaced when the settings are reloaded; its port stays."""
 
-    async def ask(self, command: Inner | Command, reserved: list[Job] | None = None) -> Answer:
-        """The answer to a command. `reserved` receives the jobs that it hands out: see `Commands.answer`."""
+    async def ask(self, command: Inner | Command | BadRequest, reserved: list[Job] | None = None) -> Answer:
+        """The answer to a command, or to what refuses one. `reserved` receives the jobs that it hands out: see
+        `Commands.answer`."""
         return (await self.tools.commands.answer([command], [] if reserved is None else reserved))[0]
 
     def drain(self) -> None:
@@ -128,7 +131,7 @@ class Request(Struct, gc=False):
     path: str
     """Below that of the dialect, from a `/` on; not decoded; repeated slashes are one; without a token's segment."""
     query: str
-    """Not decoded."""
+    """Not decoded; without a parameter `token`."""
     headers: Mapping[str, str]
     """Names in any case."""
     body: bytes
@@ -143,12 +146,17 @@ class HttpDialect(Dialect[Options]):
 
     @abstractmethod
     def refuse(self, error: Exception, request: Request) -> Reply:
-        """The reply to a request that is not handled, because of its token, size or damage, or because the service is
-        stopping; or whose handling failed. The body of `request` may be missing."""
+        """The reply to a request that is not handled, because of its origin, token, size or damage, or because the
+        service is stopping; or whose handling failed. It counts and logs that by `tools.commands.refuse`. The status of
+        Unauthorized is 401, that of Forbidden 403. The body of `request` may be missing."""
 
     def is_open(self, request: Request) -> bool:
         """Whether a request needs no token."""
         return False
+
+    def token_in(self, given: str) -> str:
+        """The token in what a client gives as one."""
+        return given
 
 
 class SocketDialect(Dialect[Options]):
@@ -168,7 +176,16 @@ class SocketDialect(Dialect[Options]):
         """Wait until the connections are closed; close those left after `grace_s`."""
 
 
+def load_dialect(name: str) -> type[Dialect[Any]]:
+    """A dialect of the table."""
+    return cast(type[Dialect[Any]], _member(DIALECTS[name]))
+
+
 def load(name: str, table: Mapping[str, str] = PROTOCOLS) -> type[Protocol[object]]:
     """A protocol of the table."""
-    module, _, member = table[name].partition(":")
-    return cast(type[Protocol[object]], getattr(importlib.import_module(module), member))
+    return cast(type[Protocol[object]], _member(table[name]))
+
+
+def _member(import_string: str) -> object:
+    module, _, member = import_string.partition(":")
+    return getattr(importlib.import_module(module), member)

@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from jobqueue.errors import STATUS
+from jobqueue.errors import NATIVE_STATUS
 from jobqueue.reference.catalog import ALIASES, Entry, codes, entries
 from jobqueue.schema.fields import NAME, Field, fields_of
 
@@ -131,7 +131,9 @@ _NAME = re.sub("of (A-Z.*)", r"of `\1`", NAME)
 _COMMANDS = f"""\
 ## The commands
 
-A **name**, of a job or a topic, is {_NAME}.
+A **name**, of a job or a topic, is {_NAME}. `%XX` stands
+for any other byte, in upper-case digits, so that names of other systems fit; the service does not decode it. In an id,
+`%3A` is allowed too.
 
 """
 _WIDTH = 120
@@ -150,7 +152,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _codes() -> str:
-    rows = ((f"`{code}`", str(STATUS[code]), _small(says)) for code, says in codes().items())
+    rows = ((f"`{code}`", str(NATIVE_STATUS[code]), _small(says)) for code, says in codes().items())
     return _CODES + _table(("code", "status", "means"), rows)
 
 

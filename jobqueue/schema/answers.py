@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from jobqueue.errors import STATUS
+from jobqueue.errors import NATIVE_STATUS
 
 _Yes = Annotated[bool, Meta(description="true", extra_json_schema={"const": True})]
 _No = Annotated[bool, Meta(description="false", extra_json_schema={"const": False})]
@@ -58,7 +58,7 @@ class Refusal(Struct, forbid_unknown_fields=True):
     success: _No
     error: Annotated[str, Meta(description="what is wrong, as a sentence for people")]
     code: Annotated[
-        str, Meta(description="what is wrong, as a word for programs", extra_json_schema={"enum": [*STATUS]})
+        str, Meta(description="what is wrong, as a word for programs", extra_json_schema={"enum": [*NATIVE_STATUS]})
     ]
     id: Annotated[str | None, Meta(description="the id that the command named")] | UnsetType = UNSET
     field: Annotated[str, Meta(description="the field at fault")] | UnsetType = UNSET

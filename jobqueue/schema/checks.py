@@ -15,13 +15,15 @@ from msgspec import Struct
 
 from jobqueue.errors import BadField
 from jobqueue.schema import bodies
-from jobqueue.schema.fields import TEN_YEARS_S, are_names, is_name, is_ttr
+from jobqueue.schema.fields import TEN_YEARS_S, are_names, is_id, is_name, is_ttr
 from jobqueue.schema.params import BY_NAME, Add, Command, Kick, Pop, Touch, Update, at_ms, bad_value
 
 NAMED: dict[type[Struct], list[str]] = {
     kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()
 }
 """The fields of each command that are names."""
+IS_NAME = {"topic": is_name, "id": is_id}
+"""What checks such a field."""
 _WITH_BODY = (Add, Update)
 _CHANGES = ("delay", "at", "priority", "ttl")  # what an update may change besides the body
 _FEW = 4  # commands are checked faster one by one
@@ -32,7 +34,7 @@ def check(command: Command, max_body_bytes: int) -> None:
     kind = type(command)
     for field in NAMED[kind]:
         name = getattr(command, field)
-        if name is not None and not is_name(name):
+        if name is not None and not IS_NAME[field](name):
             raise bad_value(field, value=name)
     rule = _RULES.get(kind)
     if rule:
@@ -85,8 +87,10 @@ def _check_updates(commands: Sequence[Update]) -> None:
 def _check_pops(commands: Sequence[Pop]) -> None:
     for command in commands:
         _check_ttr(command)
-        if (command.topic is None) == (command.topics is None):
-            raise BadField("pop takes either topic or topics", field="topic")
+        if [command.topic, command.topics, command.id].count(None) != 2:
+            raise BadField("pop takes one of topic, topics and id", field="topic")
+        if command.id is not None and (command.count is not None or command.wait is not None):
+            raise BadField("pop takes no count and no wait with id", field="id")
 
 
 def _check_touches(commands: Sequence[Touch]) -> None:

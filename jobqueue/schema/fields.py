@@ -57,20 +57,28 @@ def _must_be(words: str, **limits: Any) -> Meta:
 
 _MARKS = "._-:/@#+="
 _CHARACTERS = "A-Za-z0-9" + _MARKS.replace("-", r"\-")
-NAME_PATTERN = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}"
+_OTHER_BYTE = "%(?:[0189A-F][0-9A-F]|2[0-24-9AC]|3[BCEF]|5[B-E]|60|7[B-F])"  # those that are no plain character
+_LENGTH = rf"(?=.{{1,{LONGEST_NAME}}}\Z)"  # as written
+NAME_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE})+"
+_ID_PATTERN = rf"{_LENGTH}(?:[{_CHARACTERS}]|{_OTHER_BYTE}|%3A)+"
 _NAME = rf"^{NAME_PATTERN}\Z"
-_PATTERN = rf"^[{_CHARACTERS}*?]{{1,{LONGEST_NAME}}}\Z"
+_ID = rf"^{_ID_PATTERN}\Z"
+_PATTERN = rf"^{_LENGTH}(?:[{_CHARACTERS}*?]|{_OTHER_BYTE})+\Z"
 _LINE = rf"[{_CHARACTERS}]{{1,{LONGEST_NAME}}}+"  # one way to match, so that nothing is tried again
 _LINES = re.compile(rf"{_LINE}(?:\n{_LINE})*+")
-is_name = re.compile(_LINE).fullmatch
-"""Whether a string is a name: None where it is not."""
+is_name = re.compile(rf"{_LINE}|{NAME_PATTERN}+").fullmatch
+"""Whether a string is the name of a topic: None where it is not."""
+is_id = re.compile(rf"{_LINE}|{_ID_PATTERN}+").fullmatch
+"""Whether a string is an id: None where it is not. Here a colon may be written as %3A, so that a topic that has one can
+be set apart from what follows it."""
 NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
-NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)}"
+NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)} %XX"
 
 Name = Annotated[str, _must_be(NAME, pattern=_NAME)]
 # Where a command names its job or its topic, the pattern only goes into the description; `are_names` checks many names
 # at once. Left to msgspec it would cost a call of `re` for each: more than reading the rest of an add.
 _Name = Annotated[str, _must_be(NAME, extra_json_schema={"pattern": _NAME})]
+_Id = Annotated[str, _must_be(NAME, extra_json_schema={"pattern": _ID})]
 _LONGEST_SHORT = 128
 _MOST_SHORTS = 16
 _MOST_TOPICS = 100
@@ -85,17 +93,20 @@ _Count = Annotated[int, _integer(1, 1000)]
 _When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
 _LiveState = Literal["delayed", "ready", "reserved", "dead"]
 
-Id = Annotated[_Name, Meta(description="the job")]
-NewId = Annotated[_Name, Meta(description="unique in the namespace; `<topic>:<business id>` is a good choice")]
+Id = Annotated[_Id, Meta(description="the job")]
+NewId = Annotated[_Id, Meta(description="unique in the namespace; `<topic>:<business id>` is a good choice")]
 Topic = Annotated[_Name, Meta(description="the topic")]
 NewTopic = Annotated[_Name, Meta(description="the topic that workers pop the job from")]
-PoppedTopic = Annotated[_Name, Meta(description="the topic to pop from; give either this or `topics`")]
+PoppedTopic = Annotated[_Name, Meta(description="the topic to pop from; give one of this, `topics` and `id`")]
+PoppedId = Annotated[
+    _Id, Meta(description="the delayed, ready or dead job to reserve, wherever it is; without `count` and `wait`")
+]
 PoppedTopics = Annotated[
     list[Name],
     _must_be(f"a list of 1 to {_MOST_TOPICS} topics, each {NAME}", min_length=1, max_length=_MOST_TOPICS),
     Meta(description="the topics to pop from, tried in this order"),
 ]
-KickedId = Annotated[_Name, Meta(description="the dead job; give either this or `topic`")]
+KickedId = Annotated[_Id, Meta(description="the dead job; give either this or `topic`")]
 KickedTopic = Annotated[
     _Name, Meta(description="the topic whose dead jobs are kicked, in the order in which they died")
 ]
@@ -229,7 +240,8 @@ def is_ttr(seconds: float) -> bool:
 
 
 def are_names(names: Collection[str]) -> bool:
-    """Whether each of one or more strings is a name, by one look at all of them."""
+    """Whether each of one or more strings is a name of plain characters, by one look at all of them. False is only a
+    doubt: one with `%XX` may be a name too."""
     lines = "\n".join(names)
     return _LINES.fullmatch(lines) is not None and lines.count("\n") < len(names)
 

@@ -10,7 +10,7 @@ Where none of them is found, or the job is not within: NOT_FOUND.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -22,7 +22,8 @@ Name = str | int
 
 class Add(params.Add, tag="add"):
     """With `numbered`, the id is made from the next number of the counter, which the answer has as `number`; no id is
-    given then. A number that is taken is skipped. The answers are the native ones."""
+    given then. A number that is taken is skipped. The answers are the native ones; that of an add to a virtual topic
+    has `jobs`, whose ids are `#<number>@<topic>`."""
 
     note: bytes = b""
     """Up to 64 bytes that are kept with the job and given with it."""
@@ -33,10 +34,11 @@ class Add(params.Add, tag="add"):
 
 class Pop(params.Pop, tag="pop"):
     """Answers `jobs` (a list of Job, also for one) and, with `numbered`, `numbers`: the number of each. A `wait` may be
-    of any length: it is several waits in a row."""
+    of any length, also `math.inf`. It ends early when the worker leaves or the service stops."""
 
     by_priority: bool = False
-    """Of several topics, the one with the ready job of the highest priority comes first; among equals, in order."""
+    """Jobs of the highest priority in any of the topics come first; among equals, in the order of topics. With several
+    shards that holds within each."""
     numbered: Literal["", "jobs", "copies"] = ""
     """Give each job a number: its own; for `copies` also that of `#<n>@<topic>`; else a new one, and an alias."""
 
@@ -52,8 +54,8 @@ class Take(Struct):
 
 
 class Finish(Struct):
-    """As the native one. With `settles`, a job that was never delivered is deleted instead of NOT_RESERVED; the
-    answer's `state` says which."""
+    """As the native one. With `settles`, a job that was never delivered is deleted instead of NOT_RESERVED, and one
+    that was deleted before stays so; the answer's `state` says which."""
 
     id: Name
     lease: int | None = None
@@ -134,7 +136,8 @@ class Peek(Struct):
 
 class Stats(Struct):
     """Answers `figures` (buckets.Stats), `known`: whether the topic exists, and `paused_until`: ms since the epoch, 0
-    until it is resumed, None if it is not paused. Without a topic: the sums of all topics that begin with `within`."""
+    until it is resumed, None if it is not paused. Without a topic: the sums of all topics that begin with `within`,
+    with or without a `*` at its end."""
 
     topic: str | None = None
     within: str = ""
@@ -147,7 +150,7 @@ class Topics(Struct):
 
 
 class Counter(Struct):
-    """Answers `number`: the last number that the namespace gave out; 0 before the first."""
+    """Answers `number`: the last number that a process took (each takes 64 at a time); 0 before the first."""
 
 
 class Purge(Struct):
@@ -177,3 +180,4 @@ Inner = (
     | Counter
     | Purge
 )
+BY_NAME: dict[str, type[Any]] = {each.__name__.lower(): each for each in get_args(Inner)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable
 from datetime import datetime
 
@@ -61,11 +62,19 @@ def _in_text(field: str, allowed: str, text: str) -> str:
     return f"; did you mean {near[0]!r}?" if near else f", not {text[:_MOST_QUOTED]!r}"
 
 
+_ESCAPES = re.compile("%.{0,2}")
+_WHICH_ESCAPES = "%XX is for a byte that is none of these characters, in digits of 0-9 A-F"
+
+
 def _in_name(name: str, characters: str) -> str:
     if not 1 <= len(name) <= fields.LONGEST_NAME:
         return _length(name)
-    wrong = next((each for each in name if each not in characters), "")
-    return f"; this one has {_shown(wrong)}" if wrong else ""
+    wrong = next((each for each in name if each not in characters and each != "%"), "")
+    if wrong:
+        return f"; this one has {_shown(wrong)}"
+    escapes = _ESCAPES.findall(name)
+    escape = next((each for valid in (fields.is_id, fields.is_name) for each in escapes if not valid(each)), "")
+    return f"; this one has {escape!r}, but {_WHICH_ESCAPES}" if escape else ""
 
 
 def _shown(character: str) -> str:

@@ -47,10 +47,11 @@ class Add(_Kind, tag="add"):
 
 
 class Pop(_Kind, tag="pop"):
-    """Reserve the next ready jobs."""
+    """Reserve the next ready jobs, or one job by its id."""
 
     topic: fields.PoppedTopic | None = None
     topics: fields.PoppedTopics | None = None
+    id: fields.PoppedId | None = None
     count: Annotated[fields.Count | None, Default("one job, without a list")] = None
     wait: Annotated[fields.Wait | None, Default("0")] = None
     ttr: Annotated[fields.PopTtr | None, Default("the job's")] = None

@@ -1,9 +1,16 @@
-"""The address that a service listens on: its URL, and whether it is free."""
+"""The addresses that a service listens on: its URL, whether they are free, and the sockets of UDP."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
 from typing import Any
+
+from buckets.errors import Unfit
+from jobqueue.settings import Settings
 
 
 def url_of(address: tuple[Any, ...]) -> str:
@@ -17,3 +24,61 @@ async def check_free(host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, host, port, reuse_address=True, start_serving=False)
     server.close()
+
+
+@contextlib.contextmanager
+def blamed_on(dialect: str, port: int) -> Iterator[None]:
+    """Turns an OSError about the port of a dialect into an Unfit that names both."""
+    try:
+        yield
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
+        raise Unfit(f"the port {port} of protocols.{dialect} {why}") from None
+
+
+async def check_free_for_dialects(settings: Settings) -> None:
+    """Raises Unfit when the port of a dialect is not free."""
+    for name, options in settings.protocols.open():
+        if options.port:
+            with blamed_on(name, options.port):
+                await check_free(settings.host, options.port)
+    await check_datagrams_free(settings)
+
+
+async def check_datagrams_free(settings: Settings) -> None:
+    """Raises Unfit when a UDP port of a dialect is not free."""
+    for name, options in settings.protocols.open():
+        if getattr(options, "udp", False):
+            with blamed_on(name, options.port):
+                for each in await datagram_sockets(settings.host, options.port, shared=False):
+                    each.close()
+
+
+async def datagram_sockets(host: str, port: int, *, shared: bool) -> list[socket.socket]:
+    """A UDP socket on each address of the host. `shared`: with other processes."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+    )
+    with contextlib.ExitStack() as bound:
+        sockets = [
+            bound.enter_context(_datagram_socket(family, address, shared=shared))
+            for family, *_, address in dict.fromkeys(found)
+            if family == socket.AF_INET or socket.has_dualstack_ipv6()
+        ]
+        bound.pop_all()
+        return sockets
+
+
+def _datagram_socket(family: int, address: tuple[Any, ...], *, shared: bool) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        made.setblocking(False)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made

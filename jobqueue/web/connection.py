@@ -13,7 +13,6 @@ disconnected: see `visit`.
 from __future__ import annotations
 
 import asyncio
-import select
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
@@ -21,6 +20,7 @@ from aiohttp import web
 
 from buckets.errors import JobQueueError, NoRoom
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER
 from jobqueue.errors import TooSlow
 from jobqueue.protocols import Reply
@@ -30,7 +30,6 @@ from jobqueue.web.refusals import Refusing, refusal
 MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
 
 _PROBES = (b"GET ", b"HEAD ")  # the requests of monitoring
-_HUNG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # on Linux the second one is the end of what a peer sends
 
 
 class Client(Protocol):
@@ -51,18 +50,6 @@ class Answerer(Protocol):
 
     async def answer(self, data: bytes, given_id: str, client: Client) -> None:
         """Answer a request by its body and the id that its client gave. Cancelled when the client is gone."""
-
-
-def close_if_hung_up(transport: asyncio.BaseTransport | None) -> None:
-    """Close a connection whose client has closed its end, as the event loop does once it reads that. Until then a write
-    would succeed, so this asks the socket. Raises ConnectionResetError if the connection is closed."""
-    if transport is not None and not transport.is_closing():
-        poll = select.poll()
-        poll.register(transport.get_extra_info("socket").fileno(), _HUNG_UP)
-        if not poll.poll(0):
-            return
-        transport.close()
-    raise ConnectionResetError("the client is gone")
 
 
 class Connection(Refusing):
@@ -104,6 +91,11 @@ class Connection(Refusing):
         self._is_surplus = self._limits.is_full
         if not self._limits.join(self):
             wire.abort()
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether it is one connection too many, which may only ask for the health of the service."""
+        return self._is_surplus
 
     @property
     def is_connected(self) -> bool:

@@ -7,7 +7,8 @@ import itertools
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import cast
+from http import HTTPStatus
+from typing import Any, cast
 
 import orjson
 import structlog
@@ -16,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
@@ -23,14 +25,18 @@ from jobqueue.errors import BadJson, ShuttingDown, TooLarge
 from jobqueue.logs import REQUEST
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
-from jobqueue.protocols import NATIVE, PROTOCOLS, Protocol, Reply, load
+from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, Connection, close_if_hung_up
+from jobqueue.web.connection import Client, Connection
 from jobqueue.web.fast_path import SERVER
+from jobqueue.web.mount import Mount
 
 log = structlog.get_logger()
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_HEALTH = ("/healthz", "/readyz")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -61,19 +67,45 @@ class Web:
             "/metrics": self._scraped,
             "/openapi.json": self._openapi,
         }
+        self._mounts: list[Mount] = []
         self._description = orjson.dumps(openapi.description())
         self.closing = False
         self.most_bytes = settings.max_request_bytes
 
+    def mount(self, dialect: HttpDialect[Any]) -> tuple[web.Application, Callable[[object], bool]]:
+        """Let a dialect answer below its path. Returns the application for its own port, and whether the client with
+        an address may connect there."""
+        mount = Mount(dialect, self._request_id, lambda: self.closing)
+        self._mounts.append(mount)
+        application = web.Application(client_max_size=self.most_bytes)
+        for path in _HEALTH:
+            application.router.add_get(path, self._pages[path])
+        application.router.add_route("*", "/{path:.*}", mount.on_own_port)
+        application.on_response_prepare.append(_name_server)
+        return application, mount.is_allowed
+
     def application(self) -> web.Application:
         """The routes."""
-        application = web.Application(client_max_size=self.most_bytes)
+        application = web.Application(
+            client_max_size=self.most_bytes, middlewares=[self._below_mounts] if self._mounts else []
+        )
         for protocol in self._protocols.values():
             application.router.add_post(protocol.path, self._complete_path(protocol))
         for path, handler in self._pages.items():
             application.router.add_get(path, handler)
         application.on_response_prepare.append(_name_server)
         return application
+
+    @web.middleware
+    async def _below_mounts(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Pass a request that none of the service's own pages answers to the dialect whose path it is below."""
+        unknown = request.match_info.http_exception
+        if unknown is not None and unknown.status == HTTPStatus.NOT_FOUND:
+            below = [(mount, path) for mount in self._mounts if (path := mount.cut(request)) is not None]
+            if below:  # the longest path of a dialect leaves the shortest
+                mount, path = min(below, key=lambda each: len(each[1]))
+                return await mount.answer(request, path)
+        return await handler(request)
 
     def _request_id(self, given: str) -> str:
         """The client's own if it is well formed, else a new one."""

@@ -15,8 +15,8 @@ import msgspec
 from jobqueue.metrics.scratch import scratch_folder
 from jobqueue.process import Lifecycle
 from jobqueue.redis_server.opening import service_redis
-from jobqueue.settings import RELOADED, Settings, shared_metrics_folder
-from jobqueue.web.address import url_of
+from jobqueue.settings import Settings, shared_metrics_folder
+from jobqueue.web.address import blamed_on, check_datagrams_free, url_of
 from jobqueue.workers.port import held
 from jobqueue.workers.slot import Slot
 
@@ -33,7 +33,7 @@ class Supervisor(Lifecycle):
 
     def reload(self, settings: Settings) -> None:
         """Apply the policies of other settings in all workers from now on."""
-        self._settings = msgspec.structs.replace(self._settings, **{name: getattr(settings, name) for name in RELOADED})
+        self._settings = self._settings.reloaded(settings)
         for slot in self._slots:
             slot.reload(self._settings)
 
@@ -50,6 +50,11 @@ class Supervisor(Lifecycle):
         if folder is None:
             folder = self._scratch = stack.enter_context(scratch_folder())
         address = await stack.enter_async_context(held(settings.host, settings.port))
+        for name, options in settings.protocols.open():
+            if options.port:
+                with blamed_on(name, options.port):
+                    await stack.enter_async_context(held(settings.host, options.port))
+        await check_datagrams_free(settings)
         redis = await stack.enter_async_context(service_redis(settings))
         self._settings = msgspec.structs.replace(self._settings, redis=redis, port=address[1])
         stack.push_async_callback(self._stop)

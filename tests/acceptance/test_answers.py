@@ -140,3 +140,21 @@ async def test_answers_have_what_is_declared_and_nothing_else(tmp_path: Path) ->
     assert declared | {Copy, HandedOut, Described, Listed, Refusal} <= seen.keys.keys()
     for shape, keys in seen.keys.items():
         assert keys == set(shape.__struct_fields__), shape
+
+
+async def test_one_job_is_popped_by_its_id_from_any_state_but_a_reserved_or_ended_one(client: Client) -> None:
+    job = "t%3A1:%E2%82%AC"
+    await client.ask("add", topic="%2At", id=job, body={"a": 1}, delay=3600)
+    await client.ask("pause", topic="%2At")
+    popped = await client.ask("pop", id=job, ttr=30, worker="w")
+    assert (popped["id"], popped["topic"], popped["value"]) == (job, "%2At", {"a": 1})
+    assert (popped["state"], popped["ttr"], popped["attempt"]) == ("reserved", 30, 1)
+    refused = await client.ask("pop", id=job)
+    assert (refused["code"], refused["state"], refused["id"]) == ("RESERVED", "reserved", job)
+    await client.ask("bury", id=job, lease=popped["lease"])
+    again = await client.ask("pop", id=job)
+    assert again["lease"] > popped["lease"]
+    assert (await client.ask("finish", id=job, lease=again["lease"]))["success"]
+    assert (await client.ask("pop", id=job))["code"] == "WRONG_STATE"
+    assert (await client.ask("pop", id="nobody"))["code"] == "NOT_FOUND"
+    assert [each["topic"] for each in (await client.ask("topics", pattern="%2A*"))["topics"]] == ["%2At"]

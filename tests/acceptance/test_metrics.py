@@ -71,24 +71,24 @@ async def test_every_command_and_refusal_is_counted_by_its_code(client: Client) 
         await client.post(data)
     all_values = await told(client.url)
     assert part(all_values, "jobqueue_commands_total") == {
-        ("OK", "add"): 6,
-        ("ALREADY_EXISTS", "add"): 1,
-        ("BAD_FIELD", "unreadable"): 2,
-        ("OK", "pop"): 2,
-        ("STALE_LEASE", "finish"): 1,
-        ("OK", "finish"): 1,
-        ("NOT_FOUND", "finish"): 1,
-        ("NOT_FOUND", "get"): 1,
-        ("UNKNOWN_COMMAND", "unreadable"): 1,
-        ("BAD_JSON", "unreadable"): 3,
-        ("TOO_MANY", "unreadable"): 1,
+        ("OK", "add", "native"): 6,
+        ("ALREADY_EXISTS", "add", "native"): 1,
+        ("BAD_FIELD", "unreadable", "native"): 2,
+        ("OK", "pop", "native"): 2,
+        ("STALE_LEASE", "finish", "native"): 1,
+        ("OK", "finish", "native"): 1,
+        ("NOT_FOUND", "finish", "native"): 1,
+        ("NOT_FOUND", "get", "native"): 1,
+        ("UNKNOWN_COMMAND", "unreadable", "native"): 1,
+        ("BAD_JSON", "unreadable", "native"): 3,
+        ("TOO_MANY", "unreadable", "native"): 1,
     }
     assert part(all_values, "jobqueue_command_duration_seconds_count") == {
-        ("add",): 7,
-        ("pop",): 1,
-        ("pop_waiting",): 1,
-        ("finish",): 3,
-        ("get",): 1,
+        ("add", "native"): 7,
+        ("pop", "native"): 1,
+        ("pop_waiting", "native"): 1,
+        ("finish", "native"): 3,
+        ("get", "native"): 1,
     }
     assert part(all_values, "jobqueue_redis_errors_total") == {}
 
@@ -196,7 +196,7 @@ async def test_a_scrape_while_redis_is_away_answers_soon_and_says_so(own_server:
         all_values = await told(service.url)
         assert time.monotonic() - begun < 5
         assert all_values["jobqueue_redis_up",] == 0
-        assert all_values["jobqueue_commands_total", "OK", "add"] == 1
+        assert all_values["jobqueue_commands_total", "OK", "add", "native"] == 1
         assert part(all_values, "jobqueue_jobs") == {}
         own_server.thaw()
 
@@ -220,9 +220,10 @@ async def test_commands_that_follow_one_that_redis_did_not_answer_are_counted_bu
         all_values = await told(service.url)
         own_server.thaw()
         assert part(all_values, "jobqueue_commands_total") == {
-            ("TOO_LARGE", "unreadable"): 1, ("UNAVAILABLE", "get"): 3, ("UNKNOWN_COMMAND", "unreadable"): 1,
+            ("TOO_LARGE", "unreadable", "native"): 1, ("UNAVAILABLE", "get", "native"): 3,
+            ("UNKNOWN_COMMAND", "unreadable", "native"): 1,
         }  # fmt: skip
-        assert part(all_values, "jobqueue_command_duration_seconds_count") == {("get",): 1}
+        assert part(all_values, "jobqueue_command_duration_seconds_count") == {("get", "native"): 1}
         assert all_values["jobqueue_redis_errors_total", "UNAVAILABLE"] >= 2
 
 
@@ -256,7 +257,7 @@ async def test_processes_that_share_a_folder_each_answer_with_the_sum_of_all(
             all_values = await told(url)
             counts = part(all_values, "jobqueue_commands_total")
             return (
-                counts == {("OK", "add"): 7, ("OK", "pop"): 7, ("NOT_FOUND", "get"): 1}
+                counts == {("OK", "add", "native"): 7, ("OK", "pop", "native"): 7, ("NOT_FOUND", "get", "native"): 1}
                 and part(all_values, READY) == part(all_values, DELIVERED) == {("t",): 7}
                 and all_values["jobqueue_jobs", "ready", "t"] == 0
                 and all_values["jobqueue_locks_held",] == locks

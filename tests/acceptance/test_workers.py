@@ -50,7 +50,7 @@ async def test_the_workers_share_requests_and_tell_the_sum_of_all(service: Servi
         for _ in range(45):
             group.create_task(on_connections(service.url, 20, ADD))
     for _ in range(3):  # whichever worker answers
-        assert (await told(service.url))["jobqueue_commands_total", "OK", "add"] == 1_000
+        assert (await told(service.url))["jobqueue_commands_total", "OK", "add", "native"] == 1_000
     await until(lambda: all_locks_held(service))
 
 

@@ -66,4 +66,4 @@ async def on_connections(url: str, number: int, command: dict[str, Any]) -> list
 
 async def count(service: ServiceProcess, command: str) -> float:
     """How many commands of a kind succeeded, by the metrics of whichever worker answers."""
-    return (await told(service.url)).get(("jobqueue_commands_total", "OK", command), 0)
+    return (await told(service.url)).get(("jobqueue_commands_total", "OK", command, "native"), 0)

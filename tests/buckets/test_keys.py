@@ -26,6 +26,7 @@ def test_the_keys_are_those_of_the_design() -> None:
     assert KEYS.topics == "{shop:3}:t"
     assert KEYS.aside == "{shop:3}:x"
     assert KEYS.workers("aa") == "{shop:3}:w:aa"
+    assert KEYS.alias(7) == "{shop:3}:alias:7"
     assert KEYS.lock(0) == "{shop:3}:lock:0"
 
 

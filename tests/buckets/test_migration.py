@@ -15,6 +15,7 @@ from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag
 from buckets.migration import Migrated, Migration
+from buckets.pool.numbers import BLOCK, MOST, Numbers
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
@@ -414,4 +415,46 @@ async def test_producers_and_workers_on_both_lose_nothing_and_do_nothing_twice(o
         await asyncio.gather(*movers, *workers)
     assert finished == Counter(added) and len(added) == 2_000
     await emptied(old)
+    await sound(new)
+
+
+async def test_the_new_redis_gives_out_no_number_of_the_old_one(old: Pool, new: Pool) -> None:
+    given = [await Numbers(old).next() for _ in range(3)]
+    await move(old, new)
+    assert await Numbers(new).next() > max(given) + BLOCK
+
+
+async def test_numbers_taken_from_the_old_redis_during_the_migration_are_others(old: Pool, new: Pool) -> None:
+    await Numbers(old).next()
+    await move(old, new)
+    late, there = Numbers(old), Numbers(new)
+    assert set(await late.some(1_000)).isdisjoint(await there.some(1_000))
+    await move(old, new)  # again, for what came late
+    assert await there.last() > await late.last()
+
+
+async def test_a_counter_that_is_beyond_stays_and_one_that_began_again_does_no_harm(old: Pool, new: Pool) -> None:
+    await Numbers(old).next()
+    await Numbers(new).raise_to(MOST - 5)
+    await move(old, new)
+    assert await Numbers(new).last() == MOST - 5
+    await Numbers(old).raise_to(MOST - 1)
+    await move(old, new)
+    assert await Numbers(new).last() == MOST and await Numbers(new).next() == 1
+
+
+async def test_a_namespace_without_numbers_gets_none(old: Pool, new: Pool) -> None:
+    await add(old, "a")
+    await move(old, new)
+    assert await new.redis.read("KEYS", "*seq") == []
+
+
+async def test_aliases_name_their_jobs_on_the_new_redis_for_as_long(old: Pool, new: Pool) -> None:
+    await add(old, "a")
+    numbers = [await Numbers(old).alias("a", await old.now_ms() + 2 * HOUR), await Numbers(old).alias("b")]
+    await move(old, new)
+    assert [await Numbers(new).resolve(number) for number in (*numbers, 99)] == ["a", "b", None]
+    for number, hours in zip(numbers, (3, 1), strict=True):
+        left = await new.redis.read("PTTL", new.keys[0].alias(number))
+        assert hours * HOUR - 60_000 < left <= hours * HOUR
     await sound(new)

@@ -17,7 +17,7 @@ from buckets.scripts import SCRIPTS, Script, load
 LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
-READERS = ("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases")
+READERS = ("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases", "read_number")
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
     --\ [A-Z].*\.\n                      # one sentence
@@ -81,7 +81,9 @@ def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(scrip
 
 
 def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
-    assert script.repeatable == (script.name not in ("pop", "take", "release", "bury", "kick", "run"))
+    assert script.repeatable == (
+        script.name not in ("pop", "pop_by_priority", "take", "release", "bury", "kick", "run")
+    )
 
 
 def test_no_script_reads_the_clock_but_through_the_one_place(script: Script) -> None:
@@ -174,9 +176,9 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     # `index` wraps a call of Redis; within it, the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
     called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
-    prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS) \.\. "
+    prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (
-        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|COUNTER|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
         r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-IDS = ["a", "b", "c", "d", "e", "order:1", "e@1", "e@2"]
-TOPICS = ["t", "both", "u", "v:1"]  # `both` is virtual, `u` has room for three jobs
+IDS = ["a", "b", "c", "d", "e", "order:1", "e@1", "e@2", "t%3A1:%E2%82%AC"]
+TOPICS = ["t", "both", "u", "v:1", "%2A%25"]  # `both` is virtual, `u` has room for three jobs
 MAX_REQUEST, MAX_BODY = 65_536, 16_384  # bytes; small limits are hit often
 HOUR = 3600
 
@@ -110,11 +110,27 @@ HEADERS = [
 ]
 ODD: list[Any] = [
     *(None, True, False, 0, 1, -1, -0.0, 0.05, 2**53, 2**63, 2**64, -(2**63) - 1, 10**400, 1e308, 5e-324, 1e18, 1001),
-    *(math.nan, math.inf, -math.inf, "", "3", "null", "\ud800", "\x00", "{jq:0}:meta", "*", "../..", "a" * 256),
+    *(
+        math.nan,
+        math.inf,
+        -math.inf,
+        "",
+        "3",
+        "null",
+        "%2a",
+        "%41",
+        "%",
+        "\ud800",
+        "\x00",
+        "{jq:0}:meta",
+        "*",
+        "../..",
+        "a" * 256,
+    ),
     *("ü" * 255, "٣", "\u202e", "a\n", "2030-01-01T00:00:00", [], {}, [[]], {"": None}, ["a"] * 101, {"a": 1}),
 ]
 _TIMES = ("delay", "at", "ttr", "TTR", "ttl", "retention", "backoff", "seconds")
-_EITHER = {"add": ("delay", "at"), "update": ("delay", "at"), "pop": ("topic", "topics"), "kick": ("id", "topic")}
+_EITHER = {"add": ("delay", "at"), "update": ("delay", "at"), "pop": ("topic", "topics", "id"), "kick": ("id", "topic")}
 # Without jobs, some of them reserved, most commands would find nothing.
 _OFTEN = {"add": 12, "pop": 8, "finish": 2, "release": 3, "touch": 2, "bury": 2, "kick": 2}
 
@@ -175,9 +191,10 @@ class Maker:
             command["if_exists"] = "replace"  # else an ended job would be remembered until the end of the run
         if "ttr" in command:
             command.pop("TTR", None)
-        first, second = _EITHER.get(command["command"], ("", ""))
-        if first in command and second in command:
-            del command[self.random.choice([first, second])]
+        given = [name for name in _EITHER.get(command["command"], ()) if name in command]
+        kept = self.random.choice(given) if given else ""
+        for name in {*given} - {kept} | ({"count", "wait"} if (command["command"], kept) == ("pop", "id") else set()):
+            command.pop(name, None)
         if command["command"] == "purge" and command["topic"] != TOPICS[-1] and self.random.random() < 0.9:
             command["topic"] = TOPICS[-1]
         return command

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from jobqueue.dialect_settings import KINDS
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from tests.acceptance.service import ROOT
@@ -81,16 +84,25 @@ def load_file(tmp_path: Path, text: str) -> Settings:
 def test_the_example_of_policies_in_conf_holds_when_its_comment_signs_are_taken_away(tmp_path: Path) -> None:
     text = (ROOT / "conf/jobqueue.toml").read_text()
     plain, example = text.split("\n#\n", 1)
-    plain = "\n".join(line for line in plain.splitlines() if not line.startswith(("topics =", "virtual_topics =")))
-    settings = load_file(
-        tmp_path, plain + "\n" + example.replace("\n# ", "\n").replace("# [", "[").replace("\n#\n", "\n")
+    plain = "\n".join(
+        line for line in plain.splitlines() if not line.startswith(("topics =", "virtual_topics =", "protocols ="))
     )
+    example = re.sub(r"^#  +#.*$|^# ?", "", example, flags=re.MULTILINE)
+    settings = load_file(tmp_path, plain + "\n" + example)
     assert settings.topics["example-poll-payment"].backoff_s == (15, 15, 30, 180)
     assert all(
         getattr(settings.topics["example-poll-payment"], name) is not None
         for name in settings.topics["example-poll-payment"].__struct_fields__
     )
     assert settings.virtual_topics == {"paid": ("invoice", "mail")}
+    dialects = dict(settings.protocols.open())
+    assert list(dialects) == list(KINDS)
+    assert {name: options.port for name, options in dialects.items()} == {
+        **{"camellia": 8080, "mykit": 6355, "queue_server": 1111, "beanstalkd": 11300, "lmstfy": 7777}
+    }
+    own: dict[str, Any] = {"camellia": {"namespaces": {"im": "im."}}}
+    for name, options in dialects.items():  # the rest are the defaults
+        assert options == KINDS[name](port=options.port, **own.get(name, {}))
 
 
 @pytest.mark.parametrize(
@@ -133,3 +145,59 @@ def test_the_environment_has_the_steps_of_a_ladder_between_commas(text: str, ste
 def test_policies_come_from_a_file_only() -> None:
     with pytest.raises(SettingsError, match="JOBQUEUE_TOPICS can only be set in a file"):
         load({}, None, {"JOBQUEUE_TOPICS": "{}"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[protocols.camelia]\nport = 1\n", "protocols.camelia in the file"),
+        ("[protocols.camelia]\nport = 1\n", "unknown protocol; did you mean camellia?"),
+        ("[protocols.camellia]\nprot = 1\n", "jobqueue.toml: unknown setting prot; did you mean port?"),
+        ("[protocols.beanstalkd]\npath = '/b'\n", "jobqueue.toml: unknown setting path"),
+        ("[protocols.mykit]\nport = 70000\n", "protocols.mykit.port in the file"),
+        ("protocols = 7\n", "protocols in the file"),
+        ("[protocols]\nmykit = 7\n", "protocols.mykit in the file"),
+        ("[protocols.mykit]\npath = 'x'\n", "protocols.mykit.path in the file"),
+        ("[protocols.mykit]\n", "protocols.mykit must have a port or a path"),
+        ("[protocols.beanstalkd]\nport = 0\n", "protocols.beanstalkd must have a port, or"),
+        (
+            "[protocols.mykit]\nport = 1\nallow = ['10.0.0.1/8']\n",
+            "protocols.mykit.allow: 10.0.0.1/8 has host bits set",
+        ),
+        ("[protocols.mykit]\nport = 1\nallow = ['here']\n", "protocols.mykit.allow: 'here' does not appear to be"),
+        ("[protocols.mykit]\nport = 1\n[protocols.lmstfy]\nport = 1\n", "two tables of protocols have the port 1"),
+        ("[protocols.mykit]\npath = '/'\n[protocols.lmstfy]\npath = '/'\n", "two tables of protocols have the path /"),
+        ("port = 7\n[protocols.mykit]\nport = 7\n", "the service's own port, 7"),
+        (f"[protocols.beanstalkd]\nport = 1\nlevels = {[0, 1, 9, 8, 10, 11, 12, 13, 14]}\n", "levels must ascend"),
+        ("[protocols.beanstalkd]\nport = 1\nlevels = [1]\n", "protocols.beanstalkd.levels in the file"),
+        (
+            "[protocols.camellia]\nport = 1\nnamespaces = {a = 'b c'}\n",
+            "protocols.camellia.namespaces[...] in the file",
+        ),
+    ],
+)
+def test_a_wrong_protocol_is_reported_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SettingsError) as told:
+        load_file(tmp_path, text)
+    assert words in str(told.value)
+
+
+def test_protocols_come_from_a_file_only() -> None:
+    with pytest.raises(SettingsError, match="JOBQUEUE_PROTOCOLS can only be set in a file"):
+        load({}, None, {"JOBQUEUE_PROTOCOLS": "{}"})
+
+
+def test_a_reload_takes_all_of_a_protocol_but_where_it_listens(tmp_path: Path) -> None:
+    before = load_file(tmp_path, "[protocols.mykit]\nport = 1\n[protocols.queue_server]\nport = 2\n")
+    after = load_file(
+        tmp_path,
+        "[protocols.queue_server]\nport = 3\nudp = false\ntoken = 'secret'\n[protocols.lmstfy]\npath = '/'\n",
+    )
+    reloaded = before.reloaded(after).protocols
+    assert reloaded.queue_server and (reloaded.queue_server.port, reloaded.queue_server.udp) == (2, True)
+    assert reloaded.queue_server.token.startswith("sec")
+    assert reloaded.mykit == before.protocols.mykit and reloaded.lmstfy is None
+    assert before.need_restart(after) == [
+        *("protocols.lmstfy", "protocols.mykit", "protocols.queue_server.port", "protocols.queue_server.udp")
+    ]
+    assert before.need_restart(before) == []

@@ -6,7 +6,7 @@
 --   none is paused, -2 if only until it is resumed; the jobs as they are now
 -- fails: never
 -- repeat: no
--- include: clock indexes fast_path
+-- include: clock indexes fast_path pauses
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -20,17 +20,7 @@ local topics = {unpack(ARGV, 8)}  -- strings: in the order of preference
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(records, members)
-  -- include: record planned_writes deliver_job
-  -- The ready job of an entry, or nil if the entry belongs to an earlier life, or the job's ttl is over (its timer buries it).
-  local function live(mark, id, raw)
-    local number = string.find(mark, '^%d+$') and tonumber(mark)
-    if not number then return nil end
-    local job = judge(id, type(raw) == 'string' and parse(id, raw), raw)
-    if not job or job.state ~= ready or job.number ~= number then return nil end
-    if job.ttl and job.due + job.ttl <= now_ms then return nil end
-    return job
-  end
-
+  -- include: planned_writes ready_job deliver_job
   plan.records, plan.bucket[bucket] = records, members
   -- Write the result of all the jobs, the simple ones and the others.
   local function commit_all(delivered, first)
@@ -41,22 +31,12 @@ local function complete_path(records, members)
     commit()
   end
 
-  return live, deliver_job, commit_all
+  return ready_job, deliver_job, commit_all
 end
 
 local MOST = want + 500  -- entries looked at: 200,000 stale ones in one script would hold Redis for 0.2 s
 local ENOUGH = room - 262144  -- room at which it stops: 8 MiB in one script would hold Redis for 0.1 s
 local answer = {0, 0, -1}
-
--- Whether a topic is paused now; a key that does not hold a time is ignored.
-local function paused(topic)
-  local until_ms = redis.pcall('GET', PAUSED .. topic)
-  until_ms = type(until_ms) == 'string' and #until_ms < 16 and tonumber(string.match(until_ms, '^%d+$'))
-  if not until_ms or (until_ms ~= 0 and until_ms <= now_ms) then return false end
-  local opens = until_ms > 0 and until_ms * 1000 - now_us or -2
-  if answer[3] < 0 or (opens >= 0 and opens < answer[3]) then answer[3] = opens end
-  return true
-end
 
 -- The ready lists, one after the other: the current one (nil at the end), how many of its entries are processed, its priority,
 -- its topic and the place of that in the arguments; how many entries were processed in those before.
@@ -177,5 +157,5 @@ if last then
   local ready_left = left[last] or index('HGET', COUNTS .. last, 'ready') or redis.call('EXISTS', COUNTS .. last) - 1
   answer[1] = tonumber(ready_left) or 0
 end
-answer[2] = (large or (found == 0 and looked >= MOST)) and 1 or 0
+answer[2], answer[3] = (large or (found == 0 and looked >= MOST)) and 1 or 0, opens
 return answer

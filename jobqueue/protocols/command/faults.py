@@ -16,8 +16,8 @@ import orjson
 from msgspec import Raw
 
 from jobqueue.errors import BadField, BadJson, BadRequest, UnknownCommand, UnknownField
-from jobqueue.schema.checks import NAMED
-from jobqueue.schema.fields import LONGEST_NAME, is_name
+from jobqueue.schema.checks import IS_NAME, NAMED
+from jobqueue.schema.fields import LONGEST_NAME
 from jobqueue.schema.params import BY_NAME, bad_value, is_field
 
 _MOST_QUOTED = 64  # characters of an unknown name that an error text repeats
@@ -48,7 +48,9 @@ def _bad_name_before(field: str | None, read: dict[str, Any]) -> BadField | None
     if kind is None:
         return None
     before = takewhile(lambda name: name[:_MOST_QUOTED] != field, read)
-    wrong = (name for name in before if name in NAMED[kind] and isinstance(read[name], str) and not is_name(read[name]))
+    wrong = (
+        name for name in before if name in NAMED[kind] and isinstance(read[name], str) and not IS_NAME[name](read[name])
+    )
     return next((bad_value(name, value=read[name]) for name in wrong), None)
 
 

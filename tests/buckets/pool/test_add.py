@@ -345,3 +345,14 @@ async def test_two_namespaces_on_one_redis_do_not_see_each_other(redis: Redis) -
     assert await popped_ids(two) == []
     assert (await add(two, "a", body=b"2")).result == "created"
     assert (await pop_one(one)).body == b"1"
+
+
+async def test_a_delay_is_the_time_between_a_jobs_creation_and_its_due_time(pool: Pool, clock: HeldClock) -> None:
+    clock.now_us += 400  # within a millisecond
+    for how, body in (("keep", b"1"), ("replace", b"2")):  # the fast path, and the complete one
+        await pool.add(
+            [NewJob("later", "t", body, delay_ms=1500, if_exists=how), NewJob("now", "t", body, if_exists=how)]
+        )
+        for job_id, delay in (("later", 1500), ("now", 0)):
+            job = await pool.get(job_id)
+            assert job and job.body == body and job.due - job.created == delay

@@ -283,3 +283,9 @@ async def test_who_purges_while_jobs_come_and_go_is_done_one_day(
     left = [job_id for job_id in await peeked_ids(pool, of, count=1_000) if job_id.startswith("old")]
     assert len(left) <= 1
     await check_books(redis, pool)
+
+
+async def test_a_purge_deletes_a_delayed_job_that_was_added_in_its_millisecond(pool: Pool, clock: HeldClock) -> None:
+    clock.now_us += 400
+    await pool.add([NewJob("a", "t", b"1", delay_ms=1000)])
+    assert (await Walk(pool).purge("t")).count == 1

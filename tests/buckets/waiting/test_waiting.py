@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from buckets import waiting as module
 from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
@@ -15,9 +17,13 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
-from tests.buckets.waiting.parked import LONG_S, asked, job_of, park, waiting_on
+from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S, tick_all, until
+
+
+async def job_ids(parked: Parked) -> list[str]:
+    return [job.id for job in await jobs_of(parked)]
 
 
 async def by_add(pool: Pool, clock: HeldClock) -> None:
@@ -261,3 +267,38 @@ async def test_what_is_given_back_wakes_who_waits(waiting: Waiting, pool: Pool) 
     parked = await park(waiting)
     await pool.unpop(jobs)
     assert (await job_of(parked)).attempts == 1
+
+
+@pytest.mark.parametrize("wait_s", [math.inf, 100_000.0])
+async def test_a_long_wait_looks_again_from_time_to_time_and_goes_on(
+    deaf: Waiting, pool: Pool, monkeypatch: pytest.MonkeyPatch, wait_s: float
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
+    parked = [await park(deaf, wait_s=wait_s) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    assert not any(each.done() for each in parked)
+    await add(pool, "a")  # no message of it arrives
+    async with asyncio.timeout(PATIENCE_S):
+        done, others = await asyncio.wait(parked, return_when=asyncio.FIRST_COMPLETED)
+    assert [job.id for each in done for job in (await each).jobs] == ["a"]
+    deaf.close()
+    assert [await job_ids(each) for each in others] == [[]]
+
+
+async def test_a_wait_of_several_looks_ends_when_its_time_is_over(
+    deaf: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    assert await job_ids(await park(deaf, wait_s=0.15)) == []
+    assert loop.time() - begun >= 0.15
+
+
+async def test_a_long_wait_ends_at_once_when_its_worker_leaves(deaf: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
+    parked = await park(deaf, wait_s=math.inf, worker="w")
+    await asyncio.sleep(0.05)
+    await deaf.leave("w")
+    assert await job_ids(parked) == []
+    assert deaf.parked == 0

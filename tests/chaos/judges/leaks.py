@@ -32,7 +32,9 @@ _KEYS_THAT_STAY = (
     "lock",
     "roll",
     "w",
-)  # d and j: dead letters, and tombstones, which expire
+    "seq",
+    "alias",
+)  # d and j: dead letters, and tombstones, which expire, as aliases do
 
 
 def leaks(before: Held, after: Held) -> Iterator[str]:

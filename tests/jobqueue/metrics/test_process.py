@@ -114,15 +114,18 @@ def test_locks_are_counted_as_they_come_and_go() -> None:
 
 def test_commands_answered_together_each_count_with_the_time_of_all() -> None:
     metrics = Metrics()
-    metrics.answered("add", [{"success": True}, {"success": False, "code": "NO_ROOM"}, {"success": True}], 0.3)
-    metrics.answered("pop", [{"success": True}], 20.0, waiting=True)
-    metrics.answered("unreadable", [{"success": False, "code": "BAD_JSON"}])
+    metrics.answered(
+        "add", [{"success": True}, {"success": False, "code": "NO_ROOM"}, {"success": True}], 0.3, protocol="native"
+    )
+    metrics.answered("pop", [{"success": True}], 20.0, protocol="native", waiting=True)
+    metrics.answered("unreadable", [{"success": False, "code": "BAD_JSON"}], protocol="lmstfy")
     told = own(metrics)
     assert {key[1:]: value for key, value in told.items() if key[0] == "jobqueue_commands_total"} == {
-        ("OK", "add"): 2, ("NO_ROOM", "add"): 1, ("OK", "pop"): 1, ("BAD_JSON", "unreadable"): 1,
+        ("OK", "add", "native"): 2, ("NO_ROOM", "add", "native"): 1, ("OK", "pop", "native"): 1,
+        ("BAD_JSON", "unreadable", "lmstfy"): 1,
     }  # fmt: skip
     assert {key[1:]: value for key, value in told.items() if key[0] == "jobqueue_command_duration_seconds_sum"} == {
-        ("add",): pytest.approx(0.9), ("pop_waiting",): 20.0,
+        ("add", "native"): pytest.approx(0.9), ("pop_waiting", "native"): 20.0,
     }  # fmt: skip
 
 

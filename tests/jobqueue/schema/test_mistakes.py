@@ -10,6 +10,7 @@ import pytest
 from jobqueue.errors import BadJson, BadRequest, TooMany, UnknownCommand
 from jobqueue.protocols.command import reading
 from jobqueue.schema import params
+from jobqueue.schema.mistakes import _WHICH_ESCAPES
 
 
 def refusal(data: bytes) -> BadRequest:
@@ -49,7 +50,11 @@ def pop(field: str, value: Any) -> dict[str, Any]:
         (add("at", "2099-11-23T09:00:00Z"), "at", "at most 10 years ahead"),
         (add("topic", "order close"), "topic", "; this one has a space"),
         (add("topic", "🛒"), "topic", "; this one has '🛒' (U+1F6D2)"),
-        (add("topic", "a%b"), "topic", "; this one has '%'"),
+        (add("topic", "a%b"), "topic", f"; this one has '%b', but {_WHICH_ESCAPES}"),
+        (add("topic", "a%2Ab%3Ac"), "topic", f"; this one has '%3A', but {_WHICH_ESCAPES}"),
+        (add("id", "a%3Ab%2a"), "id", f"; this one has '%2a', but {_WHICH_ESCAPES}"),
+        (add("id", "a%41%"), "id", f"; this one has '%41', but {_WHICH_ESCAPES}"),
+        ({"command": "topics", "pattern": "%4*"}, "pattern", f"; this one has '%4*', but {_WHICH_ESCAPES}"),
         (add("id", "a\n"), "id", "; this one has '\\n' (U+000A)"),
         (add("id", "x" * 300), "id", "; this one has 300 characters"),
         (add("id", ""), "id", "; this one is empty"),

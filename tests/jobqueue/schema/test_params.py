@@ -186,7 +186,9 @@ _NAMES = st.one_of(
     st.sampled_from(
         ["a", "order-new:7", "", "a b", "a\n", "\na", "a\nb", "é", "a\u2028", "\ud7ff", "a" * 255, "a" * 256]
     ),
-    st.text(st.sampled_from("aZ09._-:/@#+=*?\n "), max_size=5),
+    st.text(st.sampled_from("aZ09._-:/@#+=*?\n %"), max_size=5),
+    st.binary(min_size=1, max_size=3).map(lambda raw: "".join(f"%{byte:02X}" for byte in raw)),
+    st.integers(0, 300).map(lambda length: "%2A" * (length // 3) + "a" * (length % 3)),
 )
 
 
@@ -194,7 +196,37 @@ _NAMES = st.one_of(
 def test_names_are_the_same_together_as_one_by_one_and_as_the_description_has_them(names: list[str]) -> None:
     described = [bool(re.search(fields._NAME, name)) for name in names]
     assert [bool(fields.is_name(name)) for name in names] == described
-    assert fields.are_names(names) == all(described)
+    assert fields.are_names(names) == (all(described) and not any("%" in name for name in names))
+
+
+@pytest.mark.parametrize("byte", range(256))
+def test_each_byte_has_one_spelling(byte: int) -> None:
+    """As it is, or as `%XX`; but a colon may be written both ways in an id."""
+    plain, written = chr(byte) in fields.NAME_CHARACTERS, f"%{byte:02X}"
+    assert bool(fields.is_name(written)) is not plain
+    assert bool(fields.is_id(written)) is (not plain or byte == ord(":"))
+    for name, is_name in ((fields._NAME, fields.is_name), (fields._ID, fields.is_id)):
+        assert bool(re.search(name, written)) == bool(is_name(written))
+    assert written == written.lower() or not fields.is_id(written.lower())
+
+
+def test_a_name_is_as_long_as_it_is_written() -> None:
+    assert fields.is_name("%2A" * 85) and not fields.is_name("%2A" * 85 + "a")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "pop takes one of topic, topics and id"),
+        ({"topic": "t", "id": "a"}, "pop takes one of topic, topics and id"),
+        ({"topics": ["t"], "id": "a"}, "pop takes one of topic, topics and id"),
+        ({"id": "a", "count": 1}, "pop takes no count and no wait with id"),
+        ({"id": "a", "wait": 0}, "pop takes no count and no wait with id"),
+    ],
+)
+def test_a_pop_of_one_job_names_only_that(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadRequest, match=says):
+        reading.parse(json.dumps({"command": "pop", **fields}).encode(), 1000)
 
 
 def _needed(kind: Any) -> dict[str, Any]:

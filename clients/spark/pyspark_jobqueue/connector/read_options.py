@@ -15,7 +15,7 @@ from pyspark_jobqueue.errors import BadOption
 # In the order of a job's life. Tasks run in this order, so a job that moves on meanwhile is met twice rather than
 # missed.
 STATES = ("delayed", "ready", "reserved", "dead")
-_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=*?]{1,255}")
+_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=%*?]{1,255}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _topics(text: str | None) -> tuple[str, ...]:
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             raise BadOption(
-                "option topic must be a topic (up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + =), a pattern "
+                "option topic must be a topic (up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + = %XX), a pattern "
                 f"with * and ?, or several of these with commas; {topic!r} is not"
             )
     return topics

@@ -12,7 +12,7 @@ from pyspark_jobqueue.connector.options import Given, Target
 from pyspark_jobqueue.errors import BadOption
 
 _MOST_A_SECOND = 10_000_000
-_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=]{1,255}")
+_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=%]{1,255}")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class WriteOptions:
 def _topic(text: str | None) -> str | None:
     if text is not None and not _TOPIC.fullmatch(text):
         raise BadOption(
-            f"option topic must be one topic: up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + =, not {text!r}"
+            f"option topic must be one topic: up to 255 characters from A-Z a-z 0-9 . _ - : / @ # + = %XX, not {text!r}"
         )
     return text
 

@@ -14,7 +14,7 @@ from pyspark_jobqueue.pipelines.parts import callback, expressions
 RETENTION_S = 86_400
 """A day: a run repeated within it recognises jobs that have ended, and creates none of them again."""
 
-_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=]{1,255}")
+_TOPIC = re.compile(r"[A-Za-z0-9._\-:/@#+=%]{1,255}")
 
 
 def add_flags(parser: argparse.ArgumentParser, *, due: bool = True) -> None:
@@ -51,7 +51,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Raises BadOption for mistakes that show without the input."""
     if not _TOPIC.fullmatch(arguments.topic):  # a read would take `*` and `,` to mean several topics
         raise BadOption(
-            f"--topic must be 1 to 255 characters from A-Z a-z 0-9 . _ - : / @ # + =, not {arguments.topic!r}"
+            f"--topic must be 1 to 255 characters from A-Z a-z 0-9 . _ - : / @ # + = %XX, not {arguments.topic!r}"
         )
     if arguments.callback_url is not None and (arguments.body or arguments.body_format):
         raise BadOption("--body and --callback-url exclude each other")

@@ -1,0 +1,76 @@
+"""Numbers for systems whose ids are integers: one counter of the namespace, and aliases of jobs with other ids.
+
+The counter is in shard 0. A process takes a block of numbers at a time; those that it has left when it ends are never
+given out. Behind 2,147,483,647, the largest that clients of 32 bits can read, it begins again with 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from buckets.shards import Shards
+
+BLOCK = 64
+MOST = 2_147_483_647
+KEPT_MS = 3_600_000  # of an alias, after the end of the job's lease
+
+
+class Numbers:
+    """The numbers of a namespace, as one process gives them out."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._block: deque[int] = deque()
+        self._taking = asyncio.Lock()
+        self._wanted = 0  # by all callers that wait
+
+    async def next(self) -> int:
+        """The next number."""
+        return (await self.some(1))[0]
+
+    async def some(self, count: int) -> list[int]:
+        """The next numbers. Concurrent callers share a script, and are served in their order."""
+        self._wanted += count
+        try:
+            async with self._taking:
+                if len(self._block) < count:
+                    await self._take(max(self._wanted - len(self._block), BLOCK))
+                return [self._block.popleft() for _ in range(count)]
+        finally:
+            self._wanted -= count
+
+    async def _take(self, count: int) -> None:
+        first: int = await self._shards.call("take_numbers", 0, count=count)
+        self._block.extend((number - 1) % MOST + 1 for number in range(first, first + count))
+
+    async def last(self) -> int:
+        """The last number that any process took; 0 before the first."""
+        text = await self._shards.call("read_number", 0, number="")
+        return int(text) if text and text.isdigit() else 0
+
+    async def raise_to(self, last: int) -> None:
+        """Give out no more numbers up to this one."""
+        await self._shards.call("raise_counter", 0, last=min(last, MOST))
+
+    async def alias(self, job_id: str, lease_ends_ms: int = 0) -> int:
+        """A new number for a job, which names it until an hour after the end of its lease (0: it has none)."""
+        return (await self.aliases([(job_id, lease_ends_ms)]))[0]
+
+    async def aliases(self, jobs: Sequence[tuple[str, int]]) -> list[int]:
+        """As `alias`, for several jobs."""
+        numbers = await self.some(len(jobs))
+        await self.keep([(number, *job) for number, job in zip(numbers, jobs, strict=True)])
+        return numbers
+
+    async def keep(self, aliases: Sequence[tuple[int, str, int]]) -> None:
+        """Let numbers name jobs, given as (number, id, end of the lease)."""
+        flat = [value for alias in aliases for value in alias]
+        if flat:
+            await self._shards.call("set_aliases", 0, flat, now=self._shards.clock.now(), kept=KEPT_MS)
+
+    async def resolve(self, number: int) -> str | None:
+        """The id of the job that a number is an alias of."""
+        text = await self._shards.call("read_number", 0, number=number)
+        return text.decode("utf-8", "replace") if text else None

@@ -1,0 +1,57 @@
+"""What is asked of topics, or of all that begin with a prefix: figures, listings, looks at jobs, purges."""
+
+from __future__ import annotations
+
+from buckets import Job, State, Topic, Topics, Walk
+from buckets import Stats as Figures
+from jobqueue.schema import inner
+
+
+class Listing:
+    """The topics of a namespace by their prefixes."""
+
+    def __init__(self, topics: Topics, walk: Walk) -> None:
+        self._topics = topics
+        self._walk = walk
+
+    async def topics(self, prefix: str) -> list[Topic]:
+        """All topics that begin with the prefix, in no particular order."""
+        found: dict[str, Topic] = {}
+        shard = cursor = 0
+        while True:
+            page, shard, cursor = await self._topics.page(f"{prefix}*", shard, cursor)
+            found.update((topic.name, topic) for topic in page)
+            if not shard and not cursor:
+                return list(found.values())
+
+    async def figures(self, prefix: str) -> Figures:
+        """The sums of all topics that begin with the prefix."""
+        return await self._topics.stats(prefix=prefix)
+
+    async def peek(self, command: inner.Peek, room: int) -> list[Job]:
+        """The first jobs of a topic in a state (up to `room` bytes of them)."""
+        state, jobs = State[command.state.upper()], list[Job]()
+        there = (await self._topics.topic(command.topic)).counts[state.word]
+        wanted, place = min(command.count, there), None
+        while len(jobs) < wanted and (room > 0 or not jobs):
+            page = await self._walk.peek(command.topic, state, place, count=wanted - len(jobs), room=room)
+            jobs += page.jobs
+            room -= sum(len(job.raw) for job in page.jobs)
+            place = page.next
+            if place is None:
+                break
+        return jobs
+
+    async def purge(self, command: inner.Purge) -> int:
+        """Delete jobs until all that existed at the beginning are gone; returns how many."""
+        state = None if command.state is None else State[command.state.upper()]
+        prefix = command.within.removesuffix("*")
+        names = [topic.name for topic in await self.topics(prefix)] if command.topic is None else [command.topic]
+        count = 0
+        for name in names:
+            purged = await self._walk.purge(name, state)
+            count += purged.count
+            while purged.next:
+                purged = await self._walk.purge(name, state, purged.next)
+                count += purged.count
+        return count

@@ -1,0 +1,179 @@
+"""What is done to one job that is named by its id or by a number, and the numbers that jobs get.
+
+A number names the job `#<number>`; where it must be in one topic, then the copy of a virtual topic's job there,
+`#<number>@<topic>`; then the job that it is an alias of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from buckets import Job, Moved, Numbers, Pollers, Pool, State
+from buckets.errors import JobQueueError, NotFound
+from jobqueue.caller import CALLER
+from jobqueue.schema import inner
+from jobqueue.schema.params import ms
+
+MOST = 2_147_483_647
+_NUMBERED = re.compile(r"#([1-9][0-9]{0,9})(?:@(.*))?", re.S)
+
+T = TypeVar("T")
+
+
+def id_of(number: int) -> str:
+    """The id of a job that was added under a number."""
+    return f"#{number}"
+
+
+def number_of(job: Job, *, also_copies: bool) -> int | None:
+    """The number that a job was added under; None for a foreign job. `also_copies`: of a virtual topic's job, too."""
+    match = _NUMBERED.fullmatch(job.id)
+    if match is None or int(match[1]) > MOST:
+        return None
+    is_own = match[2] is None or (also_copies and match[2] == job.topic)
+    return int(match[1]) if is_own else None
+
+
+def _ms_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else ms(seconds)
+
+
+def _word(result: str | JobQueueError) -> str:
+    if isinstance(result, JobQueueError):
+        raise result
+    return result
+
+
+class Numbered:
+    """The jobs of a namespace by their ids and numbers."""
+
+    def __init__(self, pool: Pool, pollers: Pollers) -> None:
+        self._pool = pool
+        self._pollers = pollers
+        self.counter = Numbers(pool)
+
+    async def numbers(self, jobs: Sequence[Job], which: str) -> list[int]:
+        """A number of each job, as `inner.Pop.numbered` says; each foreign job gets a new one."""
+        if not which:
+            return []
+        own = [number_of(job, also_copies=which == "copies") for job in jobs]
+        foreign = [job for job, number in zip(jobs, own, strict=True) if number is None]
+        ends = [(job.id, job.next if job.state is State.RESERVED else 0) for job in foreign]
+        new = iter(await self.counter.aliases(ends))
+        return [next(new) if number is None else number for number in own]
+
+    async def _ids(self, name: inner.Name, within: str) -> AsyncIterator[str]:
+        """The ids that a name may stand for, the first that exists being it."""
+        if isinstance(name, str):
+            yield name
+            return
+        yield id_of(name)
+        if within and not within.endswith("*"):
+            yield f"{id_of(name)}@{within}"
+        aliased = await self.counter.resolve(name)
+        if aliased is not None:
+            yield aliased
+
+    async def _first(self, name: inner.Name, within: str, work: Callable[[str], Awaitable[T]]) -> T:
+        """The result of the work on the job of this name. Raises what the work does, and NotFound."""
+        missing = NotFound()
+        async for job_id in self._ids(name, within):
+            try:
+                return await work(job_id)
+            except NotFound as error:
+                missing = error if error.state else missing
+        raise missing
+
+    async def take(self, command: inner.Take) -> Job:
+        """Reserve a delayed, ready or dead job. Raises NotFound, Reserved, WrongState."""
+        worker, ttr_ms = command.worker or "", _ms_or_none(command.ttr)
+
+        async def take(job_id: str) -> Job:
+            return await self._pool.take(job_id, ttr_ms=ttr_ms, worker=worker, within=command.within)
+
+        job = await self._first(command.id, command.within, take)
+        self._pollers.end(self._pollers.begin(worker, CALLER.get(), [job.topic]), [job])
+        return job
+
+    async def finish(self, command: inner.Finish) -> str:
+        """End a job; returns its new state: finished or, where it settles, deleted. Raises NotFound, NotReserved,
+        StaleLease."""
+        return await self._first(command.id, command.within, lambda job_id: self._finish(job_id, command))
+
+    async def _finish(self, job_id: str, command: inner.Finish) -> str:
+        end, within, settles = (job_id, command.lease), command.within, command.settles
+        if within or settles:
+            state = await self._pool.finish_within(*end, within, settles=settles)
+        else:
+            state = _word((await self._pool.finish([end]))[0])  # which shares a script with others
+        self._pollers.finished([end], [state])
+        return state
+
+    async def delete(self, command: inner.Delete) -> str:
+        """Cancel a job, unless it is in a state to spare; returns the state that it was in. Raises NotFound, Reserved,
+        WrongState."""
+        spares = [State[word.upper()] for word in command.spares]
+
+        async def delete(job_id: str) -> str:
+            return await self._pool.delete_within(job_id, command.within, spares)
+
+        return await self._first(command.id, command.within, delete)
+
+    async def touch(self, command: inner.Touch) -> int:
+        """Restart the lease; returns when it ends, in ms. Raises NotFound, NotReserved, StaleLease."""
+        ttr_ms = _ms_or_none(command.ttr)
+
+        async def touch(job_id: str) -> int:
+            return await self._pool.touch(job_id, command.lease, ttr_ms, command.within)
+
+        return await self._first(command.id, command.within, touch)
+
+    async def release(self, command: inner.Release, ladder_ms: Sequence[int]) -> Moved:
+        """Give a job back; one without a back-off of its own, by this ladder. Raises NotFound, NotReserved,
+        StaleLease."""
+
+        async def release(job_id: str) -> Moved:
+            return await self._pool.release(
+                job_id,
+                command.lease,
+                delay_ms=_ms_or_none(command.delay),
+                counts=command.attempt is not False,
+                reason=command.reason or "",
+                ladder_ms=ladder_ms,
+                note=command.note,
+                priority=command.priority,
+                within=command.within,
+            )
+
+        return await self._first(command.id, command.within, release)
+
+    async def bury(self, command: inner.Bury) -> str:
+        """Move a reserved job to the dead letters; returns its new state. Raises NotFound, NotReserved, StaleLease."""
+
+        async def bury(job_id: str) -> str:
+            return await self._pool.bury(
+                job_id, command.lease, command.reason or "", note=command.note, within=command.within
+            )
+
+        return await self._first(command.id, command.within, bury)
+
+    async def kick(self, command: inner.Kick) -> str:
+        """Make a dead letter ready again; returns its state. Raises NotFound, WrongState."""
+        return await self._first(command.id, command.within, lambda job_id: self._pool.kick_one(job_id, command.within))
+
+    async def run(self, command: inner.Run) -> int:
+        """Make a delayed job due now; returns its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
+        return await self._first(command.id, command.within, lambda job_id: self._pool.run(job_id, command.within))
+
+    async def get(self, command: inner.Get) -> Job:
+        """A job or its tombstone. Raises NotFound."""
+
+        async def get(job_id: str) -> Job:
+            job = await self._pool.get(job_id, command.within)
+            if job is None:
+                raise NotFound
+            return job
+
+        return await self._first(command.id, command.within, get)

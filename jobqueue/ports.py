@@ -1,0 +1,118 @@
+"""The ports of a process: that of the service, and those of the dialects that have one of their own.
+
+They close together: first none takes connections or requests any more, then what is in flight has `grace_s` to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from buckets import Waiting
+from jobqueue.access.connections import ConnectionLimits
+from jobqueue.protocols import Dialect, HttpDialect, SocketDialect
+from jobqueue.settings import Settings
+from jobqueue.web.address import blamed_on, datagram_sockets, url_of
+from jobqueue.web.connection import Answerer, Client
+from jobqueue.web.runner import Runner
+from jobqueue.web.site import Web
+
+log = structlog.get_logger()
+
+_BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again a second later
+
+
+class Ports:
+    """The ports of one process. `shared`: other processes listen beside it."""
+
+    def __init__(self, settings: Settings, limits: ConnectionLimits, *, shared: bool) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._shared = shared
+        self._runners: list[Runner] = []
+        self._sites: list[web.TCPSite] = []
+        self._servers: list[asyncio.Server] = []
+        self._datagrams: list[asyncio.DatagramTransport] = []
+
+    async def open(self, site_web: Web, dialects: Mapping[str, Dialect[Any]]) -> str:
+        """Listen; returns the URL of the service. Raises Unfit for the port of a dialect, OSError for its own."""
+        for name, dialect in dialects.items():
+            port: int = dialect.options.port
+            with blamed_on(name, port):
+                if isinstance(dialect, HttpDialect):
+                    application, allows = site_web.mount(dialect)
+                    if port:
+                        runner = Runner(application, _NoFastPath(), self._limits, allows, **self._options())
+                        await self._serve(runner, port)
+                elif isinstance(dialect, SocketDialect):
+                    await self._listen(dialect, port)
+        runner = Runner(site_web.application(), site_web, self._limits, **self._options())
+        await self._serve(runner, self._settings.port)
+        return url_of(runner.addresses[0])
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "handler_cancellation": True,  # off by default; without it the pop of a client that is gone would go on
+            "access_log": None,
+            "shutdown_timeout": self._settings.grace_s,
+        }
+
+    async def _serve(self, runner: Runner, port: int) -> None:
+        await runner.setup()
+        self._runners.append(runner)
+        site = web.TCPSite(runner, self._settings.host, port, backlog=_BACKLOG, reuse_port=self._shared)
+        await site.start()
+        self._sites.append(site)
+
+    async def _listen(self, dialect: SocketDialect[Any], port: int) -> None:
+        """Listen on a TCP port, and on the UDP port if the dialect has that side."""
+        loop, host = asyncio.get_running_loop(), self._settings.host
+        self._servers.append(
+            await loop.create_server(
+                dialect.connection, host or None, port, backlog=_BACKLOG, reuse_address=True, reuse_port=self._shared
+            )
+        )
+        if not getattr(dialect.options, "udp", False):
+            return
+
+        def datagrams() -> asyncio.DatagramProtocol:
+            side = dialect.datagrams()
+            assert side, "a dialect with the setting `udp` has a UDP side"
+            return side
+
+        for each in await datagram_sockets(host, port, shared=self._shared):
+            transport, _ = await loop.create_datagram_endpoint(datagrams, sock=each)
+            self._datagrams.append(transport)
+
+    async def close(self, site_web: Web, dialects: Iterable[Dialect[Any]], waiting: Waiting) -> None:
+        """Take no more connections and requests, answer the pops that wait, and let the rest end."""
+        site_web.closing = True
+        for site in self._sites:
+            await site.stop()
+        for server in self._servers:
+            server.close()
+        for dialect in dialects:
+            dialect.drain()
+        waiting.close()
+        sockets = [dialect for dialect in dialects if isinstance(dialect, SocketDialect)]
+        ends = [runner.cleanup() for runner in self._runners]
+        ends += [dialect.close(self._settings.grace_s) for dialect in sockets]
+        for failure in await asyncio.gather(*ends, return_exceptions=True):
+            if failure is not None:
+                log.error("port.failed", exc_info=failure)
+        for transport in self._datagrams:
+            transport.close()
+
+
+class _NoFastPath(Answerer):
+    """Leaves all requests to aiohttp, whose answers close their connections when the service stops."""
+
+    closing = False
+    most_bytes = -1
+
+    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+        raise NotImplementedError

@@ -1,0 +1,75 @@
+"""The dialect of beanstalkd."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jobqueue.dialect_settings import Beanstalkd
+from jobqueue.protocols import SocketDialect, Tools
+from jobqueue.protocols.beanstalkd import holding, jobs, replies, statistics, watching
+from jobqueue.protocols.beanstalkd.connection import Commands, Connection, Desk
+from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED
+from jobqueue.wires.stream import Streams
+
+
+async def quit_(connection: Connection) -> bytes:
+    """Close the connection."""
+    connection.close()
+    return replies.NOTHING
+
+
+async def refused(connection: Connection, reply: bytes) -> bytes:
+    """What cannot be read."""
+    return reply
+
+
+COMMANDS: Commands = {
+    "put": jobs.put,
+    "use": watching.use,
+    "watch": watching.watch,
+    "ignore": watching.ignore,
+    "reserve": holding.reserve,
+    "reserve-with-timeout": holding.reserve_with_timeout,
+    "reserve-job": holding.reserve_job,
+    "delete": holding.delete,
+    "release": holding.release,
+    "bury": holding.bury,
+    "touch": holding.touch,
+    "kick": jobs.kick,
+    "kick-job": jobs.kick_job,
+    "peek": jobs.peek,
+    "peek-ready": jobs.peek_ready,
+    "peek-delayed": jobs.peek_delayed,
+    "peek-buried": jobs.peek_buried,
+    "pause-tube": watching.pause_tube,
+    "list-tubes": watching.list_tubes,
+    "list-tube-used": watching.list_tube_used,
+    "list-tubes-watched": watching.list_tubes_watched,
+    "stats": statistics.stats,
+    "stats-job": statistics.stats_job,
+    "stats-tube": statistics.stats_tube,
+    QUIT: quit_,
+    REFUSED: refused,
+}
+
+
+class BeanstalkdDialect(SocketDialect[Beanstalkd]):
+    """Connections with the protocol of beanstalkd."""
+
+    def __init__(self, tools: Tools, options: Beanstalkd) -> None:
+        super().__init__(tools, options)
+        self._streams = Streams(tools.limits, lambda: self.options.allow)
+        self._desk = Desk(self, self._streams, COMMANDS)
+
+    def connection(self) -> asyncio.Protocol:
+        """A new connection."""
+        return Connection(self._desk)
+
+    def drain(self) -> None:
+        """The service begins to stop."""
+        self._streams.drain()
+
+    async def close(self, grace_s: float) -> None:
+        """Wait until the connections are closed; close those left after `grace_s`."""
+        await self._streams.close(grace_s)
+        await self._desk.returned()

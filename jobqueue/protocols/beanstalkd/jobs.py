@@ -1,0 +1,119 @@
+"""The commands that put jobs, and those on jobs that nobody holds: kick and peek."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Raw
+
+from buckets import State
+from jobqueue.errors import TooLarge
+from jobqueue.protocols.beanstalkd import priorities, replies
+from jobqueue.protocols.beanstalkd.connection import Connection
+from jobqueue.schema import inner, params
+from jobqueue.schema.fields import DAY_S
+from jobqueue.wires.bodies import given_bytes, stored_bytes
+
+_PAGE = 1000
+_ENDED = (State.FINISHED, State.DELETED)
+
+
+async def put(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> bytes:
+    """A job for the used tube."""
+    desk = connection.desk
+    if not connection.has_put:
+        connection.has_put = True
+        desk.producers += 1
+    if connection.is_draining:
+        return replies.DRAINING
+    try:
+        body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
+    except TooLarge:
+        return replies.JOB_TOO_BIG
+    levels = desk.options.levels
+    level = priorities.level(levels, priority)
+    add = inner.Add(
+        topic=connection.used,
+        body=Raw(body),
+        delay=delay,
+        ttr=min(max(ttr, 1), DAY_S),
+        priority=level,
+        tries=0,
+        retention=0,
+        headers=headers or None,
+        note=priorities.written(levels, level, priority, delay),
+        numbered=True,
+    )
+    answer = await desk.dialect.ask(add)
+    return b"INSERTED %d\r\n" % answer["number"] if answer["success"] else replies.of_failure(answer)
+
+
+async def kick(connection: Connection, bound: int) -> bytes:
+    """Make buried jobs of the used tube ready; where there are none, delayed ones."""
+    kicked = 0
+    while kicked < bound:
+        most = min(bound - kicked, _PAGE)
+        answer = await connection.desk.dialect.ask(params.Kick(topic=connection.used, count=most))
+        if not answer["success"]:
+            return replies.of_failure(answer)
+        kicked += answer["count"]
+        if answer["count"] < most:
+            break
+    return b"KICKED %d\r\n" % (kicked or await _run_delayed(connection, bound))
+
+
+async def _run_delayed(connection: Connection, bound: int) -> int:
+    """Make up to `bound` delayed jobs due now, the next ones first; returns how many."""
+    ask, within = connection.desk.dialect.ask, connection.desk.names.within
+    count = 0
+    while count < bound:
+        peek = inner.Peek(topic=connection.used, state="delayed", count=min(bound - count, _PAGE))
+        found = (await ask(peek)).get("jobs", ())
+        answers = await asyncio.gather(*(ask(inner.Run(id=job.id, within=within)) for job in found))
+        run = sum(answer["success"] for answer in answers)
+        count += run
+        if not run:
+            break
+    return count
+
+
+async def kick_job(connection: Connection, number: int) -> bytes:
+    """Make a buried or delayed job ready."""
+    ask, within = connection.desk.dialect.ask, connection.desk.names.within
+    answer = await ask(inner.Kick(id=number, within=within))
+    if not answer["success"]:
+        answer = await ask(inner.Run(id=number, within=within))
+    return replies.KICKED_ONE if answer["success"] else replies.of_failure(answer)
+
+
+async def peek(connection: Connection, number: int) -> bytes:
+    """A job in any state."""
+    answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within))
+    if not answer["success"]:
+        return replies.of_failure(answer)
+    job = answer["job"]
+    return replies.NOT_FOUND if job.state in _ENDED else replies.job(b"FOUND", number, given_bytes(job))
+
+
+async def peek_ready(connection: Connection) -> bytes:
+    """The job of the used tube that is reserved next."""
+    return await _peek(connection, inner.Peek(topic=connection.used, state="ready", numbered="jobs"))
+
+
+async def peek_delayed(connection: Connection) -> bytes:
+    """The one that is due next."""
+    return await _peek(connection, inner.Peek(topic=connection.used, state="delayed", numbered="jobs"))
+
+
+async def peek_buried(connection: Connection) -> bytes:
+    """The one that is kicked next."""
+    return await _peek(connection, inner.Peek(topic=connection.used, state="dead", numbered="jobs"))
+
+
+async def _peek(connection: Connection, look: inner.Peek) -> bytes:
+    answer = await connection.desk.dialect.ask(look)
+    if not answer["success"]:
+        return replies.of_failure(answer)
+    if not answer["jobs"]:
+        return replies.NOT_FOUND
+    return replies.job(b"FOUND", answer["numbers"][0], given_bytes(answer["jobs"][0]))

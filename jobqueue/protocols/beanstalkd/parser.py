@@ -1,0 +1,185 @@
+"""The parser of a connection: from the bytes of a client to requests, as beanstalkd itself reads them.
+
+A request is the name of its command and its arguments, checked for form. What cannot be read is a `REFUSED` one with
+the answer to it; the bytes behind it are the next command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jobqueue.protocols.beanstalkd.replies import BAD_FORMAT, EXPECTED_CRLF, JOB_TOO_BIG, UNKNOWN_COMMAND
+from jobqueue.protocols.beanstalkd.tubes import is_tube
+from jobqueue.schema.fields import TEN_YEARS_S
+
+LONGEST_LINE = 224  # bytes, with its end
+REFUSED = "refused"
+QUIT = "quit"
+
+Request = tuple[str, tuple[Any, ...]]
+
+_END = b"\r\n"
+_U32 = 2**32 - 1
+_U64 = 2**64 - 1
+_HTTP = b" HTTP/1."
+_TAIL = len(_HTTP) + 2  # what is kept of a line that is too long: a digit and half of the line's end, too
+
+
+class Parser:
+    """Reads one connection. Between two calls it may be within a command."""
+
+    __slots__ = ("_is_cutting", "_is_first", "_put", "_skip")
+
+    def __init__(self) -> None:
+        self._is_first = True  # no line has ended yet
+        self._is_cutting = False  # within a line that is too long
+        self._put: tuple[int, int, int, int] | None = None  # the arguments of a put whose data are to come
+        self._skip = 0  # bytes of data that are too big, still to come
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether it is within a command."""
+        return self._put is not None or self._skip > 0 or self._is_cutting
+
+    def take(self, received: bytearray, most_bytes: int) -> Request | None:
+        """The first request, whose bytes are removed; None if it is not whole. `most_bytes`: of a job's data."""
+        if self._put is not None:
+            return self._data(received, *self._put)
+        if self._skip:
+            return self._skipped(received)
+        return self._line(received, most_bytes)
+
+    def _line(self, received: bytearray, most_bytes: int) -> Request | None:
+        end = -1 if self._is_cutting else received.find(_END, 0, LONGEST_LINE)
+        if end < 0:
+            self._is_cutting |= len(received) >= LONGEST_LINE
+            end = received.find(_END) if self._is_cutting else -1
+        if end < 0:
+            if self._is_cutting:
+                del received[:-_TAIL]
+            return None
+        line = bytes(received[:end])
+        del received[: end + 2]
+        if self._is_first or self._is_cutting:
+            is_first, self._is_first = self._is_first, False
+            was_cut, self._is_cutting = self._is_cutting, False
+            if is_first and line[:-1].endswith(_HTTP):
+                return QUIT, ()  # a browser, which can be made to send commands behind its head
+            if was_cut:
+                return _refused(BAD_FORMAT)
+        word, space, rest = line.partition(b" ")
+        if word == b"put" and space:
+            return self._begin_put(received, rest, most_bytes)
+        return _read(line, word, rest if space else None)
+
+    def _begin_put(self, received: bytearray, rest: bytes, most_bytes: int) -> Request | None:
+        numbers = _numbers(rest, 4, _U32)
+        if numbers is None or numbers[1] > TEN_YEARS_S:
+            return _refused(BAD_FORMAT)
+        priority, delay, ttr, size = numbers
+        if size > most_bytes:
+            self._skip = size + 2
+            return self._skipped(received)
+        return self._data(received, priority, delay, ttr, size)
+
+    def _data(self, received: bytearray, priority: int, delay: int, ttr: int, size: int) -> Request | None:
+        """The put whose line is read, once its data are there."""
+        if len(received) < size + 2:
+            self._put = priority, delay, ttr, size
+            return None
+        self._put = None
+        data, end = bytes(received[:size]), received[size : size + 2]
+        del received[: size + 2]
+        return ("put", (priority, delay, ttr, data)) if end == _END else _refused(EXPECTED_CRLF)
+
+    def _skipped(self, received: bytearray) -> Request | None:
+        taken = min(self._skip, len(received))
+        self._skip -= taken
+        del received[:taken]
+        return None if self._skip else _refused(JOB_TOO_BIG)
+
+
+def _refused(answer: bytes) -> Request:
+    return REFUSED, (answer,)
+
+
+def _read(line: bytes, word: bytes, rest: bytes | None) -> Request:
+    """The request of a line other than put. `rest`: behind the first space."""
+    known = _TAKING.get(word) if rest is not None else None
+    if known:
+        name, read = known
+        arguments = read(rest or b"")
+        return _refused(BAD_FORMAT) if arguments is None else (name, arguments)
+    if rest is None and word in _PLAIN:
+        return _PLAIN[word]
+    if line.startswith(b"quit"):
+        return QUIT, ()
+    return _refused(BAD_FORMAT if b"\0" in line or line.startswith(_BEGINNINGS) else UNKNOWN_COMMAND)
+
+
+def _numbers(text: bytes, count: int, most: int) -> list[int] | None:
+    """So many numbers with spaces before and between them."""
+    words = text.split(b" ")
+    if len(words) != count:
+        words = [word for word in words[:-1] if word] + words[-1:]
+    if len(words) != count:
+        return None
+    numbers = [int(word) for word in words if word.isdigit()]
+    return numbers if len(numbers) == count and max(numbers) <= most else None
+
+
+def _number(text: bytes) -> tuple[int] | None:
+    found = _numbers(text, 1, _U64)
+    return (found[0],) if found else None
+
+
+def _id_and_priority(text: bytes) -> tuple[int, int] | None:
+    found = _numbers(text, 2, _U64)
+    return (found[0], found[1]) if found and found[1] <= _U32 else None
+
+
+def _id_priority_and_delay(text: bytes) -> tuple[int, int, int] | None:
+    found = _numbers(text, 3, _U64)
+    if found is None or found[1] > _U32 or found[2] > TEN_YEARS_S:
+        return None
+    return found[0], found[1], found[2]
+
+
+def _tube(text: bytes) -> tuple[str] | None:
+    return (text.decode(),) if is_tube(text) else None
+
+
+def _tube_and_seconds(text: bytes) -> tuple[str, int] | None:
+    name, _, rest = text.lstrip(b" ").partition(b" ")
+    found = _numbers(rest, 1, _U32)
+    return (name.decode(), min(found[0], TEN_YEARS_S)) if found and is_tube(name) else None
+
+
+_TAKING: dict[bytes, tuple[str, Callable[[bytes], tuple[Any, ...] | None]]] = {
+    b"use": ("use", _tube),
+    b"watch": ("watch", _tube),
+    b"ignore": ("ignore", _tube),
+    b"reserve-with-timeout": ("reserve-with-timeout", _number),
+    b"reserve-job": ("reserve-job", _number),
+    b"delete": ("delete", _number),
+    b"release": ("release", _id_priority_and_delay),
+    b"bury": ("bury", _id_and_priority),
+    b"touch": ("touch", _number),
+    b"kick": ("kick", _number),
+    b"kick-job": ("kick-job", _number),
+    b"peek": ("peek", _number),
+    b"pause-tube": ("pause-tube", _tube_and_seconds),
+    b"stats-job": ("stats-job", _number),
+    b"stats-tube": ("stats-tube", _tube),
+}
+"""The commands with arguments, and what reads these."""
+
+_WORDS = (
+    *("reserve", "peek-ready", "peek-delayed", "peek-buried", "stats", QUIT),
+    *("list-tubes", "list-tube-used", "list-tubes-watched"),
+)
+_PLAIN: dict[bytes, Request] = {word.encode(): (word, ()) for word in _WORDS}
+"""Those without."""
+_BEGINNINGS = (*_PLAIN, b"pause-tube")
+"""What begins so is a command that cannot be read, not an unknown one."""

@@ -1,0 +1,181 @@
+"""The statistics, with the keys of beanstalkd in its order."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import platform
+import resource
+import secrets
+import time
+from typing import Any
+
+from buckets import Job, State, Tag
+from jobqueue import __version__
+from jobqueue.protocols.beanstalkd import priorities, replies
+from jobqueue.protocols.beanstalkd.connection import Connection, Desk
+from jobqueue.protocols.beanstalkd.tubes import DEFAULT
+from jobqueue.schema import inner
+from jobqueue.schema.fields import TEN_YEARS_S
+
+_STATES = {State.READY: "ready", State.DELAYED: "delayed", State.RESERVED: "reserved", State.DEAD: "buried"}
+_COUNTED = (
+    *("put", "peek", "peek-ready", "peek-delayed", "peek-buried", "reserve", "reserve-with-timeout", "delete"),
+    *("release", "use", "watch", "ignore", "bury", "kick", "touch", "stats", "stats-job", "stats-tube", "list-tubes"),
+    *("list-tube-used", "list-tubes-watched", "pause-tube"),
+)
+_BEGUN = time.monotonic()
+_ID = secrets.token_hex(8)
+
+
+async def stats_job(connection: Connection, number: int) -> bytes:
+    """What is known of a job."""
+    answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within))
+    if not answer["success"]:
+        return replies.of_failure(answer)
+    job = answer["job"]
+    return _document(_of_job(connection.desk, number, job)) if job.state in _STATES else replies.NOT_FOUND
+
+
+def _of_job(desk: Desk, number: int, job: Job) -> dict[str, Any]:
+    now_ms = time.time() * 1000
+    priority, delay = priorities.read(desk.options.levels, job.priority, job.optional.get(Tag.NOTE, b""))
+    is_timed = job.state in (State.DELAYED, State.RESERVED)
+    return {
+        "id": number,
+        "tube": _quoted(desk.names.tube(job.topic)),
+        "state": _STATES[job.state],
+        "pri": priority,
+        "age": max(int((now_ms - job.created) / 1000), 0),
+        "delay": delay,
+        "ttr": job.own_ttr // 1000,
+        "time-left": max(int((job.next - now_ms) / 1000), 0) if is_timed else 0,
+        "file": 0,
+        "reserves": job.deliveries,
+        "timeouts": 0,
+        "releases": 0,
+        "buries": 0,
+        "kicks": 0,
+    }
+
+
+async def stats_tube(connection: Connection, tube: str) -> bytes:
+    """The figures of a tube."""
+    desk = connection.desk
+    topic = desk.names.topic(tube)
+    if topic is None:
+        return replies.BAD_FORMAT
+    answer = await desk.dialect.ask(inner.Stats(topic=topic))
+    if not answer["success"]:
+        return replies.of_failure(answer)
+    if not (answer["known"] or topic in desk.tubes or tube == DEFAULT):
+        return replies.NOT_FOUND
+    tubes, pause_s = desk.tubes, _pause_s(answer["paused_until"])
+    return _document(
+        {
+            "name": _quoted(tube),
+            **_jobs(answer["figures"].counts),
+            "total-jobs": _total(answer["figures"].totals),
+            "current-using": tubes.using[topic],
+            "current-watching": tubes.watching[topic],
+            "current-waiting": tubes.waiting[topic],
+            "cmd-delete": tubes.deletes[topic],
+            "cmd-pause-tube": tubes.pauses[topic],
+            "pause": pause_s,
+            "pause-time-left": pause_s,
+        }
+    )
+
+
+def _pause_s(until_ms: int | None) -> int:
+    """The rest of a pause; ten years for one without end."""
+    if until_ms is None:
+        return 0
+    return max(math.ceil(until_ms / 1000 - time.time()), 0) if until_ms else TEN_YEARS_S
+
+
+async def stats(connection: Connection) -> bytes:
+    """The figures of all tubes, and of this process."""
+    desk = connection.desk
+    answer = await desk.dialect.ask(inner.Stats(within=desk.names.prefix))
+    topics = await desk.dialect.ask(inner.Topics(within=desk.names.prefix))
+    if not (answer["success"] and topics["success"]):
+        return replies.of_failure(answer if topics["success"] else topics)
+    names = {each.name for each in topics["topics"]} | set(desk.tubes)
+    figures = answer["figures"]
+    return _document(
+        {
+            **_jobs(figures.counts),
+            **{f"cmd-{command}": desk.counts[command] for command in _COUNTED},
+            "job-timeouts": figures.totals.get("redelivered", 0),
+            "total-jobs": _total(figures.totals),
+            "max-job-size": desk.options.max_job_bytes,
+            "current-tubes": len(names | {desk.names.topic(DEFAULT)}),
+            **_of_connections(desk),
+            **_of_process(),
+            **dict.fromkeys(_BINLOG, 0),
+            "draining": "true" if connection.is_draining else "false",
+            **_of_host(),
+        }
+    )
+
+
+_BINLOG = (
+    *("binlog-oldest-index", "binlog-current-index", "binlog-records-migrated", "binlog-records-written"),
+    "binlog-max-size",
+)
+
+
+def _of_connections(desk: Desk) -> dict[str, Any]:
+    return {
+        "current-connections": len(desk.streams.open),
+        "current-producers": desk.producers,
+        "current-workers": desk.workers,
+        "current-waiting": desk.waiting,
+        "total-connections": desk.streams.total,
+    }
+
+
+def _of_process() -> dict[str, Any]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "pid": os.getpid(),
+        "version": _quoted(__version__),
+        "rusage-utime": f"{used.ru_utime:.6f}",
+        "rusage-stime": f"{used.ru_stime:.6f}",
+        "uptime": int(time.monotonic() - _BEGUN),
+    }
+
+
+@functools.cache
+def _of_host() -> dict[str, Any]:
+    host = platform.uname()
+    return {
+        "id": _ID,
+        "hostname": _quoted(host.node),
+        "os": _quoted(host.version),
+        "platform": _quoted(host.machine),
+    }
+
+
+def _jobs(counts: dict[str, int]) -> dict[str, int]:
+    return {
+        "current-jobs-urgent": 0,
+        "current-jobs-ready": counts["ready"],
+        "current-jobs-reserved": counts["reserved"],
+        "current-jobs-delayed": counts["delayed"],
+        "current-jobs-buried": counts["dead"],
+    }
+
+
+def _total(totals: Any) -> int:
+    return int(totals.get("created", 0) + totals.get("replaced", 0))
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _document(values: dict[str, Any]) -> bytes:
+    return replies.document("".join(f"{key}: {value}\n" for key, value in values.items()))

@@ -1,0 +1,234 @@
+"""camellia's delay queue server: which request is which, and the reply to each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import NamedTuple
+
+from buckets import Job, State
+from buckets.errors import JobQueueError
+from jobqueue.commands.answers import Answer
+from jobqueue.dialect_settings import Camellia
+from jobqueue.errors import BadField, MethodNotAllowed, NoSuchPath
+from jobqueue.protocols import HttpDialect, Reply, Request, Tools
+from jobqueue.protocols.camellia import messages, replies, requests, topics
+from jobqueue.protocols.camellia.monitor import Monitor, Totals
+from jobqueue.protocols.camellia.requests import text
+from jobqueue.protocols.camellia.space import Space
+from jobqueue.schema import inner
+from jobqueue.wires.parameters import Parameters, is_form
+
+_PAUSE_S = 1.0  # before a long poll is refused: the SDK polls again at once
+_NOTHING_TO_ACK = ("NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
+_NOTHING_TO_DELETE = ("NOT_FOUND", "WRONG_STATE")
+_HEALTH = "/camellia/health/"
+_INTERNAL = "internal error; the service logged it"
+_STATUS = {
+    "BAD_FIELD": HTTPStatus.BAD_REQUEST,
+    "BAD_HTTP": HTTPStatus.BAD_REQUEST,
+    "BAD_JSON": HTTPStatus.BAD_REQUEST,
+    "UNAUTHORIZED": HTTPStatus.UNAUTHORIZED,
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "NO_SUCH_PATH": HTTPStatus.NOT_FOUND,
+    "METHOD_NOT_ALLOWED": HTTPStatus.METHOD_NOT_ALLOWED,
+}
+"""Of requests that are not the queue's business, by the code of the error."""
+
+
+class Call(NamedTuple):
+    """A request: the names that hold for it, and its parameters."""
+
+    space: Space
+    parameters: Parameters
+
+
+class CamelliaDialect(HttpDialect[Camellia]):
+    """camellia's delay queue server."""
+
+    def __init__(self, tools: Tools, options: Camellia) -> None:
+        super().__init__(tools, options)
+        self._monitors: dict[str, Monitor] = {}
+
+    async def handle(self, request: Request, reserved: list[Job]) -> Reply:
+        space, group, name = self._place(request.path)
+        if group == "health" and name in ("status", "check"):
+            return replies.health(is_up=name == "check" or self.tools.is_ready())
+        operation = _OPERATIONS.get(name) if group == "delayQueue" else None
+        if operation is None:
+            raise NoSuchPath("no such path")
+        if request.method != operation.method:
+            raise MethodNotAllowed(f"this path takes {operation.method}")
+        return await operation.answer(self, Call(space, _parameters(request)), reserved)
+
+    def refuse(self, error: Exception, request: Request) -> Reply:
+        code, message = "INTERNAL", _INTERNAL
+        if isinstance(error, JobQueueError):
+            code, message = error.code, error.message
+        if code in _STATUS:
+            return replies.spring(_STATUS[code], request.path, message)
+        if _HEALTH in request.path:
+            return replies.health(is_up=request.path.endswith("/check"))
+        return replies.failed({"code": code, "error": message})
+
+    def is_open(self, request: Request) -> bool:
+        """The health paths are."""
+        return _HEALTH in request.path
+
+    def drain(self) -> None:
+        for monitor in self._monitors.values():
+            monitor.stop()
+
+    def _place(self, path: str) -> tuple[Space, str, str]:
+        """The names below a path, its group, and its last segment. Raises NoSuchPath."""
+        front, root, rest = path.partition("/camellia/")
+        namespace, (group, _, name) = front[1:], rest.partition("/")
+        prefixes = {"": self.options.prefix, **self.options.namespaces}
+        if not root or namespace not in prefixes:
+            raise NoSuchPath("no such path")
+        return Space(prefixes[namespace]), group, name
+
+    async def _send(self, call: Call, reserved: list[Job]) -> Reply:
+        command = requests.add(call.parameters, call.space, self.options, self.tools.settings.max_body_bytes)
+        answer = await self.ask(command)
+        if isinstance(command, BadField) or not answer["success"]:
+            return replies.failed(answer, delayMsg=None)
+        theirs = {"topic": call.space.their_topic(command.topic), "msgId": call.space.sent_id(command.id or "")}
+        if "jobs" in answer:  # of a virtual topic: its first copy answers for all
+            answer = answer["jobs"][0]
+        if answer["result"] == "existing":
+            return await self._existing(call, theirs, answer["id"], answer.get("topic", command.topic))
+        sent = messages.sent(command, theirs, text(call.parameters, "msg"), answer)
+        return replies.json(replies.SUCCESS, msg="success", delayMsg=sent)
+
+    async def _existing(self, call: Call, theirs: dict[str, str], job_id: str, topic: str) -> Reply:
+        """The message that a repeated one leaves as it is."""
+        answer = await self.ask(inner.Get(id=job_id, within=topic))
+        if answer["success"]:
+            shown = messages.shown(answer["job"], call.space) | theirs
+            return replies.json(replies.SUCCESS, msg="success", delayMsg=shown)
+        if answer["code"] == "NOT_FOUND":
+            answer |= {"code": "TAKEN", "error": "msgId is that of a job in another topic, or of one that just ended"}
+        return replies.failed(answer, delayMsg=None)
+
+    async def _pull(self, call: Call, reserved: list[Job]) -> Reply:
+        return _pulled(await self._pop(call, reserved, 0), call.space)
+
+    async def _poll(self, call: Call, reserved: list[Job]) -> Reply:
+        wait = requests.wait(call.parameters, self.options)
+        answer = await self._pop(call, reserved, wait)
+        if not answer["success"]:
+            await asyncio.sleep(min(_PAUSE_S, wait))
+        return _pulled(answer, call.space)
+
+    async def _pop(self, call: Call, reserved: list[Job], wait: float) -> Answer:
+        return await self.ask(requests.pop(call.parameters, call.space, self.options, wait), reserved)
+
+    async def _ack(self, call: Call, reserved: list[Job]) -> Reply:
+        answer = await self.ask(requests.settle(call.parameters, call.space))
+        if answer["success"] or answer["code"] in _NOTHING_TO_ACK:
+            return replies.json(replies.SUCCESS, msg="success")
+        return replies.failed(answer)
+
+    async def _delete(self, call: Call, reserved: list[Job]) -> Reply:
+        answer = await self.ask(requests.delete(call.parameters, call.space))
+        if answer["success"] and answer["was"] != State.DELETED.word:
+            return replies.json(replies.SUCCESS, msg="success")
+        if answer["success"] or answer["code"] in _NOTHING_TO_DELETE:
+            return replies.json(replies.NOT_FOUND, msg=None)
+        return replies.failed(answer)
+
+    async def _get(self, call: Call, reserved: list[Job]) -> Reply:
+        command = requests.get(call.parameters, call.space)
+        answer = await self.ask(command)
+        if isinstance(command, inner.Get):
+            self._monitor(call.space).count_get(command.within)
+        if answer["success"]:
+            return replies.json(replies.SUCCESS, msg="success", delayMsg=messages.shown(answer["job"], call.space))
+        if answer["code"] == "NOT_FOUND":
+            return replies.json(replies.NOT_FOUND, msg=None, delayMsg=None)
+        return replies.failed(answer, delayMsg=None)
+
+    async def _topic_info(self, call: Call, reserved: list[Job]) -> Reply:
+        theirs = text(call.parameters, "topic")
+        topic = call.space.topic(theirs)
+        answer = await self.ask(topic if isinstance(topic, BadField) else inner.Stats(topic=topic))
+        if not answer["success"]:
+            return replies.failed(answer, data=None)
+        return replies.json(replies.SUCCESS, data=topics.shown(theirs, answer["figures"]))
+
+    async def _topic_infos(self, call: Call, reserved: list[Job]) -> Reply:
+        figures = await topics.read(self.ask, call.space)
+        if isinstance(figures, topics.Failure):
+            return replies.failed(figures.answer, data=None)
+        return replies.json(replies.SUCCESS, data=topics.listed(figures, call.space))
+
+    async def _monitor_data(self, call: Call, reserved: list[Job]) -> Reply:
+        minute = self._monitor(call.space).last()
+        data = {
+            "requestStatsList": minute.requests,
+            "pullMsgTimeGapStatsList": minute.pulled,
+            "readyQueueTimeGapStatsList": minute.ready,
+        }
+        return replies.json(replies.SUCCESS, data=data)
+
+    async def _monitor_string(self, call: Call, reserved: list[Job]) -> Reply:
+        minute = self._monitor(call.space).last()
+        figures = await topics.read(self.ask, call.space)
+        if isinstance(figures, topics.Failure):
+            return replies.failed(figures.answer)
+        sizes, ranges = topics.rows(topics.listed(figures, call.space))
+        return replies.text(
+            requestStats=minute.requests,
+            pullMsgTimeGapStats=minute.pulled,
+            readyQueueTimeGapStats=minute.ready,
+            topicInfoStats=sizes,
+            waitingQueueStats=ranges,
+        )
+
+    def _monitor(self, space: Space) -> Monitor:
+        if space.prefix not in self._monitors:
+            ears = self.tools.commands.metrics.ears
+            self._monitors[space.prefix] = Monitor(space, lambda: self._totals(space), ears)
+        return self._monitors[space.prefix]
+
+    async def _totals(self, space: Space) -> Totals | None:
+        figures = await topics.read(self.ask, space)
+        if isinstance(figures, topics.Failure):
+            return None
+        return {topic: each.totals for topic, each in figures.items()}
+
+
+def _parameters(request: Request) -> Parameters:
+    if request.method == "POST" and is_form(request.headers.get("Content-Type", "")):
+        return Parameters(request.query, request.body)
+    return Parameters(request.query)
+
+
+def _pulled(answer: Answer, space: Space) -> Reply:
+    if not answer["success"]:
+        return replies.failed(answer, delayMsgList=None)
+    return replies.json(replies.SUCCESS, msg=None, delayMsgList=[messages.shown(job, space) for job in answer["jobs"]])
+
+
+class Operation(NamedTuple):
+    """A path: the method that it takes, and what answers."""
+
+    method: str
+    answer: Callable[[CamelliaDialect, Call, list[Job]], Awaitable[Reply]]
+
+
+_OPERATIONS = {
+    "sendMsg": Operation("POST", CamelliaDialect._send),
+    "pullMsg": Operation("POST", CamelliaDialect._pull),
+    "longPollingMsg": Operation("POST", CamelliaDialect._poll),
+    "ackMsg": Operation("POST", CamelliaDialect._ack),
+    "deleteMsg": Operation("POST", CamelliaDialect._delete),
+    "getMsg": Operation("POST", CamelliaDialect._get),
+    "getTopicInfo": Operation("GET", CamelliaDialect._topic_info),
+    "getTopicInfoList": Operation("GET", CamelliaDialect._topic_infos),
+    "getMonitorData": Operation("GET", CamelliaDialect._monitor_data),
+    "getMonitorString": Operation("GET", CamelliaDialect._monitor_string),
+}
+"""Below `/camellia/delayQueue/`."""

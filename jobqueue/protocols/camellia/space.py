@@ -1,0 +1,87 @@
+"""The topics and ids of camellia's clients, and what they are called inside: a message M of the topic T is the job
+`T:M`. A job with another id is a foreign one: here its id is `%` and that id."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from buckets import Job
+from jobqueue.errors import BadField
+from jobqueue.schema.fields import LONGEST_NAME, is_name
+from jobqueue.wires import names
+
+_FOREIGN = "%"
+
+
+class Message(NamedTuple):
+    """A message by its names inside."""
+
+    topic: str
+    id: str
+
+
+class Space:
+    """The names below a prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def topic(self, theirs: str) -> str | BadField:
+        """The topic inside; or why there can be none."""
+        topic = self.prefix + names.escaped(theirs)
+        if not theirs:
+            return _empty("topic")
+        return topic if names.fits(topic) else _too_long("topic")
+
+    def new_message(self, topic: str, msg_id: str) -> Message | BadField:
+        """A message that is sent; or why it cannot be."""
+        if msg_id.startswith(_FOREIGN):
+            return BadField("msgId begins with %: such an id names a job that another protocol added", field="msgId")
+        inside = self.topic(topic)
+        return inside if isinstance(inside, BadField) else _own(inside, msg_id)
+
+    def message(self, topic: str, msg_id: str) -> Message | BadField:
+        """A message that is asked for; or why there can be none."""
+        inside = self.topic(topic)
+        if isinstance(inside, BadField):
+            return inside
+        if not msg_id:
+            return _empty("msgId")
+        if not msg_id.startswith(_FOREIGN):
+            return _own(inside, msg_id)
+        job_id = msg_id.removeprefix(_FOREIGN)
+        return Message(inside, job_id) if is_name(job_id) else BadField("msgId names no job", field="msgId")
+
+    def sent_id(self, job_id: str) -> str:
+        """The msgId of a message that was sent."""
+        return names.plain(job_id.partition(":")[2])
+
+    def their_topic(self, topic: str) -> str:
+        """What a topic is called here."""
+        return names.plain(topic.removeprefix(self.prefix))
+
+    def their_id(self, job: Job) -> str:
+        """What a job is called here, in its topic."""
+        front = _front(job.topic)
+        if job.id.startswith(front):
+            msg_id = names.plain(job.id[len(front) :])
+            if msg_id and not msg_id.startswith(_FOREIGN) and front + names.escaped(msg_id) == job.id:
+                return msg_id
+        return _FOREIGN + job.id
+
+
+def _front(topic: str) -> str:
+    return names.without_colons(topic) + ":"
+
+
+def _own(topic: str, msg_id: str) -> Message | BadField:
+    job_id = _front(topic) + names.escaped(msg_id)
+    return Message(topic, job_id) if names.fits(job_id) else _too_long("msgId")
+
+
+def _empty(name: str) -> BadField:
+    return BadField(f"{name} is empty", field=name)
+
+
+def _too_long(name: str) -> BadField:
+    return BadField(f"{name} is too long: escaped, with what stands before it, more than {LONGEST_NAME}", field=name)

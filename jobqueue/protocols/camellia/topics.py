@@ -1,0 +1,76 @@
+"""Topics as camellia's clients see them: how many messages wait, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from buckets import Stats
+from buckets.topics import RANGES
+from jobqueue.commands.answers import Answer
+from jobqueue.protocols.camellia.space import Space
+from jobqueue.schema import inner
+
+Shown = dict[str, Any]
+Ask = Callable[[inner.Topics | inner.Stats], Awaitable[Answer]]
+
+_AT_ONCE = 100
+
+_SIZES = (
+    "sizeOf0To1min",
+    "sizeOf1minTo10min",
+    "sizeOf10minTo30min",
+    "sizeOf30minTo1hour",
+    "sizeOf1hourTo6hour",
+    "sizeOf6hourTo1day",
+    "sizeOf1dayTo7day",
+    "sizeOf7dayTo30day",
+    "sizeOf30dayToInfinite",
+)
+
+
+def shown(topic: str, figures: Stats) -> Shown:
+    """A topic with its figures."""
+    counts = figures.counts
+    sizes = {size: figures.due[name] for size, (name, _) in zip(_SIZES, RANGES, strict=True)}
+    return {
+        "topic": topic,
+        "waitingQueueSize": counts["delayed"],
+        "waitingQueueInfo": sizes,
+        "readyQueueSize": counts["ready"],
+        "ackQueueSize": counts["reserved"],
+    }
+
+
+class Failure(NamedTuple):
+    """Why figures could not be read."""
+
+    answer: Answer
+
+
+async def read(ask: Ask, space: Space) -> dict[str, Stats] | Failure:
+    """The figures of each topic below a prefix, some of them at a time."""
+    answer = await ask(inner.Topics(within=space.prefix))
+    names = [topic.name for topic in answer["topics"] if topic.name != space.prefix] if answer["success"] else []
+    figures: dict[str, Stats] = {}
+    for at in range(0, len(names), _AT_ONCE):
+        some = names[at : at + _AT_ONCE]
+        answers = await asyncio.gather(*(ask(inner.Stats(topic=name)) for name in some))
+        answer = next((each for each in answers if not each["success"]), answer)
+        figures |= {name: each["figures"] for name, each in zip(some, answers, strict=True) if each["success"]}
+    return figures if answer["success"] else Failure(answer)
+
+
+def listed(figures: Mapping[str, Stats], space: Space) -> list[Shown]:
+    """Topics with their figures."""
+    return [shown(space.their_topic(topic), each) for topic, each in figures.items()]
+
+
+def rows(topics: list[Shown]) -> tuple[list[Shown], list[Shown]]:
+    """The sizes, and the ranges of what waits, in lists of their own."""
+    sizes = ("topic", "waitingQueueSize", "ackQueueSize", "readyQueueSize")
+    return (
+        [{name: topic[name] for name in sizes} for topic in topics],
+        [{**topic["waitingQueueInfo"], "topic": topic["topic"]} for topic in topics],
+    )

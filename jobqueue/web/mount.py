@@ -1,0 +1,170 @@
+"""A dialect over HTTP: where its requests come in, who may make them, and what becomes of its replies.
+
+Every request takes the complete path, through aiohttp. On the service's own port the dialect is below its path, and
+takes what none of the service's own pages has; on its own port it has every path but those of the health checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import unquote_plus
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from buckets import Job
+from buckets.errors import NoRoom
+from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.caller import CALLER
+from jobqueue.errors import BadJson, Forbidden, ShuttingDown, TooLarge, Unauthorized
+from jobqueue.logs import REQUEST
+from jobqueue.protocols import HttpDialect, Reply, Request
+from jobqueue.web.connection import Connection
+from jobqueue.wires.networks import allows
+
+log = structlog.get_logger()
+
+_SLASHES = re.compile("/{2,}")
+_TOKEN_SEGMENT = re.compile("/~([^/]*)(/.*|)")
+_BEARER = re.compile("Bearer +(.+)", re.IGNORECASE)
+_TOKEN_PARAMETER = "token"  # noqa: S105 - its name
+
+
+class Mount:
+    """One dialect on the ports of a process. `name_request`: the id of a request, from the one that its client gave;
+    `is_closing`: whether the service is stopping."""
+
+    def __init__(
+        self, dialect: HttpDialect[Any], name_request: Callable[[str], str], is_closing: Callable[[], bool]
+    ) -> None:
+        self._dialect = dialect
+        self._name_request = name_request
+        self._is_closing = is_closing
+
+    def cut(self, request: web.Request) -> str | None:
+        """The path of a request to the service's own port below that of the dialect; None: it is not below it."""
+        base: str = self._dialect.options.path
+        path = _path_of(request)
+        if base in ("", "/"):
+            return path if base else None
+        below = path == base or path.startswith(f"{base}/")
+        return (path[len(base) :] or "/") if below else None
+
+    def is_allowed(self, peer: object) -> bool:
+        """Whether a client may use the dialect, by its address."""
+        return allows(self._dialect.options.allow, peer)
+
+    async def on_own_port(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request to the port of the dialect."""
+        return await self.answer(request, _path_of(request))
+
+    async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
+        """Answer a request whose path, below that of the dialect, this is.
+
+        When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
+        """
+        CALLER.set(cast(Connection, request.protocol))
+        request_id = self._name_request(request.headers.get("X-Request-Id", ""))
+        REQUEST.set(request_id)
+        reserved: list[Job] = []
+        try:
+            reply = await self._reply(request, path, reserved)
+            if reply.status >= 500:
+                log.warning("request.failed", status=reply.status)
+            return await self._send(request, reply, request_id, has_jobs=bool(reserved))
+        except ConnectionError:
+            self._dialect.tools.give_back(reserved)
+            return web.Response()  # nobody gets it
+        except asyncio.CancelledError:
+            self._dialect.tools.give_back(reserved)
+            raise
+
+    async def _reply(self, request: web.Request, path: str, reserved: list[Job]) -> Reply:
+        path, query, token = _without_token(path, request)
+        asked = Request(request.method, path, query, request.headers, b"")
+        try:
+            self._check(request, asked, token)
+            asked.body = await _body(request)
+            return await self._dialect.handle(asked, reserved)
+        except Exception as error:
+            return self._dialect.refuse(error, asked)
+
+    def _check(self, request: web.Request, asked: Request, token: str | None) -> None:
+        """Raises the reason why a request is not handled."""
+        if not self.is_allowed(request.get_extra_info("peername")):
+            raise Forbidden()
+        if cast(Connection, request.protocol).is_surplus:
+            raise NoRoom("this process has as many connections as it may have")
+        self._check_token(asked, token)
+        if self._is_closing():
+            raise ShuttingDown()
+
+    def _check_token(self, asked: Request, given: str | None) -> None:
+        wanted: str = self._dialect.options.token
+        if not wanted or self._dialect.is_open(asked):
+            return
+        if given is None:
+            raise Unauthorized(missing=True)
+        if not hmac.compare_digest(_bytes(self._dialect.token_in(given)), wanted.encode()):
+            raise Unauthorized(missing=False)
+
+    async def _send(self, request: web.Request, reply: Reply, request_id: str, *, has_jobs: bool) -> web.StreamResponse:
+        """Write the answer here, not in aiohttp's handler, to learn whether it could be."""
+        if has_jobs:
+            close_if_hung_up(request.transport)
+        response = web.Response(status=reply.status, body=reply.body)
+        response.headers["Content-Type"] = reply.content_type
+        response.headers["X-Request-Id"] = request_id
+        if reply.retry_after is not None:
+            response.headers["Retry-After"] = str(reply.retry_after)
+        if self._is_closing():
+            response.force_close()
+        await response.prepare(request)
+        await response.write_eof()
+        return response
+
+
+def _path_of(request: web.Request) -> str:
+    """The path of a request as it came, with single slashes."""
+    path = request.raw_path.partition("?")[0].partition("#")[0]
+    if not path.startswith("/"):  # with a host, as to a proxy
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    return _SLASHES.sub("/", path)
+
+
+def _without_token(path: str, request: web.Request) -> tuple[str, str, str | None]:
+    """The path and the query of a request without a token, and the token that it shows, if it shows one."""
+    segment = _TOKEN_SEGMENT.fullmatch(path)
+    if segment:
+        path = segment[2] or "/"
+    query = request.raw_path.partition("?")[2].partition("#")[0]
+    parts = [part.partition("=") for part in query.split("&")] if query else []
+    shown = [value for name, _, value in parts if name == _TOKEN_PARAMETER]
+    query = "&".join("".join(part) for part in parts if part[0] != _TOKEN_PARAMETER)
+    bearer = _BEARER.fullmatch(request.headers.get("Authorization", ""))
+    tokens = (
+        bearer and bearer[1],
+        request.headers.get("X-Token"),
+        unquote_plus(shown[0]) if shown else None,
+        unquote_plus(segment[1].replace("+", "%2B")) if segment else None,
+    )
+    return path, query, next((token for token in tokens if token), None)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+async def _body(request: web.Request) -> bytes:
+    """The body of a request. Raises the reason why it cannot be read."""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise TooLarge(f"the request is too large; at most {request._client_max_size} bytes are allowed") from None
+    except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
+        raise BadJson("the request's body is damaged") from None

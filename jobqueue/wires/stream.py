@@ -1,0 +1,306 @@
+"""TCP connections of a dialect: who may connect, how many, how long a client may keep us waiting, and how they end.
+
+One request of a connection is answered at a time; what a client sends ahead is kept, within bounds, until then. A task
+runs only while there are requests to answer, so a connection that is idle costs a socket and this object. A client that
+does not read its answers gets no more requests answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import structlog
+
+from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.caller import CALLER
+from jobqueue.wires.networks import allows
+
+log = structlog.get_logger()
+
+MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # s, s, unanswered probes
+
+Request = TypeVar("Request")
+
+
+class Streams:
+    """The connections of a dialect in this process."""
+
+    def __init__(self, limits: ConnectionLimits, allow: Callable[[], tuple[str, ...]]) -> None:
+        """`allow`: the networks that may connect, as the settings have them now."""
+        self.limits = limits
+        self._allow = allow
+        self.open: set[Stream[Any]] = set()
+        self.draining = False
+        self.total = 0
+        """How many there were."""
+        self._none_open = asyncio.Event()
+
+    def enter(self, stream: Stream[Any], peer: Any) -> bool:
+        """Take in a new connection; returns whether it may stay."""
+        if self.draining or self.limits.is_full or not allows(self._allow(), peer) or not self.limits.join(stream):
+            return False
+        self.open.add(stream)
+        self.total += 1
+        return True
+
+    def leave(self, stream: Stream[Any]) -> None:
+        """Forget a connection that is gone."""
+        self.limits.leave(stream)
+        self.open.discard(stream)
+        if not self.open:
+            self._none_open.set()
+
+    def drain(self) -> None:
+        """Let each connection end when it can."""
+        self.draining = True
+        for stream in list(self.open):
+            stream.drain()
+
+    async def close(self, grace_s: float) -> None:
+        """Wait until all have ended; end those left after `grace_s`."""
+        self.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._until_none()
+        for stream in list(self.open):
+            stream.abort()
+        await self._until_none()
+
+    async def _until_none(self) -> None:
+        while self.open:
+            self._none_open.clear()
+            await self._none_open.wait()
+
+
+class Stream(asyncio.Protocol, ABC, Generic[Request]):
+    """One connection. Its class reads and answers the requests."""
+
+    may_be_idle: ClassVar[bool] = False
+    """Whether a client may stay connected without a request for as long as it likes."""
+
+    __slots__ = (
+        *("_charged", "_drained", "_has_ended", "_late_since", "_loop", "_peer", "_served", "_served_at_visit"),
+        *("_streams", "_task", "_unread_since", "is_waiting", "received", "transport"),
+    )
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._loop = asyncio.get_running_loop()
+        self.received = bytearray()
+        """Bytes that are not read yet; `take` removes those of a request."""
+        self.transport: asyncio.Transport | None = None
+        """Until the connection is lost."""
+        self.is_waiting = False
+        """Whether the request in flight is given up when the client sends no more: it waits, or hands out jobs."""
+        self._peer: Any = None
+        self._charged = 0  # bytes of an incomplete request
+        self._task: asyncio.Task[None] | None = None  # answers the requests that are there
+        self._drained: asyncio.Future[None] | None = None  # done when the client has read enough of its answers
+        self._has_ended = False  # whether the client sends no more
+        self._late_since = 0.0  # loop time since when a request is awaited; 0: none is
+        self._unread_since = 0.0  # loop time since when the client has not taken its answer
+        self._served = 0
+        self._served_at_visit = 0
+
+    @abstractmethod
+    def take(self) -> Request | None:
+        """The first whole request in `received`, which is removed; None if there is none."""
+
+    @abstractmethod
+    async def answer(self, request: Request) -> None:
+        """Answer a request. Cancelled when the client is gone."""
+
+    def is_amid(self) -> bool:
+        """Whether a request has begun and is not whole."""
+        return bool(self.received)
+
+    def drain(self) -> None:
+        """The service begins to stop: end when what was received is answered."""
+        if self._task is None:
+            self.close()
+
+    def entered(self) -> None:
+        """The connection may stay. `lost` follows."""
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._task is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is still there, as far as is known."""
+        return self.transport is not None
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self.transport is None or self.transport.is_closing()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the client sends no more."""
+        return self._has_ended
+
+    @property
+    def address(self) -> str:
+        """The client's address and port."""
+        host, port = self._peer[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._peer = transport.get_extra_info("peername")
+        if not self._streams.enter(self, self._peer):
+            self.transport.abort()
+            return
+        self._late_since = 0.0 if self.may_be_idle else self._loop.time()
+        _keep_alive(transport.get_extra_info("socket"))
+        self.entered()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self.is_closing:
+            return
+        self.received += data
+        if self._task is None:
+            self._begin()
+        elif len(self.received) > MOST_AHEAD and self.transport is not None:
+            self.transport.pause_reading()
+        if len(self.received) != self._charged:
+            self._charge()
+
+    def _begin(self) -> None:
+        """Answer the requests that are there."""
+        request = self.take()
+        if request is not None:
+            self._task = self._loop.create_task(self._serve(request))
+        elif self._has_ended:
+            self.close()
+
+    def _charge(self) -> None:
+        size = len(self.received)
+        has_room = self._streams.limits.charge(size - self._charged)
+        self._charged = size
+        if not has_room and size > MOST_AHEAD:
+            self.abort()
+
+    async def _serve(self, request: Request | None) -> None:
+        CALLER.set(self)
+        try:
+            while request is not None and not self.is_closing:
+                await self.answer(request)
+                self._served += 1
+                if self._drained is not None:
+                    await self._drained
+                request = self.take()
+        except ConnectionError:
+            self.close()
+        except Exception:
+            log.exception("client.failed")
+            self.close()
+        finally:
+            self._task = None
+        self._rest()
+
+    def _rest(self) -> None:
+        """All that is there is answered."""
+        if self._charged != len(self.received):
+            self._charge()
+        if self.is_closing:
+            return
+        if self._has_ended:
+            self.close()
+        elif self._streams.draining:
+            self.drain()
+        else:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self.transport is not None and not self.transport.is_reading():
+            self.transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send an answer. What is written in one turn of the event loop travels together."""
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self.transport.write(data)
+
+    def check_client(self) -> None:
+        """Raises ConnectionError when the client has hung up: ask before it waits, and before jobs are written."""
+        close_if_hung_up(self.transport)
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers."""
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """The client has read enough of them."""
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    def eof_received(self) -> bool:
+        """The client sends no more; it gets the answers to what it has sent."""
+        self._has_ended = True
+        if self._task is None:
+            self.close()
+        elif self.is_waiting:
+            self.abort()
+        return True
+
+    def close(self) -> None:
+        """Close the connection behind what is written."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close the connection now."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The client is gone, or the connection was closed here."""
+        self.transport = None
+        self.received.clear()
+        self._charge()
+        if self._task is not None:
+            self._task.cancel()
+        if self in self._streams.open:
+            self._streams.leave(self)
+            self.lost()
+
+    def visit(self, now: float, timeout_s: float) -> None:
+        """Disconnect a client that has kept us waiting for `timeout_s`."""
+        if self.transport is None:
+            return
+        visited, self._served_at_visit = self._served_at_visit, self._served
+        if visited != self._served:
+            self._late_since = self._unread_since = 0.0
+        self._unread_since = (self._unread_since or now) if self.transport.get_write_buffer_size() else 0.0
+        self._late_since = (self._late_since or now) if self._is_late() else 0.0
+        if any(since and now - since >= timeout_s for since in (self._unread_since, self._late_since)):
+            self.abort()
+
+    def _is_late(self) -> bool:
+        """Whether the client still has to send a request, or the rest of one."""
+        return self._task is None and (not self.may_be_idle or self.is_amid())
+
+
+def _keep_alive(wire: socket.socket) -> None:
+    """Have a host that vanished found out."""
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):  # macOS has not all
+            wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,355 @@
+"""jobqueue.commands.inner: what dialects ask for, and the answers that they get."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from buckets import Job, Pool, Redis, Tag
+from jobqueue.commands.carrying_out import Commands
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.policies import Policies
+from jobqueue.metrics.process import Metrics
+from jobqueue.schema import inner, params
+from jobqueue.settings import Settings
+from tests.buckets.jobs import add
+from tests.jobqueue.test_commands import engine_on
+from tests.waiting import until
+
+NUMBERED = {"ttr": 60, "numbered": True}
+
+
+@pytest.fixture
+def engine(live_pool: Pool) -> Engine:
+    return engine_on(live_pool)
+
+
+async def ask(engine: Engine, command: Any, reserved: list[Job] | None = None) -> dict[str, Any]:
+    return (await Commands(engine, Metrics(), 5.0).answer([command], [] if reserved is None else reserved))[0]
+
+
+async def done(engine: Engine, command: Any) -> dict[str, Any]:
+    answer = await ask(engine, command)
+    assert answer["success"], answer
+    return answer
+
+
+async def code(engine: Engine, command: Any) -> str:
+    answer = await ask(engine, command)
+    assert not answer["success"]
+    return str(answer["code"])
+
+
+def new(topic: str = "t", **fields: Any) -> inner.Add:
+    return inner.Add(topic=topic, body=Raw(b'"x"'), **{**NUMBERED, **fields})
+
+
+async def test_numbered_jobs_get_ascending_numbers_and_are_found_by_them(engine: Engine) -> None:
+    answers = [await done(engine, new()) for _ in range(3)]
+    assert [each["number"] for each in answers] == [1, 2, 3]
+    assert [each["id"] for each in answers] == ["#1", "#2", "#3"]
+    assert (await done(engine, inner.Get(2)))["job"].id == "#2"
+    assert (await done(engine, inner.Get("#2")))["job"].id == "#2"
+    assert await code(engine, inner.Get(4)) == "NOT_FOUND"
+
+
+async def test_a_number_that_a_job_has_already_is_skipped(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "#1", body=b'"first"')
+    await add(live_pool, "#2", body=b'"second"')
+    assert (await done(engine, new()))["number"] == 3
+    assert (await done(engine, inner.Get(1)))["job"].body == b'"first"'
+
+
+async def test_several_adds_of_a_request_are_numbered(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "#2")
+    commands = [new(), new(numbered=False, id="own"), new(), new(topic="u")]
+    answers = await Commands(engine, Metrics(), 5.0).answer(commands, [])
+    assert [each["id"] for each in answers] == ["#1", "own", "#4", "#3"]
+    assert "number" not in answers[1]
+
+
+def with_virtual(engine: Engine) -> Engine:
+    engine.policies = Policies(Settings(virtual_topics={"all": ("mail", "log")}))
+    return engine
+
+
+async def test_an_add_to_a_virtual_topic_has_one_number_for_all_copies(engine: Engine) -> None:
+    answer = await done(with_virtual(engine), new(topic="all"))
+    assert answer["number"] == 1
+    assert [copy["id"] for copy in answer["jobs"]] == ["#1@mail", "#1@log"]
+    assert (await done(engine, inner.Get(1, within="log")))["job"].id == "#1@log"
+    assert await code(engine, inner.Get(1)) == "NOT_FOUND"
+    assert await code(engine, inner.Get(1, within="other")) == "NOT_FOUND"
+
+
+async def test_a_number_of_which_a_copy_exists_is_skipped(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "#1@log", topic="log")
+    answer = await done(with_virtual(engine), new(topic="all"))
+    assert answer["number"] == 2
+    assert await code(engine, inner.Get("#1@mail")) == "NOT_FOUND"
+
+
+async def test_a_pop_gives_own_numbers_and_aliases_for_foreign_jobs(engine: Engine, live_pool: Pool) -> None:
+    await done(engine, new())
+    await add(live_pool, "order:1")
+    await add(live_pool, "#7@t")
+    answer = await done(engine, inner.Pop(topic="t", count=9, numbered="jobs"))
+    assert [job.id for job in answer["jobs"]] == ["#1", "order:1", "#7@t"]
+    assert answer["numbers"] == [1, 2, 3]
+    assert (await done(engine, inner.Get(2)))["job"].id == "order:1"
+    assert (await done(engine, inner.Finish(3)))["state"] == "finished"
+    assert (await done(engine, inner.Get("#7@t")))["job"].state.word == "finished"
+
+
+async def test_copies_of_a_virtual_topic_have_their_number_where_that_is_asked_for(
+    engine: Engine, live_pool: Pool
+) -> None:
+    await done(with_virtual(engine), new(topic="all"))
+    await add(live_pool, "#9@log", topic="mail")
+    answer = await done(engine, inner.Pop(topic="mail", count=9, numbered="copies"))
+    assert answer["numbers"] == [1, 2]
+    assert (await done(engine, inner.Finish(1, within="mail")))["state"] == "finished"
+    assert (await done(engine, inner.Get("#1@mail")))["job"].state.word == "finished"
+
+
+@pytest.mark.parametrize("job_id", ["#0", "#01", "#", "#x", "# 1", "#1x", "#9999999999", "#2147483648", "1"])
+async def test_an_id_that_only_looks_like_a_number_is_foreign(engine: Engine, live_pool: Pool, job_id: str) -> None:
+    await add(live_pool, job_id)
+    assert (await done(engine, inner.Pop(topic="t", numbered="jobs")))["numbers"] == [1]
+    assert (await done(engine, inner.Get(1)))["job"].id == job_id
+
+
+async def test_a_redelivered_job_has_another_number_and_the_old_one_still_names_it(
+    engine: Engine, live_pool: Pool
+) -> None:
+    await add(live_pool, "a")
+    first = (await done(engine, inner.Pop(topic="t", numbered="jobs")))["numbers"]
+    await done(engine, inner.Release(first[0], delay=0))
+    assert (await done(engine, inner.Pop(topic="t", numbered="jobs")))["numbers"] == [2] != first
+    assert (await done(engine, inner.Finish(first[0])))["state"] == "finished"
+
+
+async def test_the_jobs_of_a_pop_that_could_not_be_numbered_go_back(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "a")
+
+    async def fail(jobs: object) -> list[int]:
+        raise RuntimeError("broken")
+
+    engine.numbered.counter.aliases = fail  # type: ignore[method-assign]
+    reserved: list[Job] = []
+    assert (await ask(engine, inner.Pop(topic="t", numbered="jobs"), reserved))["code"] == "INTERNAL"
+    assert reserved == []
+    await live_pool.close()
+    assert (await live_pool.get("a") or pytest.fail()).state.word == "ready"
+
+
+async def test_a_settling_finish_deletes_what_was_never_delivered(engine: Engine) -> None:
+    for _ in range(2):
+        await done(engine, new(delay=60))
+    assert await code(engine, inner.Finish(1)) == "NOT_RESERVED"
+    assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
+    assert (await done(engine, inner.Finish(2, within="t", settles=True)))["state"] == "deleted"
+    assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
+    assert await code(engine, inner.Finish(3, settles=True)) == "NOT_FOUND"
+
+
+async def test_a_job_that_is_not_within_is_not_found_and_stays_as_it_was(engine: Engine) -> None:
+    await done(engine, new(topic="a.b"))
+    job = (await done(engine, inner.Pop(topic="a.b")))["jobs"][0]
+    for within in ("a", "x.*", "a.bc", "a.b.*"):
+        for command in (
+            inner.Finish(1, within=within),
+            inner.Finish(1, within=within, settles=True),
+            inner.Delete(1, within=within),
+            inner.Touch(1, within=within),
+            inner.Release(1, within=within),
+            inner.Bury(1, within=within),
+            inner.Kick(1, within=within),
+            inner.Run(1, within=within),
+            inner.Get(1, within=within),
+            inner.Take(1, within=within),
+        ):
+            answer = await ask(engine, command)
+            assert (answer["success"], answer["code"], answer.get("state")) == (False, "NOT_FOUND", None), command
+    assert (await done(engine, inner.Get(1)))["job"].raw == job.raw
+    assert (await done(engine, inner.Finish(1, within="a.*")))["state"] == "finished"
+
+
+async def test_a_job_in_a_state_to_spare_is_not_deleted(engine: Engine) -> None:
+    await done(engine, new())
+    await done(engine, inner.Pop(topic="t"))
+    refused = await ask(engine, inner.Delete(1, spares=("reserved",)))
+    assert (refused["code"], refused["state"]) == ("RESERVED", "reserved")
+    await done(engine, inner.Bury(1))
+    refused = await ask(engine, inner.Delete(1, spares=("dead",)))
+    assert (refused["code"], refused["state"]) == ("WRONG_STATE", "dead")
+    assert (await done(engine, inner.Delete(1, spares=("reserved",))))["was"] == "dead"
+
+
+async def test_moves_by_number(engine: Engine) -> None:
+    await done(engine, new(delay=60))
+    assert (await done(engine, inner.Run(1)))["state"] == "ready"
+    assert await code(engine, inner.Run(1)) == "TOO_LATE"
+    await done(engine, inner.Pop(topic="t"))
+    assert (await done(engine, inner.Touch(1, ttr=100)))["until"] > 0
+    assert (await done(engine, inner.Bury(1, reason="broken")))["state"] == "dead"
+    assert (await done(engine, inner.Kick(1)))["state"] == "ready"
+    refused = await ask(engine, inner.Kick(1))
+    assert refused["code"] == "WRONG_STATE" and "only a dead job" in refused["error"]
+
+
+async def test_a_peek_gives_jobs_and_their_numbers(engine: Engine, live_pool: Pool) -> None:
+    await done(engine, new(delay=60))
+    await add(live_pool, "a", delay_ms=30_000)
+    answer = await done(engine, inner.Peek("t", "delayed", count=5, numbered="jobs"))
+    assert [job.id for job in answer["jobs"]] == ["a", "#1"]
+    assert answer["numbers"] == [2, 1]
+    assert (await done(engine, inner.Get(2)))["job"].id == "a"
+    assert (await done(engine, inner.Peek("t", "ready")))["jobs"] == []
+    assert (await done(engine, inner.Peek("unknown", "dead")))["jobs"] == []
+
+
+async def test_a_peek_finds_the_job_of_a_topic_among_many_of_others(engine: Engine, live_pool: Pool) -> None:
+    for n in range(20):
+        await add(live_pool, f"o{n}", topic="other", delay_ms=1000 * n + 60_000)
+    await add(live_pool, "a", delay_ms=3_600_000)
+    assert [job.id for job in (await done(engine, inner.Peek("t", "delayed")))["jobs"]] == ["a"]
+
+
+async def test_figures_and_topics_are_those_within_a_prefix(engine: Engine, live_pool: Pool) -> None:
+    for topic in ("p.a", "p.b", "q.a"):
+        await add(live_pool, f"{topic}-1", topic=topic)
+        await add(live_pool, f"{topic}-2", topic=topic, delay_ms=60_000)
+    for within, number in (("p.", 2), ("p.*", 2), ("", 3), ("none", 0)):
+        figures = (await done(engine, inner.Stats(within=within)))["figures"]
+        assert (figures.counts["ready"], figures.counts["delayed"]) == (number, number)
+        assert len((await done(engine, inner.Topics(within=within)))["topics"]) == number
+    one = await done(engine, inner.Stats("p.a"))
+    assert (one["figures"].counts["ready"], one["known"], one["paused_until"]) == (1, True, None)
+    await done(engine, params.Pause(topic="p.a"))
+    assert (await done(engine, inner.Stats("p.a")))["paused_until"] == 0
+    unknown = await done(engine, inner.Stats("p.z"))
+    assert (unknown["known"], unknown["figures"].counts["ready"]) == (False, 0)
+
+
+async def test_a_purge_ends_when_all_are_gone(engine: Engine, live_pool: Pool) -> None:
+    for topic in ("p.a", "p.b", "q.a"):
+        await add(live_pool, f"{topic}-1", topic=topic)
+        await add(live_pool, f"{topic}-2", topic=topic, delay_ms=60_000)
+    assert (await done(engine, inner.Purge("p.a", state="ready")))["count"] == 1
+    assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
+    counts = (await done(engine, inner.Stats()))["figures"].counts
+    assert (counts["ready"], counts["delayed"]) == (1, 1)
+
+
+async def test_the_counter_is_the_last_number_that_was_given_out(engine: Engine) -> None:
+    assert (await done(engine, inner.Counter()))["number"] == 0
+    await done(engine, new())
+    assert (await done(engine, inner.Counter()))["number"] >= 1
+
+
+async def test_jobs_that_fill_the_answers_of_a_request_leave_no_room_for_more(
+    engine: Engine, live_pool: Pool, redis: Redis
+) -> None:
+    for n in range(5):
+        await add(live_pool, f"j{n}", body=b'"' + b"x" * (3 << 20) + b'"')
+    commands: list[inner.Inner] = [
+        inner.Pop(topic="t", count=9),
+        inner.Peek("t", "ready", count=9),
+        inner.Pop(topic="t"),
+    ]
+    popped, peeked, refused = await Commands(engine, Metrics(), 5.0).answer(commands, [])
+    assert len(popped["jobs"]) + len(peeked["jobs"]) == 3
+    assert refused["code"] == "TOO_LARGE"
+
+
+async def test_commands_of_dialects_count_as_their_native_twins(engine: Engine) -> None:
+    metrics = Metrics()
+    asked: list[inner.Inner] = [new(), inner.Pop(topic="t"), inner.Take(9), inner.Counter(), inner.Topics()]
+    for each in asked:
+        await Commands(engine, metrics, 5.0).answer([each], [])
+    metrics.pour(0)
+    counted = [("add", "OK"), ("pop", "OK"), ("pop", "NOT_FOUND"), ("counter", "OK"), ("topics", "OK")]
+    for command, code in counted:
+        labels = {"command": command, "code": code}
+        assert metrics.registry.get_sample_value("jobqueue_commands_total", labels) == 1
+
+
+async def test_a_debug_log_of_jobs_names_their_ids(
+    engine: Engine, live_pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    await add(live_pool, "a")
+    commands = Commands(engine, Metrics(), 5.0)
+    assert (await commands.answer([inner.Pop(topic="t")], []))[0]["success"]
+    assert (await commands.answer([inner.Get("a")], []))[0]["success"]
+
+
+async def test_a_job_is_taken_by_its_number(engine: Engine) -> None:
+    await done(engine, new(delay=60))
+    reserved: list[Job] = []
+    job = (await ask(engine, inner.Take(1, worker="w", ttr=7), reserved))["job"]
+    assert [each.id for each in reserved] == ["#1"]
+    assert (job.id, job.state.word, job.ttr, job.text(Tag.WORKER)) == ("#1", "reserved", 7000, "w")
+    refused = await ask(engine, inner.Take(1))
+    assert (refused["code"], refused["state"]) == ("RESERVED", "reserved")
+    await done(engine, inner.Finish(1, lease=job.lease))
+    refused = await ask(engine, inner.Take(1))
+    assert (refused["code"], refused["error"]) == (
+        "WRONG_STATE",
+        "only a delayed, ready or dead job can be taken; this one is finished",
+    )
+
+
+async def test_a_note_goes_with_the_job_and_its_copies_until_another_takes_its_place(engine: Engine) -> None:
+    await done(engine, new(note=b"first\x00"))
+    job = (await done(engine, inner.Pop(topic="t")))["jobs"][0]
+    assert job.note == b"first\x00"
+    await done(engine, inner.Release(1, delay=0, note=b"second", priority=9))
+    job = (await done(engine, inner.Get(1)))["job"]
+    assert (job.note, job.priority) == (b"second", 9)
+    await done(engine, inner.Pop(topic="t"))
+    await done(engine, inner.Bury(1, note=b""))
+    assert (await done(engine, inner.Get(1)))["job"].note == b""
+    await done(with_virtual(engine), new(topic="all", note=b"both"))
+    assert [(await done(engine, inner.Get(2, within=each)))["job"].note for each in ("mail", "log")] == [b"both"] * 2
+
+
+async def test_a_tombstone_keeps_the_body_where_the_add_asks_for_it(engine: Engine) -> None:
+    await done(engine, new(keeps_body=True))
+    await done(engine, new())
+    await done(engine, inner.Pop(topic="t", count=2))
+    for number, body in ((1, b'"x"'), (2, b"")):
+        await done(engine, inner.Finish(number))
+        job = (await done(engine, inner.Get(number)))["job"]
+        assert (job.state.word, job.body) == ("finished", body)
+
+
+async def test_workers_of_dialects_are_known_as_pollers(engine: Engine) -> None:
+    await done(engine, new())
+    await done(engine, new(topic="u", delay=60))
+    await done(engine, inner.Pop(topic="t", worker="popper"))
+    await done(engine, inner.Take(2, worker="taker"))
+    assert {poller.worker for poller, _ in engine._pollers._leases.values()} == {"popper", "taker"}
+    await done(engine, inner.Finish(1))
+    assert {poller.worker for poller, _ in engine._pollers._leases.values()} == {"taker"}
+
+
+async def test_a_pop_by_number_waits_for_a_job(engine: Engine, live_pool: Pool) -> None:
+    asking = asyncio.create_task(done(engine, inner.Pop(topic="t", wait=math.inf, numbered="jobs")))
+    await until(lambda: engine._waiting.parked == 1)
+    await add(live_pool, "a")
+    engine._waiting.ring("t", 1)
+    answer = await asking
+    assert ([job.id for job in answer["jobs"]], answer["numbers"]) == (["a"], [1])
+
+
+async def test_a_pop_by_priority_looks_at_all_topics(engine: Engine, live_pool: Pool) -> None:
+    await add(live_pool, "low", topic="a", priority=1)
+    await add(live_pool, "high", topic="b", priority=8)
+    answer = await done(engine, inner.Pop(topics=["a", "b"], count=9, by_priority=True))
+    assert [job.id for job in answer["jobs"]] == ["high", "low"]

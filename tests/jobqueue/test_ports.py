@@ -1,0 +1,279 @@
+"""The ports of a process, and what holds for a dialect on them: paths, tokens, networks, refusals, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+import structlog
+from yarl import URL
+
+from buckets import Redis
+from buckets.errors import Unfit
+from jobqueue.app import Service
+from jobqueue.dialect_settings import Dialects, Lmstfy, QueueServer
+from jobqueue.protocols import DIALECTS
+from jobqueue.settings import Settings
+from tests.jobqueue.small_dialects import HTTP, SOCKET
+from tests.ports import free_port
+from tests.redis_server import RedisServer
+
+ELSEWHERE = ("192.0.2.0/24",)
+TOKEN = "s3cret+/ü"  # noqa: S105 - of these tests
+
+
+@pytest.fixture(autouse=True)
+def small_dialects(monkeypatch: pytest.MonkeyPatch, redis: Redis) -> None:
+    """They take the places of two real ones; Redis is empty."""
+    monkeypatch.setitem(DIALECTS, "lmstfy", HTTP)
+    monkeypatch.setitem(DIALECTS, "queue_server", SOCKET)
+
+
+@contextlib.asynccontextmanager
+async def serving(server: RedisServer, grace_s: float = 1, **dialects: Any) -> AsyncIterator[Service]:
+    settings = Settings(port=0, redis=server.url, grace_s=grace_s, protocols=Dialects(**dialects))
+    async with Service(settings) as service:
+        yield service
+
+
+class Answer(msgspec.Struct):
+    status: int
+    text: str
+    headers: Any
+
+
+async def ask(url: str, path: str, method: str = "GET", **options: Any) -> Answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, URL(url + path, encoded=True), **options) as response,
+    ):
+        return Answer(response.status, await response.text(), response.headers)
+
+
+def own(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+async def test_a_dialect_has_its_own_port_with_health_checks_and_nothing_else_of_ours(
+    redis_server: RedisServer,
+) -> None:
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)) as service:
+        for path in ("/healthz", "/readyz"):
+            assert (await ask(own(port), path)).text == (await ask(service.url, path)).text
+        for path in ("/command", "/metrics", "/openapi.json", "/"):
+            assert (await ask(own(port), path)).text == f'["GET","{path}","",""]'
+        for method in ("PUT", "DELETE", "POST", "OPTIONS"):
+            assert (await ask(own(port), "/x", method, data=b"1")).text == f'["{method}","/x","","1"]'
+        assert (await ask(own(port), "/x", "HEAD")).status == 200
+        native = await ask(own(port), "/command", "POST", json={"command": "stats"})
+        assert native.text.startswith('["POST","/command"')
+        assert (await ask(service.url, "/x")).status == 404
+
+
+async def test_a_dialect_may_also_be_below_a_path_of_the_services_port(redis_server: RedisServer) -> None:
+    async with serving(redis_server, lmstfy=Lmstfy(path="/lm/v1")) as service:
+        for path, below in (("/lm/v1", "/"), ("/lm/v1/", "/"), ("/lm/v1/a//b/?x=1", "/a/b/"), ("//lm//v1//a", "/a")):
+            assert (await ask(service.url, path)).text.startswith(f'["GET","{below}"')
+        for path in ("/lm", "/lm/v10", "/lm/v2/a", "/healthzz"):
+            refused = await ask(service.url, path)
+            assert refused.status == 404 and '"NO_SUCH_PATH"' in refused.text
+        assert (await ask(service.url, "/lm/v1/add", "POST", data=b"7")).status == 201
+
+
+async def test_at_the_root_of_the_services_port_it_hides_no_page_of_the_services_own(redis_server: RedisServer) -> None:
+    async with serving(redis_server, lmstfy=Lmstfy(path="/")) as service:
+        assert '"service":"jobqueue"' in (await ask(service.url, "/")).text
+        assert "jobqueue_commands_total" in (await ask(service.url, "/metrics")).text
+        assert '"METHOD_NOT_ALLOWED"' in (await ask(service.url, "/command", "PUT")).text
+        assert (await ask(service.url, "/api/x")).text == '["GET","/api/x","",""]'
+
+
+async def test_path_and_query_reach_it_as_they_came(redis_server: RedisServer) -> None:
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)):
+        answer = await ask(own(port), "/a%2Fb%20c//d?x=%41&y=+&token=t&&z", "DELETE", data=b"ignored")
+        assert answer.text == '["DELETE","/a%2Fb%20c/d","x=%41&y=+&&z","ignored"]'
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET http://elsewhere//x?y HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).endswith(b'["GET","/x","y",""]')
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_requests_have_ids_and_no_redirects(redis_server: RedisServer) -> None:
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)):
+        answer = await ask(own(port), "/add", "POST", data=b"1", headers={"X-Request-Id": "mine"})
+        assert answer.headers["X-Request-Id"] == "mine" and answer.headers["Server"] == "jobqueue"
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert (await ask(own(port), "/x")).headers["X-Request-Id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/x", {}, 401),
+        ("/x", {"Authorization": f"Bearer {TOKEN}"}, 200),
+        ("/x", {"Authorization": f"bearer  {TOKEN}"}, 200),
+        ("/x", {"Authorization": f"Basic {TOKEN}"}, 401),
+        ("/x", {"Authorization": "Bearer s3cret"}, 401),
+        ("/x", {"X-Token": TOKEN}, 200),
+        ("/x", {"X-Token": f"pool:{TOKEN}"}, 200),
+        ("/x?token=s3cret%2B/%C3%BC", {}, 200),
+        ("/x?token=s3cret+/%C3%BC", {}, 401),
+        ("/x?token=", {}, 401),
+        ("/~s3cret%2B%2F%C3%BC/x", {}, 200),
+        ("/~s3cret+%2F%C3%BC/x", {}, 200),
+        ("/~s3cret/x", {}, 401),
+        ("/open", {}, 200),
+    ],
+)
+async def test_a_token_comes_in_a_header_the_query_or_the_path(
+    redis_server: RedisServer, path: str, headers: dict[str, str], status: int
+) -> None:
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port, token=TOKEN)):
+        answer = await ask(own(port), path, headers=headers)
+    words = {401: "refused: UNAUTHORIZED /x", 200: f'["GET","{path.partition("?")[0][-2:]}","",""]'}
+    assert answer.status == status
+    assert path == "/open" or answer.text == words[status]
+
+
+async def test_a_token_is_in_no_log_metric_or_refusal(redis_server: RedisServer) -> None:
+    port = free_port()
+    with structlog.testing.capture_logs() as lines:
+        async with serving(redis_server, lmstfy=Lmstfy(port=port, token="hush")) as service:  # noqa: S106
+            answers = [await ask(own(port), path) for path in ("/~hush/fail", "/fail?token=hush", "/~whisper/x")]
+            answers.append(await ask(service.url, "/metrics"))
+    assert [answer.status for answer in answers] == [500, 500, 401, 200]
+    said = "".join(answer.text for answer in answers) + str(lines)
+    assert "hush" not in said and "whisper" not in said and "customer" not in answers[0].text
+    assert 'jobqueue_commands_total{code="INTERNAL",command="unreadable",protocol="lmstfy"} 2.0' in answers[3].text
+
+
+async def test_only_the_allowed_networks_get_through(redis_server: RedisServer) -> None:
+    port, other = free_port(), free_port()
+    dialects: dict[str, Any] = {
+        "lmstfy": Lmstfy(port=port, path="/lm", allow=ELSEWHERE),
+        "queue_server": QueueServer(port=other, allow=ELSEWHERE),
+    }
+    async with serving(redis_server, **dialects) as service:
+        with pytest.raises((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)):
+            await ask(own(port), "/healthz")
+        refused = await ask(service.url, "/lm/x")
+        assert (refused.status, refused.text) == (403, "refused: FORBIDDEN /x")
+        assert (await ask(service.url, "/healthz")).status == 200
+        assert await datagram(other, b"x", answers=False) is None
+
+
+async def test_options_are_reloaded_but_not_where_it_listens(redis_server: RedisServer) -> None:
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)) as service:
+        later = Dialects(lmstfy=Lmstfy(port=1, path="/now", token=TOKEN), queue_server=QueueServer(port=2))
+        service.reload(Settings(port=0, redis=redis_server.url, protocols=later))
+        assert (await ask(own(port), "/x")).status == 401
+        assert (await ask(service.url, "/now/x", headers={"X-Token": TOKEN})).status == 200
+        service.reload(Settings(protocols=Dialects(lmstfy=Lmstfy(port=port, allow=ELSEWHERE))))
+        with pytest.raises((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)):
+            await ask(own(port), "/healthz")
+
+
+async def test_a_request_that_is_too_large_or_damaged_is_refused_in_the_dialects_form(
+    redis_server: RedisServer,
+) -> None:
+    port = free_port()
+    settings = Settings(
+        port=0, redis=redis_server.url, max_request_bytes=1024, protocols=Dialects(lmstfy=Lmstfy(port=port))
+    )
+    async with Service(settings):
+        large = await ask(own(port), "/add", "POST", data=b"1" * 1025)
+        assert (large.status, large.text) == (413, "refused: TOO_LARGE /add")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /add HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip")
+        assert await reader.readuntil(b"refused: BAD_JSON /add")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_the_job_of_a_client_that_hung_up_goes_to_the_next(redis_server: RedisServer) -> None:
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /pop?5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.05)  # so that it waits; should it not yet, the test passes all the same
+        writer.close()
+        await writer.wait_closed()
+        added = await ask(own(port), "/add", "POST", data=b"1")
+        assert (await ask(own(port), "/pop?5")).text == added.text
+
+
+async def datagram(port: int, data: bytes, *, answers: bool = True) -> bytes | None:
+    """What comes back for a datagram; None: nothing, where nothing should."""
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.setblocking(False)
+        await loop.sock_connect(end, ("127.0.0.1", port))
+        await loop.sock_sendall(end, data)
+        try:
+            async with asyncio.timeout(10 if answers else 0.2):
+                return await loop.sock_recv(end, 100)
+        except TimeoutError:
+            return None
+
+
+async def test_a_dialect_of_its_own_sockets_has_tcp_and_udp(redis_server: RedisServer) -> None:
+    port = free_port()
+    async with serving(redis_server, queue_server=QueueServer(port=port)):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+        assert await datagram(port, b"hello") == b"hello"
+        writer.close()
+        await writer.wait_closed()
+    async with serving(redis_server, queue_server=QueueServer(port=port, udp=False)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+            free.bind(("127.0.0.1", port))
+
+
+async def test_at_the_end_connections_are_drained_and_then_have_their_grace(redis_server: RedisServer) -> None:
+    http, other = free_port(), free_port()
+    dialects: dict[str, Any] = {"lmstfy": Lmstfy(port=http), "queue_server": QueueServer(port=other)}
+    reader = writer = waiting = None
+    async with serving(redis_server, 30, **dialects):
+        reader, writer = await asyncio.open_connection("127.0.0.1", other)
+        writer.write(b".")
+        assert await reader.readexactly(1) == b"."
+        waiting = asyncio.create_task(ask(own(http), "/pop?30"))
+        await asyncio.sleep(0.05)
+        ended = asyncio.create_task(_last_words(reader, writer, other))
+    assert (await ended) == b"bye"
+    assert (await waiting).text == "nothing"
+
+
+async def _last_words(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> bytes:
+    """What the connection gets when the service stops; then it is closed, and no other is taken."""
+    words = await reader.readexactly(3)
+    with pytest.raises(OSError, match="Connect"):
+        await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    await writer.wait_closed()
+    return words
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+async def test_a_port_in_use_is_named_with_its_protocol(redis_server: RedisServer, kind: int) -> None:
+    port = free_port()
+    with socket.socket(socket.AF_INET, kind) as taken:
+        taken.bind(("127.0.0.1", port))
+        if kind == socket.SOCK_STREAM:
+            taken.listen()
+        with pytest.raises(Unfit, match=f"the port {port} of protocols.queue_server is in use"):
+            async with serving(redis_server, queue_server=QueueServer(port=port)):
+                pass

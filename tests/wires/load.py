@@ -1,0 +1,100 @@
+"""Load by one dialect on a service that is broken meanwhile, with a record of what was promised and delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from tests.wires.drivers import Driver, RefusedError, Taken
+
+TOPIC = "load/q"
+_ANSWER_S = 5.0
+_PAUSE_S = 0.02
+
+
+@dataclass
+class Load:
+    """Producers and workers until they are stopped. `adder`, `popper`: make a client; its `ttr_s` is short."""
+
+    adder: Callable[[], Driver]
+    popper: Callable[[], Driver]
+    longest_delay_s: float = 2.0
+    due: dict[bytes, float] = field(default_factory=dict)
+    """Of each job that was acknowledged, by its body."""
+    deliveries: list[Taken] = field(default_factory=list)
+    finished: set[bytes] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    _producing: bool = True
+    _working: bool = True
+
+    async def _produce(self, name: str) -> None:
+        chance = random.Random(name)
+        number = 0
+        async with self.adder() as client:
+            while self._producing:
+                number += 1
+                body = f"{name}-{number}".encode()
+                delay = chance.choice((0.0, chance.uniform(0, self.longest_delay_s)))
+                delay = float(round(delay)) if client.SECONDS else round(delay, 3)
+                async with self._trouble(client):
+                    self.due[body] = (await client.add(TOPIC, body, delay_s=delay)).due
+                await asyncio.sleep(0.005)
+
+    async def _work(self) -> None:
+        async with self.popper() as client:
+            while self._working:
+                async with self._trouble(client):
+                    job = await client.pop(TOPIC, 1)
+                    if job is not None:
+                        await self._finish(client, job)
+
+    async def _finish(self, client: Driver, job: Taken) -> None:
+        self.deliveries.append(job)
+        if await client.finish(job):
+            self.finished.add(job.body)
+
+    @contextlib.asynccontextmanager
+    async def _trouble(self, client: Driver) -> AsyncIterator[None]:
+        """A service that is away, and its refusals meanwhile: try again on another connection."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                yield
+            return
+        except (OSError, TimeoutError, ValueError):
+            pass
+        except RefusedError as error:
+            self.refused.append(str(error))
+        await client.close()
+        await asyncio.sleep(_PAUSE_S)
+
+    @contextlib.asynccontextmanager
+    async def running(self, producers: int = 3, workers: int = 4) -> AsyncIterator[None]:
+        """Apply load while the block runs; then wait until every acknowledged job is finished."""
+        async with asyncio.TaskGroup() as group:
+            makers = [group.create_task(self._produce(f"p{each}")) for each in range(producers)]
+            for _ in range(workers):
+                group.create_task(self._work())
+            try:
+                yield
+                self._producing = False
+                await asyncio.wait(makers)
+                await self._drained()
+            finally:
+                self._producing = self._working = False
+
+    async def _drained(self, within_s: float = 60) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self.due.keys() - self.finished:  # noqa: ASYNC110 - workers of other tasks do it
+                    await asyncio.sleep(0.05)
+
+    def check(self) -> None:
+        """Nothing lost, and none early."""
+        lost = self.due.keys() - self.finished
+        assert not lost, f"{len(lost)} of {len(self.due)} acknowledged jobs were lost: {sorted(lost)[:5]}"
+        early = [job for job in self.deliveries if job.at < self.due.get(job.body, 0)]
+        assert not early, f"{len(early)} deliveries were early: {early[:5]}"
+        assert len(self.due) > 50, "that was no load"

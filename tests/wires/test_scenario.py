@@ -1,0 +1,26 @@
+"""The one scenario, by every protocol: on one Redis, and on a Cluster with several processes on each port."""
+
+from __future__ import annotations
+
+import pytest
+
+from buckets.redis.client import Redis
+from tests.redis_cluster import ClusterSet
+from tests.redis_server import RedisServer
+from tests.wires.drivers import Driver
+from tests.wires.scenario import play
+from tests.wires.serving import DRIVERS, serving
+
+
+@pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.NAME)
+async def test_a_job_lives_its_life_by_each_protocol(
+    kind: type[Driver], redis_server: RedisServer, redis: Redis
+) -> None:
+    async with serving(redis_server.url) as wires:
+        await play(wires, kind)
+
+
+async def test_the_same_holds_on_a_cluster_with_several_processes_on_each_port() -> None:
+    async with ClusterSet() as cluster, serving(cluster.url, workers=2) as wires:
+        for kind in DRIVERS:
+            await play(wires, kind)
