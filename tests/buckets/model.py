@@ -217,7 +217,7 @@ class Model:
         due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
         was = old.state if old and old.state not in TOMBSTONES else None
         known = self.arrows.copy()
-        created = self.now_ms if due <= self.now_ms else self.ahead(0)
+        created = self.now_ms if due <= self.now_ms else self.ahead(0)  # the delay counts from there
         life = Life(new, State.DELAYED, created, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         life.note, life.keeps_body = new.note, new.keeps_body
         self.lives[new.id] = life
