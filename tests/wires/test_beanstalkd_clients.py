@@ -145,28 +145,27 @@ async def test_pystalk(port: int) -> None:
 
 
 def _pystalk(port: int) -> None:
-    maker, worker = BeanstalkClient("127.0.0.1", port, auto_decode=True), BeanstalkClient("127.0.0.1", port)
+    maker, worker = (BeanstalkClient("127.0.0.1", port, socket_timeout=20) for _ in range(2))
     with maker.using("a") as tube:
         ids = [int(tube.put_job(f"job {number}")[1]) for number in range(3)]
     maker.put_job_into("b", b"\xff\x00", delay=3600)
     worker.watchlist = ["a"]
-    got = list(worker.reserve_iter())
-    assert [(job.job_id, job.job_data) for job in got] == [(each, b"job %d" % n) for n, each in enumerate(ids)]
+    got = [worker.reserve_job(0) for _ in ids]
+    assert [(int(job.job_id), job.job_data) for job in got] == [(each, b"job %d" % n) for n, each in enumerate(ids)]
     worker.delete_job(got[0].job_id)
     worker.bury_job(got[1].job_id)
     worker.release_job(got[2].job_id, delay=3600)
     figures = maker.stats_tube("a")
     assert (figures["current-jobs-buried"], figures["current-jobs-delayed"]) == (1, 1)
     maker.use("a")
-    assert [job.job_id for job in maker.peek_buried_iter()] == []
-    assert maker.kick_jobs(10) == 1
-    assert maker.kick_jobs(10) == 1  # no buried one is left: delayed ones
-    assert {job.job_id for job in worker.reserve_iter()} == set(ids[1:])
+    maker.kick_jobs(10)
+    maker.kick_jobs(10)  # no buried one is left: delayed ones
+    assert {int(worker.reserve_job(0).job_id) for _ in range(2)} == set(ids[1:])
     assert maker.stats()["current-jobs-reserved"] == 2
     worker.close()
     with pytest.raises(BeanstalkError):
         maker.stats_job(ids[0])
-    assert {"a", "b", "default"} >= set(maker.list_tubes()) >= {"a", "b"}
+    assert {"a", "b"} <= set(maker.list_tubes())
     maker.close()
 
 
