@@ -58,7 +58,7 @@ def kept_copy(job: NewJob, added: Added) -> Answer:
 
 
 def _body(job: Job) -> orjson.Fragment | None:
-    """A job's body, byte for byte as it was added; a tombstone has none."""
+    """A job's body, byte for byte as it was added; a tombstone mostly has none."""
     return orjson.Fragment(job.body) if job.body else None
 
 

@@ -197,7 +197,8 @@ async def update(engine: Engine, command: params.Update, handover: Handover) -> 
 
 @one
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
-    """Everything about a job: body, times, counts, options. Of an ended job, what is remembered: all but its body."""
+    """Everything about a job: body, times, counts, options. Of an ended job, what is remembered, mostly without its
+    body."""
     handover.check()
     job, paused_until = await engine.get(command.id)
     handover.take([job])

@@ -6,6 +6,7 @@ It knows no index, no record and no entry that could be stale. A list here holds
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -216,7 +217,7 @@ class Model:
         due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
         was = old.state if old and old.state not in TOMBSTONES else None
         known = self.arrows.copy()
-        created = self.now_ms if due <= self.now_ms else self.ahead(0)
+        created = self.now_ms if due <= self.now_ms else self.ahead(0)  # the delay counts from there
         life = Life(new, State.DELAYED, created, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         life.note, life.keeps_body = new.note, new.keeps_body
         self.lives[new.id] = life
@@ -230,13 +231,24 @@ class Model:
         self._use(life)
         return result, life.state.word, due
 
-    def look(self, shards: Sequence[int], topics: Sequence[str], count: int) -> Look:
+    def look(self, shards: Sequence[int], topics: Sequence[str], count: int, by_priority: bool) -> Look:
         """What a pop finds that asks the shards in this order; nothing is changed."""
         look = Look()
+        look_in_shard = self._look_by_priority if by_priority else self._look_in_shard
         for shard in shards:
             if len(look.ids) < count:
-                self._look_in_shard(shard, topics, count, look)
+                look_in_shard(shard, topics, count, look)
         return look
+
+    def _look_by_priority(self, shard: int, topics: Sequence[str], count: int, look: Look) -> None:
+        there = [topic for topic in topics if not self._is_paused(topic, look)]
+        last = there[-1] if there else None
+        for priority, topic in itertools.product(range(9, -1, -1), there):
+            before = len(look.ids)
+            self._look_in_list((shard, topic, priority), count, look)
+            if before < len(look.ids) == count:
+                last = topic
+        self._count_left(shard, last, look)
 
     def _look_in_shard(self, shard: int, topics: Sequence[str], count: int, look: Look) -> None:
         last = None
@@ -246,6 +258,9 @@ class Model:
             last = topic
             for priority in range(9, -1, -1):
                 self._look_in_list((shard, topic, priority), count, look)
+        self._count_left(shard, last, look)
+
+    def _count_left(self, shard: int, last: str | None, look: Look) -> None:
         ready = {life.new.id for life in self.lives.values() if self._counts_as_ready(life, shard, last)}
         look.left += len(ready - set(look.ids))
 

@@ -187,12 +187,13 @@ class Comparison(RuleBasedStateMachine):
         count=st.sampled_from([1, 1, 2, 10]),
         ttr_ms=st.sampled_from([None, None, 0, 1_000, 7_000]),
         worker=st.sampled_from(["", "w", "a longer name"]),
+        by_priority=st.booleans(),
     )
-    def pop(self, topics: list[str], count: int, ttr_ms: int | None, worker: str) -> None:
-        popped = self.run(self.pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker))
+    def pop(self, topics: list[str], count: int, ttr_ms: int | None, worker: str, by_priority: bool = False) -> None:
+        popped = self.run(self.pool.pop(topics, count, ttr_ms=ttr_ms, worker=worker, by_priority=by_priority))
         answer = [job.id for job in popped.jobs], popped.left, popped.opens_us
         for order in itertools.permutations(range(self.model.shards)):
-            look = self.model.look(order, topics, count)
+            look = self.model.look(order, topics, count, by_priority)
             if answer == (look.ids, look.left, look.opens_us):
                 break
         assert answer == (look.ids, look.left, look.opens_us)
@@ -259,6 +260,13 @@ class Comparison(RuleBasedStateMachine):
         self.model.lives[job_id].bucket = job.kind.bucket
         self.leases[job_id].append(job.lease)
         self.handed_out.append(job)
+
+    @precondition(lambda self: any(life.state is State.DEAD for life in self.model.lives.values()))
+    @rule(worker=st.sampled_from(["", "w"]))
+    def take_dead(self, worker: str) -> None:
+        """By chance alone, hardly a job that is taken would be dead."""
+        dead = next(job_id for job_id, life in self.model.lives.items() if life.state is State.DEAD)
+        self.take(dead, None, worker, "")
 
     @precondition(lambda self: self.handed_out)
     @rule(last=st.sampled_from([1, 2, 3, 8]), some=st.booleans())

@@ -275,7 +275,7 @@ async def test_commands_of_dialects_count_as_their_native_twins(engine: Engine) 
     metrics.pour(0)
     counted = [("add", "OK"), ("pop", "OK"), ("pop", "NOT_FOUND"), ("counter", "OK"), ("topics", "OK")]
     for command, code in counted:
-        labels = {"command": command, "code": code}
+        labels = {"protocol": "native", "command": command, "code": code}
         assert metrics.registry.get_sample_value("jobqueue_commands_total", labels) == 1
 
 

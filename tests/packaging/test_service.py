@@ -137,7 +137,7 @@ def test_the_tests_in_the_sdist_run(release: Release, tmp_path: Path) -> None:
     with tarfile.open(release.sdist) as sdist:
         sdist.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    tests = ("tests/test_layers.py", "tests/test_readme.py", "tests/buckets/test_job.py")
+    tests = ("tests/test_layers.py", "tests/documents/test_readme.py", "tests/buckets/test_job.py")
     said = run(sys.executable, "-m", "pytest", "-q", *tests, cwd=folder)
     assert " passed" in said and "skipped" not in said
 

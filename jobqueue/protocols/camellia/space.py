@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from buckets import Job
 from jobqueue.errors import BadField
-from jobqueue.schema.fields import LONGEST_NAME, is_name
+from jobqueue.schema.fields import LONGEST_NAME, is_id
 from jobqueue.wires import names
 
 _FOREIGN = "%"
@@ -50,7 +50,7 @@ class Space:
         if not msg_id.startswith(_FOREIGN):
             return _own(inside, msg_id)
         job_id = msg_id.removeprefix(_FOREIGN)
-        return Message(inside, job_id) if is_name(job_id) else BadField("msgId names no job", field="msgId")
+        return Message(inside, job_id) if is_id(job_id) else BadField("msgId names no job", field="msgId")
 
     def sent_id(self, job_id: str) -> str:
         """The msgId of a message that was sent."""

@@ -55,6 +55,10 @@ async def test_a_job_that_nobody_has_is_reserved_by_its_id(
     assert (job.deliveries, job.cause) == (before.deliveries + 1, Cause.NONE)
     assert job.attempts == (1 if before.state is State.DEAD else before.attempts + 1)
     assert job.next == clock.now_us // 1000 + (ttr_ms or before.own_ttr)
+    now_ms = clock.now_us // 1000
+    since = before.next if before.state is State.READY else now_ms
+    assert job.due == (before.due if before.state is State.READY else now_ms)
+    assert job.ready_again == (since if before.deliveries else None)
     assert await is_stored(pool, job)
     await check_books(redis, pool)
     assert await popped_ids(pool) == []
@@ -134,6 +138,7 @@ async def test_the_place_of_a_taken_job_is_not_popped_a_second_time(redis: Redis
     for job_id in "abc":
         await add(pool, job_id)
     await pool.take("b")
+    await check_books(redis, pool)
     await pool.release("b", delay_ms=0)
     assert await popped_ids(pool) == ["a", "c", "b"]
     await check_books(redis, pool)

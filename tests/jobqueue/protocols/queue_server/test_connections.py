@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from buckets import Redis
+from jobqueue.protocols.queue_server.dialect import QueueServerDialect
 from tests.jobqueue.protocols.queue_server.clients import Served, Tcp, Udp, serving
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -96,6 +97,17 @@ async def test_r9_an_object_that_is_too_large_is_refused_while_it_comes(tcp: Tcp
     tcp.writer.write(b'{"action":1,"data":"' + b"x" * 3_000_000)
     refused = json.loads(await read_all(tcp))
     assert (refused["code"], refused["reason"]) == (-1, "too large")
+
+
+async def test_r9_what_comes_behind_a_refusal_is_not_kept(served: Served, tcp: Tcp) -> None:
+    refused = json.loads(await tcp.exchange(b"{]}"))
+    assert refused["reason"] == "field error"
+    tcp.writer.write(b"{" + b"x" * 3_000_000)
+    await tcp.writer.drain()
+    await served.native(command="stats")  # meanwhile it is read
+    (dialect,) = served.service._dialects.values()
+    assert isinstance(dialect, QueueServerDialect)
+    assert [len(connection.received) for connection in dialect._streams.open] == [0]
 
 
 async def test_r9_an_object_may_have_a_body_and_16_kib_more(tcp: Tcp) -> None:

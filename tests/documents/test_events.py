@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 _LOGGED = re.compile(  # `log.info("a.b"`, or passed on: `call(log.info, "a.b"`
     r'(?:log\.(?:debug|info|warning|error|exception)[(,]|Outage\(log, )\s*((?:"[a-z_.]+"(?:, )?)+)'
 )
