@@ -1,5 +1,5 @@
 """Random requests to each dialect, and clients that behave badly: nothing breaks, and others go on. JOBQUEUE_FUZZ sets
-the number of requests; `make fuzz` sends 10,000 and more to each dialect."""
+the number of requests of a dialect, JOBQUEUE_FUZZ_SEED makes them differ."""
 
 from __future__ import annotations
 
