@@ -21,8 +21,9 @@ from tests.wires.serving import DRIVERS, Wires, serving
 
 REQUESTS = int(os.environ.get("JOBQUEUE_FUZZ", "2000"))
 SEED = int(os.environ.get("JOBQUEUE_FUZZ_SEED", "0"))
-_ON_A_CONNECTION = 20
-_AT_ONCE = 4
+_ON_A_CONNECTION = 5
+_AT_ONCE = 16
+_QUIET_S = 0.1
 _ANSWER_S = 20.0
 _GROWTH = 64 << 20
 """Bytes that the process may grow by: what was added stays in Redis, so this is what caches and buffers may take."""
@@ -40,17 +41,26 @@ def resident(wires: Wires) -> int:
 
 
 async def sent(port: int, data: bytes) -> bytes:
-    """Send bytes and no more; returns all that comes back until the service closes. Raises TimeoutError for a hang."""
+    """Send bytes and, when nothing comes back for a moment, hang up; returns all that came until the service closed.
+    Raises TimeoutError for a hang."""
     async with asyncio.timeout(_ANSWER_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         answer = b""
         with contextlib.suppress(ConnectionError):
             writer.write(data)
-            writer.write_eof()
-            while some := await reader.read(1 << 16):
+            while some := await _more(reader, writer):
                 answer += some
         writer.close()
         return answer
+
+
+async def _more(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_QUIET_S):
+            return await reader.read(1 << 16)
+    if writer.can_write_eof():
+        writer.write_eof()
+    return await reader.read(1 << 16)
 
 
 async def goes_on(wires: Wires, kind: type[Driver]) -> None:
