@@ -98,7 +98,7 @@ class Engine:
         self._walk = walk
         self._waiting = waiting
         self._pollers = pollers
-        self.numbered = Numbered(pool, pollers)
+        self.numbered = Numbered(pool, pollers, self._secured_pool)
         """Jobs by their numbers, as dialects name them."""
         self.listing = Listing(topics, walk)
         """Topics by their prefixes, as dialects ask for them."""
@@ -124,6 +124,12 @@ class Engine:
                     command.durability = durability
 
         return self._durable.wanting([command.durability or self._durability for command in commands], report)
+
+    def _secured_pool(self) -> Pool | DurablePool:
+        """As `_pool_for`, for one change with the default durability that is not reported."""
+        if self._durability == LOCAL:
+            return self._pool
+        return self._durable.wanting([self._durability], lambda reached: None)
 
     async def add(self, commands: Sequence[params.Add]) -> Sequence[Added | list[Copy] | JobQueueError]:
         """Keep jobs; returns what was added for each, or the error. Commands without an id get one. An add to a virtual

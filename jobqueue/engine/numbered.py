@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from buckets import Job, Moved, Numbers, Pollers, Pool, State
+from buckets import DurablePool, Job, Moved, Numbers, Pollers, Pool, State
 from buckets.errors import JobQueueError, NotFound
 from jobqueue.caller import CALLER
 from jobqueue.schema import inner
@@ -49,9 +49,11 @@ def _word(result: str | JobQueueError) -> str:
 class Numbered:
     """The jobs of a namespace by their ids and numbers."""
 
-    def __init__(self, pool: Pool, pollers: Pollers) -> None:
+    def __init__(self, pool: Pool, pollers: Pollers, secured: Callable[[], Pool | DurablePool]) -> None:
+        """`secured`: returns the pool whose changes have the default durability, as native ones without their own."""
         self._pool = pool
         self._pollers = pollers
+        self._secured = secured
         self.counter = Numbers(pool)
 
     async def numbers(self, jobs: Sequence[Job], which: str) -> list[int]:
@@ -105,9 +107,9 @@ class Numbered:
     async def _finish(self, job_id: str, command: inner.Finish) -> str:
         end, within, settles = (job_id, command.lease), command.within, command.settles
         if within or settles:
-            state = await self._pool.finish_within(*end, within, settles=settles)
+            state = await self._secured().finish_within(*end, within, settles=settles)
         else:
-            state = _word((await self._pool.finish([end]))[0])  # which shares a script with others
+            state = _word((await self._secured().finish([end]))[0])  # which shares a script with others
         self._pollers.finished([end], [state])
         return state
 
@@ -117,7 +119,7 @@ class Numbered:
         spares = [State[word.upper()] for word in command.spares]
 
         async def delete(job_id: str) -> str:
-            return await self._pool.delete_within(job_id, command.within, spares)
+            return await self._secured().delete_within(job_id, command.within, spares)
 
         return await self._first(command.id, command.within, delete)
 

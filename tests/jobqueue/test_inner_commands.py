@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from buckets import Job, Pool, Redis, Tag
+from buckets import REPLICATED, Job, Pool, Redis, Tag
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -155,6 +155,19 @@ async def test_a_settling_finish_deletes_what_was_never_delivered(engine: Engine
     assert (await done(engine, inner.Finish(2, within="t", settles=True)))["state"] == "deleted"
     assert (await done(engine, inner.Finish(1, settles=True)))["state"] == "deleted"
     assert await code(engine, inner.Finish(3, settles=True)) == "NOT_FOUND"
+
+
+async def test_ends_have_the_durability_of_the_settings(live_pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_on(live_pool, REPLICATED)
+    for job_id in "abc":
+        await add(live_pool, job_id)
+    assert (await live_pool.pop(["t"])).jobs
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(live_pool.redis.meter, "secured", lambda wanted, _, changes: asked.append((wanted, changes)))
+    assert (await done(engine, inner.Finish("a")))["state"] == "finished"
+    assert (await done(engine, inner.Finish("b", within="t", settles=True)))["state"] == "deleted"
+    assert (await done(engine, inner.Delete("c", within="t")))["was"] == "ready"
+    assert asked == [(REPLICATED, 1)] * 3
 
 
 async def test_a_job_that_is_not_within_is_not_found_and_stays_as_it_was(engine: Engine) -> None:
