@@ -36,7 +36,7 @@ from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from jobqueue.caller import CALLER
 from jobqueue.engine.listing import Listing
 from jobqueue.engine.new_jobs import new_id, new_job
-from jobqueue.engine.numbered import Numbered, id_of
+from jobqueue.engine.numbered import MOST_TRIES, Numbered
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
@@ -152,13 +152,17 @@ class Engine:
         """As `add`; a job that is to be numbered gets the next number that no job has."""
         results: list[Added | list[Copy] | JobQueueError] = [AlreadyExists()] * len(commands)
         left = list(range(len(commands)))
-        while left:
-            numbered = [commands[at] for at in left if commands[at].numbered]
-            for command, number in zip(numbered, await self.numbered.counter.some(len(numbered)), strict=True):
-                command.id, command.if_exists = id_of(number), "reject"
-            for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
-                results[at] = result
-            left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]
+        try:
+            for tries in range(MOST_TRIES):
+                await self.numbered.number([commands[at] for at in left if commands[at].numbered], tries)
+                for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
+                    results[at] = result
+                left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]
+                if not left:
+                    break
+        except JobQueueError as error:
+            for at in left:
+                results[at] = error
         return results
 
     def bounds(self, topic: str) -> Bounds:

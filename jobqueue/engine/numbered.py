@@ -17,6 +17,9 @@ from jobqueue.schema import inner
 from jobqueue.schema.params import ms
 
 MOST = 2_147_483_647
+MOST_TRIES = 88
+"""How often a job may be given a number; the last of them follow large gaps."""
+_SINGLE_TRIES = 64  # then 64 numbers are skipped, 128, … up to 2^29
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,9})(?:@(.*))?", re.S)
 
 T = TypeVar("T")
@@ -55,6 +58,16 @@ class Numbered:
         self._pollers = pollers
         self._secured = secured
         self.counter = Numbers(pool)
+
+    async def number(self, commands: Sequence[inner.Add], tries: int) -> None:
+        """Give new jobs the next numbers. `tries`: how often other jobs had those that they got before. Many in a row
+        have them where the counter begins again among live jobs; there, more and more numbers are skipped."""
+        if not commands:
+            return
+        if tries >= _SINGLE_TRIES:
+            await self.counter.skip(64 << (tries - _SINGLE_TRIES))
+        for command, number in zip(commands, await self.counter.some(len(commands)), strict=True):
+            command.id, command.if_exists = id_of(number), "reject"
 
     async def numbers(self, jobs: Sequence[Job], which: str) -> list[int]:
         """A number of each job, as `inner.Pop.numbered` says; each foreign job gets a new one."""
