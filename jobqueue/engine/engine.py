@@ -169,11 +169,8 @@ class Engine:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(
-        self, command: params.Pop, room: int, *, by_priority: bool = False
-    ) -> tuple[Popped, TopicStatus | None]:
-        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
-        also the status of its topics, where that may be the reason."""
+    async def pop(self, command: params.Pop, room: int, *, by_priority: bool = False) -> Popped:
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics)
@@ -191,13 +188,17 @@ class Engine:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
             raise
         self._pollers.end(poller, popped.jobs)
+        return popped
+
+    async def why_empty(self, command: params.Pop, popped: Popped) -> TopicStatus | None:
+        """The status of the topics of a pop, where that may be the reason why it found no job."""
         if popped.jobs or not popped.ask_why:
-            return popped, None
-        return popped, await self._topics.status(topics)
+            return None
+        return await self._topics.status(command.topics or [command.topic or ""])
 
     async def pop_numbered(self, command: inner.Pop, room: int) -> tuple[list[Job], list[int]]:
         """As `pop`, with a number for each job where the command asks for them."""
-        popped, _ = await self.pop(command, room, by_priority=command.by_priority)
+        popped = await self.pop(command, room, by_priority=command.by_priority)
         try:
             return popped.jobs, await self.numbered.numbers(popped.jobs, command.numbered)
         except BaseException:

@@ -393,6 +393,21 @@ async def test_a_pop_by_number_waits_for_a_job(engine: Engine, live_pool: Pool) 
     assert ([job.id for job in answer["jobs"]], answer["numbers"]) == (["a"], [1])
 
 
+async def test_an_empty_pop_asks_nothing_but_the_pop(engine: Engine, live_pool: Pool) -> None:
+    assert (await done(engine, inner.Pop(topic="unknown", numbered="jobs")))["jobs"] == []
+    before = await pauses_read(live_pool.redis)
+    assert (await done(engine, inner.Pop(topic="unknown", numbered="jobs")))["jobs"] == []
+    assert await pauses_read(live_pool.redis) == before
+    assert (await done(engine, params.Pop(topic="unknown")))["known"] is False
+    assert await pauses_read(live_pool.redis) != before
+
+
+async def pauses_read(redis: Redis) -> bytes:
+    """How often the pauses of topics were read by now."""
+    lines = (await redis.read("INFO", "commandstats")).splitlines()
+    return next((line.split(b",")[0] for line in lines if line.startswith(b"cmdstat_mget:")), b"")
+
+
 async def test_a_pop_by_priority_looks_at_all_topics(engine: Engine, live_pool: Pool) -> None:
     await add(live_pool, "low", topic="a", priority=1)
     await add(live_pool, "high", topic="b", priority=8)
