@@ -43,13 +43,14 @@ class Listing:
         return jobs
 
     async def purge(self, command: inner.Purge) -> int:
-        """Delete jobs until all that existed at the beginning are gone; returns how many."""
+        """Delete jobs until all that existed at the beginning are gone; returns how many. Later ones stay."""
         state = None if command.state is None else State[command.state.upper()]
+        begun = await self._walk.newest_ms()
         prefix = command.within.removesuffix("*")
         names = [topic.name for topic in await self.topics(prefix)] if command.topic is None else [command.topic]
         count = 0
         for name in names:
-            purged = await self._walk.purge(name, state)
+            purged = await self._walk.purge(name, state, begun=begun)
             count += purged.count
             while purged.next:
                 purged = await self._walk.purge(name, state, purged.next)

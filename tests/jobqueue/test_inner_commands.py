@@ -291,6 +291,26 @@ async def test_a_purge_ends_when_all_are_gone(engine: Engine, live_pool: Pool) -
     assert (counts["ready"], counts["delayed"]) == (1, 1)
 
 
+async def test_a_purge_of_many_topics_spares_what_is_added_meanwhile(
+    engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = {"p.a", "p.b", "p.c"}
+    for topic in topics:
+        await add(live_pool, f"{topic}-old", topic=topic, delay_ms=60_000)
+    purge = engine._walk.purge
+
+    async def purge_and_add(topic: str, *arguments: Any, **options: Any) -> Any:
+        purged = await purge(topic, *arguments, **options)
+        await asyncio.sleep(0.005)
+        for other in topics - {topic}:
+            await add(live_pool, f"{other}-new-{topic}", topic=other, delay_ms=60_000)
+        return purged
+
+    monkeypatch.setattr(engine._walk, "purge", purge_and_add)
+    assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
+    assert (await done(engine, inner.Stats()))["figures"].counts["delayed"] == 6
+
+
 async def test_the_counter_is_the_last_number_that_was_given_out(engine: Engine) -> None:
     assert (await done(engine, inner.Counter()))["number"] == 0
     await done(engine, new())
