@@ -31,15 +31,15 @@ async def _reserve(connection: Connection, wait_s: float) -> bytes:
     ends = connection.earliest_end() if connection.held else None
     soon_s = math.inf if ends is None else max(ends - _MARGIN_S - connection.now, 0.0)
     watched = list(connection.watched)
-    wait_s, asked_s = min(wait_s, soon_s), wait_s
-    pop = inner.Pop(topics=watched, count=1, wait=wait_s, by_priority=len(watched) > 1, numbered="jobs")
+    wait = min(wait_s, soon_s)
+    pop = inner.Pop(topics=watched, count=1, wait=wait, by_priority=len(watched) > 1, numbered="jobs")
     with connection.wait():
         answer = await _handed_out(connection, pop)
     if not answer["success"]:
         return replies.of_failure(answer)
     if answer["jobs"]:
         return _reserved(connection, answer["numbers"][0], answer["jobs"][0])
-    return replies.DEADLINE_SOON if wait_s < asked_s else replies.TIMED_OUT
+    return replies.DEADLINE_SOON if soon_s <= wait_s else replies.TIMED_OUT
 
 
 async def _handed_out(connection: Connection, command: inner.Pop | inner.Take) -> Answer:

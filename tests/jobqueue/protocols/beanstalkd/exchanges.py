@@ -534,6 +534,7 @@ SAME = {
         > a
         > reserve
         > reserve
+        > reserve-with-timeout 0
         > put 1 0 60 1
         > b
         > reserve-with-timeout 0
@@ -542,6 +543,7 @@ SAME = {
         < INSERTED {a}
         < RESERVED {a} 1
         < a
+        < DEADLINE_SOON
         < DEADLINE_SOON
         < INSERTED {b}
         < RESERVED {b} 1
