@@ -272,7 +272,10 @@ async def test_figures_and_topics_are_those_within_a_prefix(engine: Engine, live
     for within, number in (("p.", 2), ("p.*", 2), ("", 3), ("none", 0)):
         figures = (await done(engine, inner.Stats(within=within)))["figures"]
         assert (figures.counts["ready"], figures.counts["delayed"]) == (number, number)
-        assert len((await done(engine, inner.Topics(within=within)))["topics"]) == number
+        topics = (await done(engine, inner.Topics(within=within)))["topics"]
+        assert [topic.counts["ready"] for topic in topics] == [1] * number
+        names = (await done(engine, inner.Names(within=within)))["names"]
+        assert sorted(names) == sorted(topic.name for topic in topics)
     one = await done(engine, inner.Stats("p.a"))
     assert (one["figures"].counts["ready"], one["known"], one["paused_until"]) == (1, True, None)
     await done(engine, params.Pause(topic="p.a"))
