@@ -309,6 +309,10 @@ class Topics:
         names = await self._in_all(self.names)
         return [(shard, name) for shard, some in enumerate(names) for name in reversed(some)]
 
+    async def beginning(self, prefix: str) -> list[str]:
+        """The topics whose names begin with a prefix, in no particular order."""
+        return list({name for _, name in await self._homes() if name.startswith(prefix)})
+
     async def names(self, shard: int) -> list[str]:
         """The topics of a shard, the least recently used first."""
         used: dict[str, float] = {}

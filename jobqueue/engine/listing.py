@@ -24,6 +24,10 @@ class Listing:
             if not shard and not cursor:
                 return list(found.values())
 
+    async def names(self, prefix: str) -> list[str]:
+        """The names of all topics that begin with the prefix, in no particular order."""
+        return await self._topics.beginning(prefix)
+
     async def figures(self, prefix: str) -> Figures:
         """The sums of all topics that begin with the prefix."""
         return await self._topics.stats(prefix=prefix)
@@ -43,13 +47,14 @@ class Listing:
         return jobs
 
     async def purge(self, command: inner.Purge) -> int:
-        """Delete jobs until all that existed at the beginning are gone; returns how many."""
+        """Delete jobs until all that existed at the beginning are gone; returns how many. Later ones stay."""
         state = None if command.state is None else State[command.state.upper()]
+        begun = await self._walk.newest_ms()
         prefix = command.within.removesuffix("*")
-        names = [topic.name for topic in await self.topics(prefix)] if command.topic is None else [command.topic]
+        names = await self.names(prefix) if command.topic is None else [command.topic]
         count = 0
         for name in names:
-            purged = await self._walk.purge(name, state)
+            purged = await self._walk.purge(name, state, begun=begun)
             count += purged.count
             while purged.next:
                 purged = await self._walk.purge(name, state, purged.next)

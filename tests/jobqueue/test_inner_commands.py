@@ -272,7 +272,10 @@ async def test_figures_and_topics_are_those_within_a_prefix(engine: Engine, live
     for within, number in (("p.", 2), ("p.*", 2), ("", 3), ("none", 0)):
         figures = (await done(engine, inner.Stats(within=within)))["figures"]
         assert (figures.counts["ready"], figures.counts["delayed"]) == (number, number)
-        assert len((await done(engine, inner.Topics(within=within)))["topics"]) == number
+        topics = (await done(engine, inner.Topics(within=within)))["topics"]
+        assert [topic.counts["ready"] for topic in topics] == [1] * number
+        names = (await done(engine, inner.Names(within=within)))["names"]
+        assert sorted(names) == sorted(topic.name for topic in topics)
     one = await done(engine, inner.Stats("p.a"))
     assert (one["figures"].counts["ready"], one["known"], one["paused_until"]) == (1, True, None)
     await done(engine, params.Pause(topic="p.a"))
@@ -289,6 +292,26 @@ async def test_a_purge_ends_when_all_are_gone(engine: Engine, live_pool: Pool) -
     assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
     counts = (await done(engine, inner.Stats()))["figures"].counts
     assert (counts["ready"], counts["delayed"]) == (1, 1)
+
+
+async def test_a_purge_of_many_topics_spares_what_is_added_meanwhile(
+    engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = {"p.a", "p.b", "p.c"}
+    for topic in topics:
+        await add(live_pool, f"{topic}-old", topic=topic, delay_ms=60_000)
+    purge = engine._walk.purge
+
+    async def purge_and_add(topic: str, *arguments: Any, **options: Any) -> Any:
+        purged = await purge(topic, *arguments, **options)
+        await asyncio.sleep(0.005)
+        for other in topics - {topic}:
+            await add(live_pool, f"{other}-new-{topic}", topic=other, delay_ms=60_000)
+        return purged
+
+    monkeypatch.setattr(engine._walk, "purge", purge_and_add)
+    assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
+    assert (await done(engine, inner.Stats()))["figures"].counts["delayed"] == 6
 
 
 async def test_the_counter_is_the_last_number_that_was_given_out(engine: Engine) -> None:
