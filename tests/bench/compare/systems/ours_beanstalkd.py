@@ -20,6 +20,7 @@ class OursByBeanstalkd(Beanstalkd):
     )
     PEER = False
     SCALE = 0.25
+    MOST_PENDING = 100_000
 
     def start(self, folder: Path) -> None:
         self._store = Store(folder)
