@@ -154,7 +154,7 @@ class Engine:
         left = list(range(len(commands)))
         try:
             for tries in range(MOST_TRIES):
-                await self.numbered.number([commands[at] for at in left if commands[at].numbered], tries)
+                await self.numbered.assign([commands[at] for at in left if commands[at].numbered], tries)
                 for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
                     results[at] = result
                 left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]

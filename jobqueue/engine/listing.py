@@ -35,7 +35,7 @@ class Listing:
     async def peek(self, command: inner.Peek, room: int) -> list[Job]:
         """The first jobs of a topic in a state (up to `room` bytes of them)."""
         state, jobs = State[command.state.upper()], list[Job]()
-        there = (await self._topics.topic(command.topic)).counts[state.word]
+        there = (await self._topics.counts(command.topic))[state.word]
         wanted, place = min(command.count, there), None
         while len(jobs) < wanted and (room > 0 or not jobs):
             page = await self._walk.peek(command.topic, state, place, count=wanted - len(jobs), room=room)

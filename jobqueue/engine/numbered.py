@@ -59,7 +59,7 @@ class Numbered:
         self._secured = secured
         self.counter = Numbers(pool)
 
-    async def number(self, commands: Sequence[inner.Add], tries: int) -> None:
+    async def assign(self, commands: Sequence[inner.Add], tries: int) -> None:
         """Give new jobs the next numbers. `tries`: how often other jobs had those that they got before. Many in a row
         have them where the counter begins again among live jobs; there, more and more numbers are skipped."""
         if not commands:
@@ -76,7 +76,7 @@ class Numbered:
         own = [number_of(job, also_copies=which == "copies") for job in jobs]
         foreign = [job for job, number in zip(jobs, own, strict=True) if number is None]
         ends = [(job.id, job.next if job.state is State.RESERVED else 0) for job in foreign]
-        new = iter(await self.counter.aliases(ends))
+        new = iter(await self.counter.aliases(ends) if ends else ())
         return [next(new) if number is None else number for number in own]
 
     async def _ids(self, name: inner.Name, within: str) -> AsyncIterator[str]:

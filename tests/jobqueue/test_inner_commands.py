@@ -83,14 +83,14 @@ async def test_an_add_is_answered_although_another_of_its_request_finds_no_numbe
     engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add(live_pool, "#1")
-    number = engine.numbered.number
+    assign = engine.numbered.assign
 
     async def once(commands: list[inner.Add], tries: int) -> None:
         if tries:
             raise Unavailable
-        await number(commands, tries)
+        await assign(commands, tries)
 
-    monkeypatch.setattr(engine.numbered, "number", once)
+    monkeypatch.setattr(engine.numbered, "assign", once)
     answers = await Commands(engine, Metrics(), 5.0).answer([new(), new()], [])
     assert [answer.get("code") for answer in answers] == ["UNAVAILABLE", None]
     assert (await done(engine, inner.Get(2)))["job"].state.word == "ready"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobqueue.dialect_settings import KINDS
+from jobqueue.dialect_settings import KINDS, Dialects, Mykit
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from tests.acceptance.service import ROOT
@@ -158,6 +158,17 @@ def test_policies_come_from_a_file_only() -> None:
         ("protocols = 7\n", "protocols in the file"),
         ("[protocols]\nmykit = 7\n", "protocols.mykit in the file"),
         ("[protocols.mykit]\npath = 'x'\n", "protocols.mykit.path in the file"),
+        ("[protocols.mykit]\npath = '/x/'\n", "must be empty, / or a path such as /queue"),
+        (
+            "[protocols.mykit]\nport = 1\nprefix = 'a b'\n",
+            "jobqueue.toml: a prefix must be empty or a string of 1 to 255",
+        ),
+        ("[protocols.beanstalkd]\nport = 1\ntoken = 'a'\n", "protocols.beanstalkd.token: its clients cannot send"),
+        ("[protocols.camellia]\nport = 1\nack_timeout_s = 0\n", "protocols.camellia.ack_timeout_s in the file"),
+        (
+            "[protocols.camellia]\nport = 1\nnamespaces = {'a/b' = ''}\n",
+            "jobqueue.toml: the name of a namespace must be 1 to 64 characters",
+        ),
         ("[protocols.mykit]\n", "protocols.mykit must have a port or a path"),
         ("[protocols.beanstalkd]\nport = 0\n", "protocols.beanstalkd must have a port, or"),
         (
@@ -180,6 +191,11 @@ def test_a_wrong_protocol_is_reported_with_its_place(tmp_path: Path, text: str, 
     with pytest.raises(SettingsError) as told:
         load_file(tmp_path, text)
     assert words in str(told.value)
+
+
+def test_settings_that_are_printed_show_no_token() -> None:
+    text = repr(Dialects(mykit=Mykit(port=7, token="hush")))  # noqa: S106
+    assert "Mykit(port=7, " in text and "clear_all=False" in text and "hush" not in text
 
 
 def test_protocols_come_from_a_file_only() -> None:
