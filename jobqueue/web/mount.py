@@ -130,8 +130,9 @@ class Mount:
 
 
 def _path_of(request: web.Request) -> str:
-    """The path of a request as it came, with single slashes."""
-    path = request.raw_path.partition("?")[0].partition("#")[0]
+    """The path of a request as it came, with single slashes; a byte that is not UTF-8, which one of aiohttp's two
+    parsers lets through, is U+FFFD."""
+    path = _bytes(request.raw_path.partition("?")[0].partition("#")[0]).decode("utf-8", "replace")
     if not path.startswith("/"):  # with a host, as to a proxy
         path = "/" + path.partition("://")[2].partition("/")[2]
     return _SLASHES.sub("/", path)
