@@ -92,7 +92,9 @@ class Mount:
             asked.body = await _body(request)
             return await self._dialect.handle(asked, reserved)
         except Exception as error:
-            return self._dialect.refuse(error, asked)
+            reply = self._dialect.refuse(error, asked)
+        await asyncio.sleep(self._dialect.pause_s(asked))
+        return reply
 
     def _check(self, request: web.Request, asked: Request, token: str | None) -> None:
         """Raises the reason why a request is not handled."""
