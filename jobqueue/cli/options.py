@@ -95,7 +95,9 @@ def _is_alias(field: inspect.Field, fields: dict[str, inspect.Field]) -> bool:
 def _argument(command: str, field: inspect.Field) -> click.Argument:
     kind, _ = _bare(field.type)
     if isinstance(kind, inspect.ListType) or (command, field.name) in _SEVERAL:
-        return click.Argument([field.name], nargs=-1, required=True, metavar=f"{field.name.upper().rstrip('S')}...")
+        one = field.name.upper().rstrip("S")
+        metavar = f"{one}..." if field.required else f"[{one}...]"
+        return click.Argument([field.name], nargs=-1, required=field.required, metavar=metavar)
     # A body that is not typed comes through a pipe.
     return click.Argument([field.name], required=field.required and field.name != "body")
 

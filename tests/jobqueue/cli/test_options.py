@@ -75,6 +75,8 @@ def test_what_is_typed_is_what_the_service_reads() -> None:
     assert read("release", "a", "--no-attempt").attempt is False
     assert read("pop", "a").topic == "a"
     assert read("pop", "a", "b", "--wait", "5").topics == ["a", "b"]
+    taken = read("pop", "--id", "j")
+    assert (taken.id, taken.topic, taken.topics) == ("j", None, None)
 
 
 @pytest.mark.parametrize("typed", ["nan", "inf", "1e999", "soon", ""])
