@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import structlog
 
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.access.hang_ups import close_if_hung_up, has_hung_up
 from jobqueue.caller import CALLER
 from jobqueue.wires.networks import allows
 
@@ -205,7 +205,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
                 if self._drained is not None:
                     await self._drained
                 request = self.take()
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):
             self.close()
         except Exception:
             log.exception("client.failed")
@@ -218,17 +218,11 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         """All that is there is answered."""
         if self._charged != len(self.received):
             self._charge()
-        if self.is_closing:
-            return
         if self._has_ended:
             self.close()
         elif self._streams.draining:
             self.drain()
-        else:
-            self._resume_reading()
-
-    def _resume_reading(self) -> None:
-        if self.transport is not None and not self.transport.is_reading():
+        if self.transport is not None and not (self.transport.is_closing() or self.transport.is_reading()):
             self.transport.resume_reading()
 
     def write(self, data: bytes) -> None:
@@ -282,8 +276,11 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
             self.lost()
 
     def visit(self, now: float, timeout_s: float) -> None:
-        """Disconnect a client that has kept us waiting for `timeout_s`."""
+        """Disconnect a client that has kept us waiting for `timeout_s`, or hung up while nothing was read."""
         if self.transport is None:
+            return
+        if self.is_waiting and not self.transport.is_reading() and has_hung_up(self.transport):
+            self.abort()
             return
         visited, self._served_at_visit = self._served_at_visit, self._served
         if visited != self._served:

@@ -8,14 +8,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import structlog
+
 from buckets import Job, State, Tag
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.protocols import Dialect
-from jobqueue.protocols.beanstalkd import priorities
+from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.parser import PUT, Parser, Request
 from jobqueue.protocols.beanstalkd.tubes import DEFAULT, Names, Tubes
 from jobqueue.schema import inner
 from jobqueue.wires.stream import Stream, Streams
+
+log = structlog.get_logger()
 
 _MOST_PUTS = 64  # that go to Redis together
 _LONGEST_S = 86_400.0  # of a lease
@@ -70,7 +74,7 @@ class Desk:
         """Connections that have reserved one."""
         self.waiting = 0
         """Reserves in progress."""
-        self._returning: set[asyncio.Task[object]] = set()
+        self._returning: set[asyncio.Task[None]] = set()
         self._names = Names(dialect.options.prefix)
         self._watches_default = (self.names.topic(DEFAULT) or DEFAULT,)
 
@@ -89,14 +93,18 @@ class Desk:
     def give_back(self, jobs: Iterable[Held]) -> None:
         """Release the jobs of a connection that is closed, at once, without counting as a try."""
         releases = [
-            self.dialect.ask(inner.Release(id=held.id, lease=held.lease, delay=0, attempt=False))
-            for held in jobs
-            if not held.is_gone
+            inner.Release(id=held.id, lease=held.lease, delay=0, attempt=False) for held in jobs if not held.is_gone
         ]
-        for release in releases:
-            task = asyncio.ensure_future(release)
+        if releases:
+            task = asyncio.create_task(self._release(releases))
             self._returning.add(task)
             task.add_done_callback(self._returning.discard)
+
+    async def _release(self, releases: list[inner.Release]) -> None:
+        answers = await asyncio.gather(*map(self.dialect.ask, releases))
+        kept = sum(replies.of_failure(answer) is replies.INTERNAL_ERROR for answer in answers if not answer["success"])
+        if kept:  # they come back at the end of their TTR
+            log.warning("jobs.kept", jobs=kept)
 
     async def returned(self) -> None:
         """Wait until all of them are back."""

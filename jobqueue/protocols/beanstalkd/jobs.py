@@ -94,7 +94,7 @@ async def kick_job(connection: Connection, number: int) -> bytes:
     """Make a buried or delayed job ready."""
     ask, within = connection.desk.dialect.ask, connection.desk.names.within
     answer = await ask(inner.Kick(id=number, within=within))
-    if not answer["success"]:
+    if answer.get("code") == "WRONG_STATE":
         answer = await ask(inner.Run(id=number, within=within))
     return replies.KICKED_ONE if answer["success"] else replies.of_failure(answer)
 

@@ -18,7 +18,7 @@ LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_even
 
 
 class Echo(Stream[bytes]):
-    """Answers a line with the same line once it is let; `many` with a lot; `bug` with an error."""
+    """Answers a line with the same line once it is let; `many` with a lot; `bug` and `cancelled` with an error."""
 
     def __init__(self, streams: Streams, let: asyncio.Event, gone: list[bytes]) -> None:
         super().__init__(streams)
@@ -40,6 +40,8 @@ class Echo(Stream[bytes]):
             raise
         if request == b"bug\n":
             raise ValueError("of a customer")
+        if request == b"cancelled\n":
+            raise asyncio.CancelledError
         self.check_client() if request == b"job\n" else None
         self.write(request * (1 << 20) if request == b"many\n" else request)
 
@@ -48,6 +50,13 @@ class Patient(Echo):
     """Lets its clients be idle."""
 
     may_be_idle = True
+
+
+class Staying(Echo):
+    """Stays when the service stops."""
+
+    def drain(self) -> None:
+        pass
 
 
 class Place:
@@ -88,7 +97,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 def run(loop: Loop, scene: Callable[[Place], object], place: Callable[[], Place] = Place) -> None:
     async def act() -> None:
-        async with place().open() as opened:
+        async with asyncio.timeout(60), place().open() as opened:
             await scene(opened)  # type: ignore[misc]  # a coroutine function
 
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -181,6 +190,20 @@ def test_a_client_that_hung_up_unnoticed_gets_no_job(loop: Loop) -> None:
 
 
 @LOOPS
+def test_a_client_that_waits_is_missed_also_when_it_has_sent_too_much_ahead(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        place.let.clear()
+        _, writer = await place.line()
+        stream = await place.entered()
+        writer.write(b"wait\n" + b"a\n" * MOST_AHEAD)
+        await until(lambda: len(stream.received) > MOST_AHEAD)
+        writer.transport.abort()
+        await until(lambda: place.gone == [b"wait\n"])
+
+    run(loop, scene)
+
+
+@LOOPS
 def test_half_a_request_ends_in_time_and_silence_only_where_it_may_not_last(loop: Loop) -> None:
     async def scene(place: Place) -> None:
         for sent in (b"", b"a\nhalf"):
@@ -252,6 +275,35 @@ def test_a_bug_closes_the_connection_and_says_nothing(loop: Loop) -> None:
         writer.close()
 
     run(loop, scene)
+
+
+@LOOPS
+def test_a_request_that_is_given_up_here_closes_the_connection(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        reader, writer = await place.line()
+        writer.write(b"cancelled\n")
+        assert await reader.read() == b""
+        writer.close()
+
+    run(loop, scene, lambda: Place(Patient))
+
+
+@LOOPS
+def test_a_connection_that_stays_while_the_service_stops_is_read_on(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        place.let.clear()
+        reader, writer = await place.line()
+        stream = await place.entered()
+        ahead = b"a\n" * MOST_AHEAD
+        writer.write(ahead)
+        await until(lambda: len(stream.received) > MOST_AHEAD)
+        place.streams.drain()
+        place.let.set()
+        writer.write(b"b\n")
+        assert (await reader.readexactly(len(ahead) + 2)).endswith(b"a\nb\n")
+        writer.close()
+
+    run(loop, scene, lambda: Place(Staying))
 
 
 @LOOPS

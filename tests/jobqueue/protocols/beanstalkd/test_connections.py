@@ -331,6 +331,21 @@ async def test_redis_that_is_away_is_an_internal_error(own_server: RedisServer) 
         assert await peer.ask("stats") == "INTERNAL_ERROR"
 
 
+async def test_held_jobs_that_cannot_go_back_are_logged(own_server: RedisServer) -> None:
+    port = free_port()
+    settings = Settings(
+        port=0, redis=own_server.url, redis_timeout_s=0.5, protocols=Dialects(beanstalkd=Beanstalkd(port=port))
+    )
+    with structlog.testing.capture_logs() as logs:
+        async with Service(settings), client(port) as peer:
+            for tube in ("t", "u"):
+                await peer.put(tube, "x")
+                await peer.reserve(tube)
+            await asyncio.to_thread(own_server.kill)
+            peer.close()
+            await until(lambda: [each["jobs"] for each in logs if each["event"] == "jobs.kept"] == [2])
+
+
 async def test_no_data_are_logged(redis_server: RedisServer, redis: Redis) -> None:
     with structlog.testing.capture_logs() as logs:
         async with ours(redis_server) as port, client(port) as peer:
