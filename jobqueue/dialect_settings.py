@@ -54,7 +54,7 @@ class Camellia(HttpDialectSettings, frozen=True, kw_only=True):
 
     ttl_s: fields.Ttl = 3600.0
     max_retry: Annotated[int, Meta(ge=0)] = 10
-    ack_timeout_s: fields.Ttr = 30.0
+    ack_timeout_s: Annotated[float, Meta(ge=fields.SHORTEST_TTR_S, le=fields.DAY_S)] = 30.0
     retention_s: fields.Retention = 300.0
     long_polling_s: Annotated[float, Meta(ge=0, le=600)] = 10.0
     namespaces: dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")], _Prefix] = {}
@@ -163,11 +163,23 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        fault, _, place = str(error).removesuffix("`").partition(" - at `$")
+        fault, _, place = str(error).removesuffix("`").partition(" - at `")
+        place = place.rpartition("$")[2]
         unknown = re.fullmatch("Object contains unknown field `(.*)", fault.removesuffix("`"))
         if unknown:
             fault = f"unknown setting {unknown[1]}{hint(unknown[1], kind.__struct_fields__)}"
+        elif "matching regex" in fault:
+            fault = _expected(str(error))
         raise SettingsError(f"protocols.{name}{place} in {source}: {fault}") from None
+
+
+def _expected(error: str) -> str:
+    """What a text must be that does not match."""
+    if "`$.path`" in error:
+        return "must be empty, / or a path such as /queue, without a slash at its end"
+    if "`key`" in error:
+        return "the name of a namespace must be 1 to 64 characters of A-Z a-z 0-9 . _ -"
+    return f"a prefix must be empty or {fields.NAME}"
 
 
 def hint(name: str, known: Any) -> str:
@@ -183,6 +195,8 @@ def check(dialects: Dialects, service_port: int) -> None:
             ways = "a port or a path" if isinstance(options, HttpDialectSettings) else "a port"
             raise SettingsError(f"protocols.{name} must have {ways}, or it could not be reached")
         _check_networks(name, options.allow)
+    if dialects.beanstalkd and dialects.beanstalkd.token:
+        raise SettingsError("protocols.beanstalkd.token: its clients cannot send a token; only allow protects it")
     _check_places(dialects, service_port)
     levels = dialects.beanstalkd.levels if dialects.beanstalkd else ()
     if list(levels) != sorted(set(levels)):

@@ -150,6 +150,10 @@ class HttpDialect(Dialect[Options]):
         service is stopping; or whose handling failed. It counts and logs that by `tools.commands.refuse`. The status of
         Unauthorized is 401, that of Forbidden 403. The body of `request` may be missing."""
 
+    def pause_s(self, request: Request) -> float:
+        """How long its refusal waits, because the client would ask again at once."""
+        return 0.0
+
     def is_open(self, request: Request) -> bool:
         """Whether a request needs no token."""
         return False

@@ -92,7 +92,9 @@ class Mount:
             asked.body = await _body(request)
             return await self._dialect.handle(asked, reserved)
         except Exception as error:
-            return self._dialect.refuse(error, asked)
+            reply = self._dialect.refuse(error, asked)
+        await asyncio.sleep(self._dialect.pause_s(asked))
+        return reply
 
     def _check(self, request: web.Request, asked: Request, token: str | None) -> None:
         """Raises the reason why a request is not handled."""
@@ -130,8 +132,9 @@ class Mount:
 
 
 def _path_of(request: web.Request) -> str:
-    """The path of a request as it came, with single slashes."""
-    path = request.raw_path.partition("?")[0].partition("#")[0]
+    """The path of a request as it came, with single slashes; a byte that is not UTF-8, which one of aiohttp's two
+    parsers lets through, is U+FFFD."""
+    path = _bytes(request.raw_path.partition("?")[0].partition("#")[0]).decode("utf-8", "replace")
     if not path.startswith("/"):  # with a host, as to a proxy
         path = "/" + path.partition("://")[2].partition("/")[2]
     return _SLASHES.sub("/", path)

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 import structlog
+from aiohttp.http_parser import HttpRequestParserPy
 from yarl import URL
 
 from buckets import Redis
@@ -103,6 +104,19 @@ async def test_path_and_query_reach_it_as_they_came(redis_server: RedisServer) -
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET http://elsewhere//x?y HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert (await reader.read()).endswith(b'["GET","/x","y",""]')
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_path_that_is_not_utf_8_is_one_that_nobody_has(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiohttp.web_protocol.HttpRequestParser", HttpRequestParserPy)  # the other refuses it itself
+    port = free_port()
+    async with serving(redis_server, lmstfy=Lmstfy(port=port)):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /\xff\xc3\xa9/x HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert await reader.readuntil('["GET","/\ufffdé/x","",""]'.encode())
         writer.close()
         await writer.wait_closed()
 

@@ -158,6 +158,17 @@ def test_policies_come_from_a_file_only() -> None:
         ("protocols = 7\n", "protocols in the file"),
         ("[protocols]\nmykit = 7\n", "protocols.mykit in the file"),
         ("[protocols.mykit]\npath = 'x'\n", "protocols.mykit.path in the file"),
+        ("[protocols.mykit]\npath = '/x/'\n", "must be empty, / or a path such as /queue"),
+        (
+            "[protocols.mykit]\nport = 1\nprefix = 'a b'\n",
+            "jobqueue.toml: a prefix must be empty or a string of 1 to 255",
+        ),
+        ("[protocols.beanstalkd]\nport = 1\ntoken = 'a'\n", "protocols.beanstalkd.token: its clients cannot send"),
+        ("[protocols.camellia]\nport = 1\nack_timeout_s = 0\n", "protocols.camellia.ack_timeout_s in the file"),
+        (
+            "[protocols.camellia]\nport = 1\nnamespaces = {'a/b' = ''}\n",
+            "jobqueue.toml: the name of a namespace must be 1 to 64 characters",
+        ),
         ("[protocols.mykit]\n", "protocols.mykit must have a port or a path"),
         ("[protocols.beanstalkd]\nport = 0\n", "protocols.beanstalkd must have a port, or"),
         (

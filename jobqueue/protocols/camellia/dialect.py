@@ -22,6 +22,7 @@ from jobqueue.wires.parameters import Parameters, is_form
 _PAUSE_S = 1.0  # before a long poll is refused: the SDK polls again at once
 _NOTHING_TO_ACK = ("NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
 _NOTHING_TO_DELETE = ("NOT_FOUND", "WRONG_STATE")
+_POLL = "/longPollingMsg"
 _HEALTH = "/camellia/health/"
 _STATUS = {
     "BAD_FIELD": HTTPStatus.BAD_REQUEST,
@@ -67,6 +68,9 @@ class CamelliaDialect(HttpDialect[Camellia]):
         if _HEALTH in request.path:
             return replies.health(is_up=request.path.endswith("/check"))
         return replies.failed(answer)
+
+    def pause_s(self, request: Request) -> float:
+        return _PAUSE_S if request.path.endswith(_POLL) else 0.0
 
     def is_open(self, request: Request) -> bool:
         """The health paths are."""

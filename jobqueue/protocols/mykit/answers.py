@@ -29,7 +29,7 @@ def refused(status: int, message: str, path: str) -> Reply:
         "status": status,
         "error": HTTPStatus(status).phrase,
         "message": message,
-        "path": path.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "path": path,
     }
     return Reply(status, orjson.dumps(page))
 

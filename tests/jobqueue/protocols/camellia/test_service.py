@@ -118,6 +118,14 @@ async def test_a_long_poll_whose_client_is_gone_takes_no_message(redis_server: R
         assert message["retry"] == 1
 
 
+async def test_a_refused_long_poll_waits_as_the_sdk_polls_again_at_once(redis_server: RedisServer) -> None:
+    async with serving(redis_server, token="s3cret") as (_, port):  # noqa: S106
+        begun = asyncio.get_running_loop().time()
+        refused = await post(own(port), "longPollingMsg", topic="t")
+        assert refused["status"] == 401
+        assert asyncio.get_running_loop().time() - begun > 0.9
+
+
 async def test_health_and_what_is_not_there(redis_server: RedisServer) -> None:
     async with serving(redis_server, token="s3cret") as (_, port), aiohttp.ClientSession() as session:  # noqa: S106
         for name in ("status", "check"):
