@@ -91,8 +91,8 @@ format: setup-test  ## format the code
 docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
 
-fuzz: setup-test  ## send 100,000 valid and invalid requests; REQUESTS=n for another number
-	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz --timeout 7200
+fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol; REQUESTS=n for another number
+	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py --timeout 7200
 
 chaos: setup  ## break everything under load, all scenarios; up to 30 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)

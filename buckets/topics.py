@@ -165,7 +165,7 @@ class Topics:
         names = _words(flat[::2])
         known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
         new = [name for name, before in zip(names, known, strict=True) if not before]
-        topics = list(await asyncio.gather(*map(self.topic, new)))
+        topics = list(await asyncio.gather(*map(self._topic, new)))
         if raw_cursor != b"0":
             return topics, shard, int(raw_cursor)
         return topics, (shard + 1) % len(keys), 0
@@ -176,8 +176,8 @@ class Topics:
         scores = await asyncio.gather(*(self._read(None, "ZSCORE", each.topics, name) for each in keys))
         return any(score is not None for score in scores)
 
-    async def topic(self, name: str) -> Topic:
-        """One topic, be it unknown."""
+    async def counts(self, name: str) -> dict[str, int]:
+        """How many jobs a topic has, by state; a topic that is unknown has none."""
         words = [state.word for state in LIVE]
         counts = dict.fromkeys(words, 0)
         missing = [None] * len(words)
@@ -186,6 +186,10 @@ class Topics:
         ):
             for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
+        return counts
+
+    async def _topic(self, name: str) -> Topic:
+        counts = await self.counts(name)
         oldest_ms = await self._oldest_ready_ms(name) if counts[State.READY.word] else None
         return Topic(name, counts, oldest_ms, await self.paused_until(name))
 
@@ -308,6 +312,10 @@ class Topics:
         """Each shard with each of its topics, the most recently used of a shard first."""
         names = await self._in_all(self.names)
         return [(shard, name) for shard, some in enumerate(names) for name in reversed(some)]
+
+    async def beginning(self, prefix: str) -> list[str]:
+        """The topics whose names begin with a prefix, in no particular order."""
+        return list({name for _, name in await self._homes() if name.startswith(prefix)})
 
     async def names(self, shard: int) -> list[str]:
         """The topics of a shard, the least recently used first."""

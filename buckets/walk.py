@@ -97,13 +97,26 @@ class Walk:
                 room -= len(raw)
         return page
 
+    async def newest_ms(self) -> int:
+        """When the newest job may have been created, for a purge that begins now."""
+        return await self._pool.newest_ms()
+
     async def purge(
-        self, topic: str, state: State | None = None, position: Position | None = None, *, seconds: float = 1.0
+        self,
+        topic: str,
+        state: State | None = None,
+        position: Position | None = None,
+        *,
+        begun: int | None = None,
+        seconds: float = 1.0,
     ) -> Purged:
-        """Delete the jobs of a topic, in one state or in all live ones, that existed when the purge began. Returns
-        after about `seconds`, with the position where to go on."""
+        """Delete the jobs of a topic, in one state or in all live ones, that existed when the purge began; those added
+        more than 2 ms later stay. Returns after about `seconds`, with the position where to go on. `begun`: what
+        `newest_ms` was when it began; None for now."""
         end = asyncio.get_running_loop().time() + seconds
-        purged = Purged(next=position or self._begin(state)._replace(begun=await self._pool.newest_ms()))
+        if position is None:
+            position = self._begin(state)._replace(begun=await self.newest_ms() if begun is None else begun)
+        purged = Purged(next=position)
         while purged.next and asyncio.get_running_loop().time() < end:
             step = self._purge_ready if purged.next.state == State.READY else self._purge_timed
             purged.count += await step(topic, state, purged)

@@ -36,6 +36,11 @@ class DialectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     token: _Text = ""
     """Asked of each client that can send one; empty: none."""
 
+    def __repr__(self) -> str:
+        """Without the token, which is a secret."""
+        shown = [f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != "token"]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
 
 class HttpDialectSettings(DialectSettings, frozen=True, kw_only=True):
     """What those over HTTP have besides."""

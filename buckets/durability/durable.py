@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from buckets.durability.barrier import LOCAL, Barrier, Durability
 from buckets.errors import JobQueueError, Unanswered, Unavailable
-from buckets.job import NewJob
+from buckets.job import NewJob, State
 from buckets.keys import Keys, shard_of
 from buckets.pool.add_codec import Added, may_be_repeated
 from buckets.pool.pool import Moved, Pool
@@ -22,6 +22,7 @@ from buckets.redis.link import Link, Sent
 
 _TRIES = 3  # to make a change and learn what it reached, when connections are lost in between
 
+T = TypeVar("T")
 Work = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
 """Changes one job for each item; returns a result for each, in order, with errors in their places."""
 Report = Callable[[Sequence[Durability]], None]
@@ -163,20 +164,30 @@ class DurablePool:
         """As `Pool.delete`."""
         return await self._change(ids, ids, self._pool.delete)
 
+    async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
+        """As `Pool.finish_within`."""
+        return await self._change_one(job_id, lambda: self._pool.finish_within(job_id, lease, within, settles=settles))
+
+    async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
+        """As `Pool.delete_within`."""
+        return await self._change_one(job_id, lambda: self._pool.delete_within(job_id, within, spares))
+
     async def update(self, job_id: str, **changes: Any) -> Moved:
         """As `Pool.update`. It is never repeated: a delay would start over."""
+        return await self._change_one(job_id, lambda: self._pool.update(job_id, **changes), repeat=False)
 
-        async def work(ids: Sequence[str]) -> Sequence[Moved | JobQueueError]:
+    async def _change_one(self, job_id: str, change: Callable[[], Awaitable[T]], *, repeat: bool = True) -> T:
+        async def work(_: object) -> Sequence[T | JobQueueError]:
             try:
-                return [await self._pool.update(*ids, **changes)]
+                return [await change()]
             except JobQueueError as error:
                 return [error]
 
-        moved: Moved | JobQueueError
-        (moved,) = await self._change([job_id], [job_id], work, repeat=False)
-        if isinstance(moved, JobQueueError):
-            raise moved
-        return moved
+        result: T | JobQueueError
+        (result,) = await self._change([job_id], [job_id], work, repeat)
+        if isinstance(result, JobQueueError):
+            raise result
+        return result
 
     async def _change(self, ids: Sequence[str], items: Sequence[Any], work: Work, repeat: bool = True) -> list[Any]:
         wants = [Want(*each) for each in zip(ids, self._durabilities, items, strict=True)]

@@ -1,7 +1,8 @@
 """Numbers for systems whose ids are integers: one counter of the namespace, and aliases of jobs with other ids.
 
 The counter is in shard 0. A process takes a block of numbers at a time; those that it has left when it ends are never
-given out. Behind 2,147,483,647, the largest that clients of 32 bits can read, it begins again with 1.
+given out. Behind 2,147,483,647, the largest that clients of 32 bits can read, it begins again with 1. If Redis forgets
+numbers, as in a failover, the next process that takes a block lets the counter go on behind those that it knows of.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Numbers:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self._block: deque[int] = deque()
+        self._known = 0  # the last number of the newest block
         self._taking = asyncio.Lock()
         self._wanted = 0  # by all callers that wait
 
@@ -36,14 +38,23 @@ class Numbers:
         try:
             async with self._taking:
                 if len(self._block) < count:
-                    await self._take(max(self._wanted - len(self._block), BLOCK))
+                    size = max(self._wanted - len(self._block), BLOCK)
+                    first = await self._take(size)
+                    self._block.extend((number - 1) % MOST + 1 for number in range(first, first + size))
                 return [self._block.popleft() for _ in range(count)]
         finally:
             self._wanted -= count
 
-    async def _take(self, count: int) -> None:
-        first: int = await self._shards.call("take_numbers", 0, count=count)
-        self._block.extend((number - 1) % MOST + 1 for number in range(first, first + count))
+    async def skip(self, count: int) -> None:
+        """Pass over what is left of the block, and so many numbers behind the last that any process took."""
+        async with self._taking:
+            self._block.clear()
+            await self._take(count)
+
+    async def _take(self, count: int) -> int:
+        first: int = await self._shards.call("take_numbers", 0, count=count, known=self._known)
+        self._known = (first + count - 2) % MOST + 1
+        return first
 
     async def last(self) -> int:
         """The last number that any process took; 0 before the first."""

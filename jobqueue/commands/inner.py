@@ -128,6 +128,12 @@ async def topics(engine: Engine, command: inner.Topics, handover: Handover) -> A
 
 
 @one_inner
+async def names(engine: Engine, command: inner.Names, handover: Handover) -> Answer:
+    """The names of all topics that begin alike."""
+    return success(names=await engine.listing.names(command.within.removesuffix("*")))
+
+
+@one_inner
 async def counter(engine: Engine, command: inner.Counter, handover: Handover) -> Answer:
     """The last number."""
     return success(number=await engine.numbered.counter.last())

@@ -119,14 +119,15 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.check()
     if command.id is not None:
         return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
-    popped, status = await engine.pop(command, handover.room)
+    popped = await engine.pop(command, handover.room)
     handover.reserved.extend(popped.jobs)
     handover.take(popped.jobs)
-    if command.count is not None:
-        return success(jobs=[handed_out(job) for job in popped.jobs], **why_empty(status))
-    if popped.jobs:
+    if popped.jobs and command.count is None:
         return success(**handed_out(popped.jobs[0]))
-    return success(id=None, value=None, **why_empty(status))
+    why = why_empty(await engine.why_empty(command, popped))
+    if command.count is not None:
+        return success(jobs=[handed_out(job) for job in popped.jobs], **why)
+    return success(id=None, value=None, **why)
 
 
 async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Answer:

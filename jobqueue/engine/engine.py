@@ -36,7 +36,7 @@ from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from jobqueue.caller import CALLER
 from jobqueue.engine.listing import Listing
 from jobqueue.engine.new_jobs import new_id, new_job
-from jobqueue.engine.numbered import Numbered, id_of
+from jobqueue.engine.numbered import MOST_TRIES, Numbered
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
@@ -98,7 +98,7 @@ class Engine:
         self._walk = walk
         self._waiting = waiting
         self._pollers = pollers
-        self.numbered = Numbered(pool, pollers)
+        self.numbered = Numbered(pool, pollers, self._secured_pool)
         """Jobs by their numbers, as dialects name them."""
         self.listing = Listing(topics, walk)
         """Topics by their prefixes, as dialects ask for them."""
@@ -125,6 +125,12 @@ class Engine:
 
         return self._durable.wanting([command.durability or self._durability for command in commands], report)
 
+    def _secured_pool(self) -> Pool | DurablePool:
+        """As `_pool_for`, for one change with the default durability that is not reported."""
+        if self._durability == LOCAL:
+            return self._pool
+        return self._durable.wanting([self._durability], lambda reached: None)
+
     async def add(self, commands: Sequence[params.Add]) -> Sequence[Added | list[Copy] | JobQueueError]:
         """Keep jobs; returns what was added for each, or the error. Commands without an id get one. An add to a virtual
         topic becomes a job in each of its topics, all or none."""
@@ -146,24 +152,25 @@ class Engine:
         """As `add`; a job that is to be numbered gets the next number that no job has."""
         results: list[Added | list[Copy] | JobQueueError] = [AlreadyExists()] * len(commands)
         left = list(range(len(commands)))
-        while left:
-            numbered = [commands[at] for at in left if commands[at].numbered]
-            for command, number in zip(numbered, await self.numbered.counter.some(len(numbered)), strict=True):
-                command.id, command.if_exists = id_of(number), "reject"
-            for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
-                results[at] = result
-            left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]
+        try:
+            for tries in range(MOST_TRIES):
+                await self.numbered.assign([commands[at] for at in left if commands[at].numbered], tries)
+                for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
+                    results[at] = result
+                left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]
+                if not left:
+                    break
+        except JobQueueError as error:
+            for at in left:
+                results[at] = error
         return results
 
     def bounds(self, topic: str) -> Bounds:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(
-        self, command: params.Pop, room: int, *, by_priority: bool = False
-    ) -> tuple[Popped, TopicStatus | None]:
-        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. Without a job,
-        also the status of its topics, where that may be the reason."""
+    async def pop(self, command: params.Pop, room: int, *, by_priority: bool = False) -> Popped:
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = _ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics)
@@ -181,13 +188,17 @@ class Engine:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
             raise
         self._pollers.end(poller, popped.jobs)
+        return popped
+
+    async def why_empty(self, command: params.Pop, popped: Popped) -> TopicStatus | None:
+        """The status of the topics of a pop, where that may be the reason why it found no job."""
         if popped.jobs or not popped.ask_why:
-            return popped, None
-        return popped, await self._topics.status(topics)
+            return None
+        return await self._topics.status(command.topics or [command.topic or ""])
 
     async def pop_numbered(self, command: inner.Pop, room: int) -> tuple[list[Job], list[int]]:
         """As `pop`, with a number for each job where the command asks for them."""
-        popped, _ = await self.pop(command, room, by_priority=command.by_priority)
+        popped = await self.pop(command, room, by_priority=command.by_priority)
         try:
             return popped.jobs, await self.numbered.numbers(popped.jobs, command.numbered)
         except BaseException:

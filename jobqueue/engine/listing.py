@@ -24,6 +24,10 @@ class Listing:
             if not shard and not cursor:
                 return list(found.values())
 
+    async def names(self, prefix: str) -> list[str]:
+        """The names of all topics that begin with the prefix, in no particular order."""
+        return await self._topics.beginning(prefix)
+
     async def figures(self, prefix: str) -> Figures:
         """The sums of all topics that begin with the prefix."""
         return await self._topics.stats(prefix=prefix)
@@ -31,7 +35,7 @@ class Listing:
     async def peek(self, command: inner.Peek, room: int) -> list[Job]:
         """The first jobs of a topic in a state (up to `room` bytes of them)."""
         state, jobs = State[command.state.upper()], list[Job]()
-        there = (await self._topics.topic(command.topic)).counts[state.word]
+        there = (await self._topics.counts(command.topic))[state.word]
         wanted, place = min(command.count, there), None
         while len(jobs) < wanted and (room > 0 or not jobs):
             page = await self._walk.peek(command.topic, state, place, count=wanted - len(jobs), room=room)
@@ -43,13 +47,14 @@ class Listing:
         return jobs
 
     async def purge(self, command: inner.Purge) -> int:
-        """Delete jobs until all that existed at the beginning are gone; returns how many."""
+        """Delete jobs until all that existed at the beginning are gone; returns how many. Later ones stay."""
         state = None if command.state is None else State[command.state.upper()]
+        begun = await self._walk.newest_ms()
         prefix = command.within.removesuffix("*")
-        names = [topic.name for topic in await self.topics(prefix)] if command.topic is None else [command.topic]
+        names = await self.names(prefix) if command.topic is None else [command.topic]
         count = 0
         for name in names:
-            purged = await self._walk.purge(name, state)
+            purged = await self._walk.purge(name, state, begun=begun)
             count += purged.count
             while purged.next:
                 purged = await self._walk.purge(name, state, purged.next)

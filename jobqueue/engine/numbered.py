@@ -10,13 +10,16 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from buckets import Job, Moved, Numbers, Pollers, Pool, State
+from buckets import DurablePool, Job, Moved, Numbers, Pollers, Pool, State
 from buckets.errors import JobQueueError, NotFound
 from jobqueue.caller import CALLER
 from jobqueue.schema import inner
 from jobqueue.schema.params import ms
 
 MOST = 2_147_483_647
+MOST_TRIES = 88
+"""How often a job may be given a number; the last of them follow large gaps."""
+_SINGLE_TRIES = 64  # then 64 numbers are skipped, 128, … up to 2^29
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,9})(?:@(.*))?", re.S)
 
 T = TypeVar("T")
@@ -49,10 +52,22 @@ def _word(result: str | JobQueueError) -> str:
 class Numbered:
     """The jobs of a namespace by their ids and numbers."""
 
-    def __init__(self, pool: Pool, pollers: Pollers) -> None:
+    def __init__(self, pool: Pool, pollers: Pollers, secured: Callable[[], Pool | DurablePool]) -> None:
+        """`secured`: returns the pool whose changes have the default durability, as native ones without their own."""
         self._pool = pool
         self._pollers = pollers
+        self._secured = secured
         self.counter = Numbers(pool)
+
+    async def assign(self, commands: Sequence[inner.Add], tries: int) -> None:
+        """Give new jobs the next numbers. `tries`: how often other jobs had those that they got before. Many in a row
+        have them where the counter begins again among live jobs; there, more and more numbers are skipped."""
+        if not commands:
+            return
+        if tries >= _SINGLE_TRIES:
+            await self.counter.skip(64 << (tries - _SINGLE_TRIES))
+        for command, number in zip(commands, await self.counter.some(len(commands)), strict=True):
+            command.id, command.if_exists = id_of(number), "reject"
 
     async def numbers(self, jobs: Sequence[Job], which: str) -> list[int]:
         """A number of each job, as `inner.Pop.numbered` says; each foreign job gets a new one."""
@@ -61,7 +76,7 @@ class Numbered:
         own = [number_of(job, also_copies=which == "copies") for job in jobs]
         foreign = [job for job, number in zip(jobs, own, strict=True) if number is None]
         ends = [(job.id, job.next if job.state is State.RESERVED else 0) for job in foreign]
-        new = iter(await self.counter.aliases(ends))
+        new = iter(await self.counter.aliases(ends) if ends else ())
         return [next(new) if number is None else number for number in own]
 
     async def _ids(self, name: inner.Name, within: str) -> AsyncIterator[str]:
@@ -105,9 +120,9 @@ class Numbered:
     async def _finish(self, job_id: str, command: inner.Finish) -> str:
         end, within, settles = (job_id, command.lease), command.within, command.settles
         if within or settles:
-            state = await self._pool.finish_within(*end, within, settles=settles)
+            state = await self._secured().finish_within(*end, within, settles=settles)
         else:
-            state = _word((await self._pool.finish([end]))[0])  # which shares a script with others
+            state = _word((await self._secured().finish([end]))[0])  # which shares a script with others
         self._pollers.finished([end], [state])
         return state
 
@@ -117,7 +132,7 @@ class Numbered:
         spares = [State[word.upper()] for word in command.spares]
 
         async def delete(job_id: str) -> str:
-            return await self._pool.delete_within(job_id, command.within, spares)
+            return await self._secured().delete_within(job_id, command.within, spares)
 
         return await self._first(command.id, command.within, delete)
 

@@ -149,6 +149,12 @@ class Topics(Struct):
     within: str = ""
 
 
+class Names(Struct):
+    """Answers `names`: those of all topics that begin with `within`. It costs little, whatever their number."""
+
+    within: str = ""
+
+
 class Counter(Struct):
     """Answers `number`: the last number that a process took (each takes 64 at a time); 0 before the first."""
 
@@ -177,6 +183,7 @@ Inner = (
     | Peek
     | Stats
     | Topics
+    | Names
     | Counter
     | Purge
 )

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from buckets import Fsck, Redis
+from buckets import Fsck, Numbers, Redis
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.scripts import SCRIPTS
@@ -90,6 +90,26 @@ async def mend(redis: Redis) -> None:
     await pool.close()
 
 
+async def serve_dialects(redis: Redis) -> None:
+    """Do what only the protocols of other systems ask for."""
+    pool = await Pool.open(redis, shards=_SHARDS, buckets=_BUCKETS)
+    numbers = Numbers(pool)
+    jobs = [NewJob(f"#{await numbers.next()}", "t", b"1", priority=number % 10) for number in range(40)]
+    await pool.add(jobs)
+    popped = await pool.pop(["s", "t"], 4, by_priority=True)
+    assert len(popped.jobs) == 4
+    (alias,) = await numbers.aliases([("a", 0)])
+    assert await numbers.resolve(alias) == "a"
+    assert await numbers.last() >= alias
+    await numbers.raise_to(alias + 1000)
+    for job in popped.jobs:
+        assert await pool.finish_within(job.id, job.lease, "t") == "finished"
+    left = [job.id for job in jobs if job.id not in {job.id for job in popped.jobs}]
+    assert (await pool.take(left[0])).id == left[0]
+    assert await pool.delete_within(left[1], "t*", ()) == "ready"
+    await pool.close()
+
+
 async def test_a_script_touches_no_key_of_another_shard(own_server: RedisServer, tmp_path: Path) -> None:
     flags = {"shards": _SHARDS, "buckets": _BUCKETS, "virtual_topics": VIRTUAL_TOPICS, "durability_timeout_s": 0.05}
     redis = Redis(own_server.url)
@@ -97,6 +117,8 @@ async def test_a_script_touches_no_key_of_another_shard(own_server: RedisServer,
         await live(ForkedService(tmp_path / "log", redis=own_server.url, **flags), tmp_path)
         await redis.read("FLUSHALL")
         await mend(redis)
+        await redis.read("FLUSHALL")
+        await serve_dialects(redis)
     await redis.close()
     tag, shas = "", set()
     for words in seen:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from buckets import Durable, NewJob, Notifier, Pollers, Pool, Redis, Topics, Waiting, Walk
+from buckets import LOCAL, Durability, Durable, NewJob, Notifier, Pollers, Pool, Redis, Topics, Waiting, Walk
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -22,7 +22,7 @@ def engine(live_pool: Pool) -> Engine:
     return engine_on(live_pool)
 
 
-def engine_on(pool: Pool) -> Engine:
+def engine_on(pool: Pool, durability: Durability = LOCAL) -> Engine:
     waiting = Waiting(pool, Notifier(pool))
     return Engine(
         pool,
@@ -31,7 +31,8 @@ def engine_on(pool: Pool) -> Engine:
         waiting,
         Pollers(pool, Notifier(pool), "ab"),
         Policies(Settings()),
-        Durable(pool, 1, 1),
+        Durable(pool, 1, 0.01),
+        durability,
     )
 
 

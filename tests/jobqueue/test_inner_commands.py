@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from buckets import Job, Pool, Redis, Tag
+from buckets import REPLICATED, Job, NewJob, Pool, Redis, Tag
+from buckets.errors import AlreadyExists, Unavailable
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -62,6 +63,37 @@ async def test_a_number_that_a_job_has_already_is_skipped(engine: Engine, live_p
     await add(live_pool, "#2", body=b'"second"')
     assert (await done(engine, new()))["number"] == 3
     assert (await done(engine, inner.Get(1)))["job"].body == b'"first"'
+
+
+async def test_a_counter_that_begins_again_among_many_jobs_soon_finds_a_number(engine: Engine, live_pool: Pool) -> None:
+    await live_pool.add([NewJob(f"#{n}", "t", b"1") for n in range(1, 20_001)])
+    answers = [await done(engine, new()) for _ in range(2)]
+    assert 20_000 < answers[0]["number"] < 100_000 and answers[1]["number"] == answers[0]["number"] + 1
+
+
+async def test_without_a_free_number_a_job_is_refused_at_last(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def add(jobs: list[NewJob]) -> list[AlreadyExists]:
+        return [AlreadyExists() for _ in jobs]
+
+    monkeypatch.setattr(engine._pool, "add", add)
+    assert await code(engine, new()) == "ALREADY_EXISTS"
+
+
+async def test_an_add_is_answered_although_another_of_its_request_finds_no_number(
+    engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(live_pool, "#1")
+    assign = engine.numbered.assign
+
+    async def once(commands: list[inner.Add], tries: int) -> None:
+        if tries:
+            raise Unavailable
+        await assign(commands, tries)
+
+    monkeypatch.setattr(engine.numbered, "assign", once)
+    answers = await Commands(engine, Metrics(), 5.0).answer([new(), new()], [])
+    assert [answer.get("code") for answer in answers] == ["UNAVAILABLE", None]
+    assert (await done(engine, inner.Get(2)))["job"].state.word == "ready"
 
 
 async def test_several_adds_of_a_request_are_numbered(engine: Engine, live_pool: Pool) -> None:
@@ -157,6 +189,19 @@ async def test_a_settling_finish_deletes_what_was_never_delivered(engine: Engine
     assert await code(engine, inner.Finish(3, settles=True)) == "NOT_FOUND"
 
 
+async def test_ends_have_the_durability_of_the_settings(live_pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_on(live_pool, REPLICATED)
+    for job_id in "abc":
+        await add(live_pool, job_id)
+    assert (await live_pool.pop(["t"])).jobs
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(live_pool.redis.meter, "secured", lambda wanted, _, changes: asked.append((wanted, changes)))
+    assert (await done(engine, inner.Finish("a")))["state"] == "finished"
+    assert (await done(engine, inner.Finish("b", within="t", settles=True)))["state"] == "deleted"
+    assert (await done(engine, inner.Delete("c", within="t")))["was"] == "ready"
+    assert asked == [(REPLICATED, 1)] * 3
+
+
 async def test_a_job_that_is_not_within_is_not_found_and_stays_as_it_was(engine: Engine) -> None:
     await done(engine, new(topic="a.b"))
     job = (await done(engine, inner.Pop(topic="a.b")))["jobs"][0]
@@ -227,7 +272,10 @@ async def test_figures_and_topics_are_those_within_a_prefix(engine: Engine, live
     for within, number in (("p.", 2), ("p.*", 2), ("", 3), ("none", 0)):
         figures = (await done(engine, inner.Stats(within=within)))["figures"]
         assert (figures.counts["ready"], figures.counts["delayed"]) == (number, number)
-        assert len((await done(engine, inner.Topics(within=within)))["topics"]) == number
+        topics = (await done(engine, inner.Topics(within=within)))["topics"]
+        assert [topic.counts["ready"] for topic in topics] == [1] * number
+        names = (await done(engine, inner.Names(within=within)))["names"]
+        assert sorted(names) == sorted(topic.name for topic in topics)
     one = await done(engine, inner.Stats("p.a"))
     assert (one["figures"].counts["ready"], one["known"], one["paused_until"]) == (1, True, None)
     await done(engine, params.Pause(topic="p.a"))
@@ -244,6 +292,26 @@ async def test_a_purge_ends_when_all_are_gone(engine: Engine, live_pool: Pool) -
     assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
     counts = (await done(engine, inner.Stats()))["figures"].counts
     assert (counts["ready"], counts["delayed"]) == (1, 1)
+
+
+async def test_a_purge_of_many_topics_spares_what_is_added_meanwhile(
+    engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = {"p.a", "p.b", "p.c"}
+    for topic in topics:
+        await add(live_pool, f"{topic}-old", topic=topic, delay_ms=60_000)
+    purge = engine._walk.purge
+
+    async def purge_and_add(topic: str, *arguments: Any, **options: Any) -> Any:
+        purged = await purge(topic, *arguments, **options)
+        await asyncio.sleep(0.005)
+        for other in topics - {topic}:
+            await add(live_pool, f"{other}-new-{topic}", topic=other, delay_ms=60_000)
+        return purged
+
+    monkeypatch.setattr(engine._walk, "purge", purge_and_add)
+    assert (await done(engine, inner.Purge(within="p.")))["count"] == 3
+    assert (await done(engine, inner.Stats()))["figures"].counts["delayed"] == 6
 
 
 async def test_the_counter_is_the_last_number_that_was_given_out(engine: Engine) -> None:
@@ -346,6 +414,21 @@ async def test_a_pop_by_number_waits_for_a_job(engine: Engine, live_pool: Pool) 
     engine._waiting.ring("t", 1)
     answer = await asking
     assert ([job.id for job in answer["jobs"]], answer["numbers"]) == (["a"], [1])
+
+
+async def test_an_empty_pop_asks_nothing_but_the_pop(engine: Engine, live_pool: Pool) -> None:
+    assert (await done(engine, inner.Pop(topic="unknown", numbered="jobs")))["jobs"] == []
+    before = await pauses_read(live_pool.redis)
+    assert (await done(engine, inner.Pop(topic="unknown", numbered="jobs")))["jobs"] == []
+    assert await pauses_read(live_pool.redis) == before
+    assert (await done(engine, params.Pop(topic="unknown")))["known"] is False
+    assert await pauses_read(live_pool.redis) != before
+
+
+async def pauses_read(redis: Redis) -> bytes:
+    """How often the pauses of topics were read by now."""
+    lines = (await redis.read("INFO", "commandstats")).splitlines()
+    return next((line.split(b",")[0] for line in lines if line.startswith(b"cmdstat_mget:")), b"")
 
 
 async def test_a_pop_by_priority_looks_at_all_topics(engine: Engine, live_pool: Pool) -> None:

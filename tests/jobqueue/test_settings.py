@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobqueue.dialect_settings import KINDS
+from jobqueue.dialect_settings import KINDS, Dialects, Mykit
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings, load
 from tests.acceptance.service import ROOT
@@ -180,6 +180,11 @@ def test_a_wrong_protocol_is_reported_with_its_place(tmp_path: Path, text: str, 
     with pytest.raises(SettingsError) as told:
         load_file(tmp_path, text)
     assert words in str(told.value)
+
+
+def test_settings_that_are_printed_show_no_token() -> None:
+    text = repr(Dialects(mykit=Mykit(port=7, token="hush")))  # noqa: S106
+    assert "Mykit(port=7, " in text and "clear_all=False" in text and "hush" not in text
 
 
 def test_protocols_come_from_a_file_only() -> None:

@@ -16,7 +16,7 @@ from tests.wires.drivers import Driver
 from tests.wires.drivers.beanstalkd import Beanstalkd
 from tests.wires.drivers.native import Native
 from tests.wires.drivers.queue_server import QueueServer
-from tests.wires.load import Load
+from tests.wires.load import TOPIC, Load
 from tests.wires.serving import DRIVERS, Wires
 
 KILLS = int(os.environ.get("JOBQUEUE_KILLS", "3"))
@@ -24,7 +24,12 @@ TTR_S = 2.0
 
 
 def load_on(wires: Wires, kind: type[Driver]) -> Load:
-    return Load(lambda: wires.driver(kind, ttr_s=TTR_S), lambda: wires.popper(kind, ttr_s=TTR_S))
+    async def is_empty() -> bool:
+        async with wires.native() as native:
+            counts = (await native.ask("stats", topic=TOPIC)).get("counts", {"": 1})
+            return not any(counts.values())
+
+    return Load(lambda: wires.driver(kind, ttr_s=TTR_S), lambda: wires.popper(kind, ttr_s=TTR_S), is_empty)
 
 
 @pytest.mark.parametrize("kind", [each for each in DRIVERS if each is not Native], ids=lambda kind: kind.NAME)
@@ -40,7 +45,7 @@ async def test_a_service_killed_again_and_again_under_a_dialect_loses_nothing(
                 await asyncio.sleep(chance.uniform(0.3, 0.9))
                 await wires.service.kill()
                 await wires.service.start()
-        load.check()
+        await load.check()
         await wires.check_books()
     finally:
         await wires.service.stop()
@@ -60,7 +65,7 @@ async def test_a_failover_under_a_dialect_loses_nothing(kind: type[Driver], tmp_
                 old.kill()
                 await sentinels.failed_over(old)
                 await asyncio.sleep(1)
-            load.check()
+            await load.check()
             await wires.check_books()
         finally:
             await wires.service.stop()

@@ -26,9 +26,6 @@ end
 -- Greater than all numbers of a life that left no trace: each of its pushes took a script, and a script takes more than 1 us.
 local NEW_NUMBER, PLUS = now_us % 4294967296, 43
 
--- When a job was created, by its state. The delay counts from there: both are rounded alike, and it is the time between them.
-local CREATED = {[delayed] = from_ms, [ready] = now_ms}
-
 -- When a job is due: at a time or, with a `+`, in so many ms from now.
 local function due_at(when)
   local ms = tonumber(when)
@@ -56,7 +53,7 @@ local function complete_path()
     job.lease = old and old.lease or 0
     if job.lease > 0 then job.header = LONG end
     job.state = job.due <= now_ms and ready or delayed
-    job.created = CREATED[job.state]
+    job.created = job.state == delayed and from_ms or now_ms  -- its delay is exactly the time from there to its due time
   end
 
   -- Create the job of a run whose id stands at a place; `old` is the job or tombstone that it replaces.
@@ -140,9 +137,10 @@ local function new_kind(front, state, hourly)
   local flags, priority, _, length = string.byte(front, 3, 6)
   local topic = string.sub(front, SHORT + 1, SHORT + length)
   local number = (NEW_NUMBER + (state == ready and 1 or 0)) % 4294967296
+  local created = struct.pack('>I6', state == delayed and from_ms or now_ms)  -- as `begin` has it
   flags = flags - delayed + state + (hourly and HOURLY or 0)
   local kind = {word = WORDS[state], hourly = hourly, counts = under(plan.counts, topic),
-    opening = string.sub(front, 1, 2) .. string.char(flags, priority, plan.home, length) .. struct.pack('>I6', CREATED[state]),
+    opening = string.sub(front, 1, 2) .. string.char(flags, priority, plan.home, length) .. created,
     closing = string.sub(front, 25, 30) .. struct.pack('>I4', number) .. string.sub(front, SHORT + 1)}
   if state == ready then
     kind.entries, kind.mark = under(under(plan.push, topic), priority), whole(number) .. ':'

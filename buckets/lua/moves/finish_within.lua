@@ -15,7 +15,7 @@ local within = ARGV[4]  -- string: the topic that the job is in, or how it begin
 local settles = ARGV[5]  -- integer: 1 to delete a job that was never delivered, or 0
 
 local function end_job(job)
-  if job and settles == '1' and (job.state == deleted or (job.deliveries == 0 and job.state ~= finished)) then
+  if job and settles == '1' and (job.state == deleted or job.deliveries == 0) then
     delete_job(job)
     return 'deleted'
   end

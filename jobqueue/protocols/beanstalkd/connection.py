@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import structlog
 
@@ -13,13 +14,14 @@ from buckets import Job, State, Tag
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.protocols import Dialect
 from jobqueue.protocols.beanstalkd import priorities, replies
-from jobqueue.protocols.beanstalkd.parser import Parser, Request
+from jobqueue.protocols.beanstalkd.parser import PUT, Parser, Request
 from jobqueue.protocols.beanstalkd.tubes import DEFAULT, Names, Tubes
 from jobqueue.schema import inner
 from jobqueue.wires.stream import Stream, Streams
 
 log = structlog.get_logger()
 
+_MOST_PUTS = 64  # that go to Redis together
 _LONGEST_S = 86_400.0  # of a lease
 _RESERVED = State.RESERVED
 
@@ -122,7 +124,7 @@ class Connection(Stream[Request]):
 
     may_be_idle = True
 
-    __slots__ = ("_parser", "desk", "has_put", "has_reserved", "held", "used", "watched")
+    __slots__ = ("_ahead", "_parser", "desk", "has_put", "has_reserved", "held", "used", "watched")
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk.streams)
@@ -135,6 +137,7 @@ class Connection(Stream[Request]):
         self.has_put = False
         self.has_reserved = False
         self._parser = Parser()
+        self._ahead: Request | None = None  # what came behind a run of puts
 
     def entered(self) -> None:
         """It may stay."""
@@ -154,7 +157,20 @@ class Connection(Stream[Request]):
 
     def take(self) -> Request | None:
         """The next request."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
         return self._parser.take(self.received, self.desk.options.max_job_bytes) if self.received else None
+
+    def _run_of_puts(self, first: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The arguments of the puts that were sent in a row: these go to Redis together."""
+        run = [first]
+        while len(run) < _MOST_PUTS and (ahead := self.take()) is not None:
+            if ahead[0] != PUT:
+                self._ahead = ahead
+                break
+            run.append(ahead[1])
+        return run
 
     def is_amid(self) -> bool:
         """Whether a request has begun and is not whole."""
@@ -163,7 +179,9 @@ class Connection(Stream[Request]):
     async def answer(self, request: Request) -> None:
         """Answer a request."""
         name, arguments = request
-        self.desk.counts[name] += 1
+        if name == PUT:
+            arguments = (self._run_of_puts(arguments),)
+        self.desk.counts[name] += len(arguments[0]) if name == PUT else 1
         reply = await self.desk.commands[name](self, *arguments)
         if reply:
             self.write(reply)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec import Raw
 
 from buckets import State
+from jobqueue.commands.answers import Answer
 from jobqueue.errors import TooLarge
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.connection import Connection
@@ -18,21 +20,34 @@ _PAGE = 1000
 _ENDED = (State.FINISHED, State.DELETED)
 
 
-async def put(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> bytes:
-    """A job for the used tube."""
+async def put(connection: Connection, puts: Sequence[tuple[int, int, int, bytes]]) -> bytes:
+    """Jobs for the used tube, each given as priority, delay, ttr and data."""
     desk = connection.desk
     if not connection.has_put:
         connection.has_put = True
         desk.producers += 1
     if connection.is_draining:
-        return replies.DRAINING
+        return replies.DRAINING * len(puts)
+    adds = [_add(connection, *each) for each in puts]
+    commands = [add for add in adds if add is not None]
+    answers = iter(await desk.dialect.tools.commands.answer(commands, []) if commands else ())
+    return b"".join([replies.JOB_TOO_BIG if add is None else _inserted(next(answers)) for add in adds])
+
+
+def _inserted(answer: Answer) -> bytes:
+    return b"INSERTED %d\r\n" % answer["number"] if answer["success"] else replies.of_failure(answer)
+
+
+def _add(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> inner.Add | None:
+    """The add of a job; None where its body would be too long."""
+    desk = connection.desk
     try:
         body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
     except TooLarge:
-        return replies.JOB_TOO_BIG
+        return None
     levels = desk.options.levels
     level = priorities.level(levels, priority)
-    add = inner.Add(
+    return inner.Add(
         topic=connection.used,
         body=Raw(body),
         delay=delay,
@@ -44,8 +59,6 @@ async def put(connection: Connection, priority: int, delay: int, ttr: int, data:
         note=priorities.written(levels, level, priority, delay),
         numbered=True,
     )
-    answer = await desk.dialect.ask(add)
-    return b"INSERTED %d\r\n" % answer["number"] if answer["success"] else replies.of_failure(answer)
 
 
 async def kick(connection: Connection, bound: int) -> bytes:

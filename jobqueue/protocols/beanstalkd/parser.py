@@ -16,6 +16,7 @@ from jobqueue.schema.fields import TEN_YEARS_S
 LONGEST_LINE = 224  # bytes, with its end
 REFUSED = "refused"
 QUIT = "quit"
+PUT = "put"
 
 Request = tuple[str, tuple[Any, ...]]
 
@@ -91,7 +92,7 @@ class Parser:
         self._put = None
         data, end = bytes(received[:size]), received[size : size + 2]
         del received[: size + 2]
-        return ("put", (priority, delay, ttr, data)) if end == _END else _refused(EXPECTED_CRLF)
+        return (PUT, (priority, delay, ttr, data)) if end == _END else _refused(EXPECTED_CRLF)
 
     def _skipped(self, received: bytearray) -> Request | None:
         taken = min(self._skip, len(received))

@@ -99,12 +99,10 @@ async def stats(connection: Connection) -> bytes:
     """The figures of all tubes, and of this process."""
     desk = connection.desk
     answer = await desk.dialect.ask(inner.Stats(within=desk.names.prefix))
-    if not answer["success"]:
-        return replies.of_failure(answer)
-    topics = await desk.dialect.ask(inner.Topics(within=desk.names.prefix))
-    if not topics["success"]:
-        return replies.of_failure(topics)
-    names = {each.name for each in topics["topics"]} | set(desk.tubes)
+    topics = await desk.dialect.ask(inner.Names(within=desk.names.prefix))
+    if not (answer["success"] and topics["success"]):
+        return replies.of_failure(answer if topics["success"] else topics)
+    names = {*topics["names"], *desk.tubes}
     figures = answer["figures"]
     return _document(
         {

@@ -74,11 +74,10 @@ async def pause_tube(connection: Connection, tube: str, seconds: int) -> bytes:
 async def list_tubes(connection: Connection) -> bytes:
     """All tubes."""
     desk = connection.desk
-    answer = await desk.dialect.ask(inner.Topics(within=desk.names.prefix))
+    answer = await desk.dialect.ask(inner.Names(within=desk.names.prefix))
     if not answer["success"]:
         return replies.of_failure(answer)
-    topics = {each.name for each in answer["topics"]} | set(desk.tubes)
-    return _listed({desk.names.tube(topic) for topic in topics})
+    return _listed({desk.names.tube(topic) for topic in {*answer["names"], *desk.tubes}})
 
 
 async def list_tubes_watched(connection: Connection) -> bytes:

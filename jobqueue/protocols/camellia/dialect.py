@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from buckets import Job, State
-from buckets.errors import JobQueueError
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
 from jobqueue.errors import BadField, MethodNotAllowed, NoSuchPath
@@ -24,7 +23,6 @@ _PAUSE_S = 1.0  # before a long poll is refused: the SDK polls again at once
 _NOTHING_TO_ACK = ("NOT_FOUND", "NOT_RESERVED", "WRONG_STATE")
 _NOTHING_TO_DELETE = ("NOT_FOUND", "WRONG_STATE")
 _HEALTH = "/camellia/health/"
-_INTERNAL = "internal error; the service logged it"
 _STATUS = {
     "BAD_FIELD": HTTPStatus.BAD_REQUEST,
     "BAD_HTTP": HTTPStatus.BAD_REQUEST,
@@ -63,14 +61,12 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return await operation.answer(self, Call(space, _parameters(request)), reserved)
 
     def refuse(self, error: Exception, request: Request) -> Reply:
-        code, message = "INTERNAL", _INTERNAL
-        if isinstance(error, JobQueueError):
-            code, message = error.code, error.message
-        if code in _STATUS:
-            return replies.spring(_STATUS[code], request.path, message)
+        answer = self.tools.commands.refuse(error)
+        if answer["code"] in _STATUS:
+            return replies.spring(_STATUS[answer["code"]], request.path, answer["error"])
         if _HEALTH in request.path:
             return replies.health(is_up=request.path.endswith("/check"))
-        return replies.failed({"code": code, "error": message})
+        return replies.failed(answer)
 
     def is_open(self, request: Request) -> bool:
         """The health paths are."""

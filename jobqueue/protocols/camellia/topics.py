@@ -13,7 +13,7 @@ from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner
 
 Shown = dict[str, Any]
-Ask = Callable[[inner.Topics | inner.Stats], Awaitable[Answer]]
+Ask = Callable[[inner.Names | inner.Stats], Awaitable[Answer]]
 
 _AT_ONCE = 100
 
@@ -51,8 +51,8 @@ class Failure(NamedTuple):
 
 async def read(ask: Ask, space: Space) -> dict[str, Stats] | Failure:
     """The figures of each topic below a prefix, some of them at a time."""
-    answer = await ask(inner.Topics(within=space.prefix))
-    names = [topic.name for topic in answer["topics"] if topic.name != space.prefix] if answer["success"] else []
+    answer = await ask(inner.Names(within=space.prefix))
+    names = [name for name in answer["names"] if name != space.prefix] if answer["success"] else []
     figures: dict[str, Stats] = {}
     for at in range(0, len(names), _AT_ONCE):
         some = names[at : at + _AT_ONCE]

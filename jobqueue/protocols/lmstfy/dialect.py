@@ -49,7 +49,8 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
 
     def token_in(self, given: str) -> str:
         """Theirs may have the name of a Redis before it, and a colon."""
-        return given.partition(":")[2] or given
+        is_alone = given.count(":") == self.options.token.count(":")
+        return given if is_alone else given.partition(":")[2]
 
     async def _publish(self, request: Request, call: Call, topic: str) -> Reply:
         added = await self._add(request, self._publishing(request), topic, [request.body])

@@ -25,6 +25,7 @@ from tests.bench.compare.works import FULL, QUICK, TINY, WORKS, Sizes
 DOCS = Path(__file__).parents[3] / "docs"
 SYSTEMS = {
     "ours": "ours:Ours",
+    "ours-beanstalkd": "ours_beanstalkd:OursByBeanstalkd",
     "redis": "bare_redis:Bare",
     "beanstalkd": "beanstalkd:Beanstalkd",
     "bullmq": "bullmq:BullMQ",

@@ -14,7 +14,7 @@ import pytest
 from buckets.durability.barrier import FSYNCED, LOCAL, REPLICATED, Barrier, Durability
 from buckets.durability.durable import Durable, DurablePool, Outcome, Want
 from buckets.errors import NotFound, Unavailable
-from buckets.job import NewJob
+from buckets.job import NewJob, State
 from buckets.meter import Meter
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
@@ -535,10 +535,17 @@ async def test_the_methods_of_the_pool_report_what_each_change_reached(serve: Se
     assert await wanting(REPLICATED).delete(["a"]) == ["ready"]
     with pytest.raises(NotFound):
         await wanting(REPLICATED).update("a", priority=1)
+    assert await wanting(REPLICATED).delete_within("b", "t", [State.DEAD]) == "ready"
+    assert await wanting(REPLICATED).finish_within("c", None, "t", settles=True) == "deleted"
+    with pytest.raises(NotFound):
+        await wanting(REPLICATED).finish_within("c", None, "u", settles=True)
     assert reports == [
         [REPLICATED, LOCAL, LOCAL],
         [REPLICATED],
         [REPLICATED, LOCAL],
+        [REPLICATED],
+        [REPLICATED],
+        [LOCAL],
         [REPLICATED],
         [REPLICATED],
         [LOCAL],

@@ -99,6 +99,35 @@ async def test_a_counter_that_another_program_spoilt_begins_again(
     assert await Numbers(pool).next() == 1
 
 
+@pytest.mark.parametrize("lost", [["DEL", SEQ], ["SET", SEQ, "3"], ["SET", SEQ, "x"]])
+async def test_a_counter_that_lost_numbers_goes_on_behind_those_of_a_process(
+    pool: Pool, redis: Redis, lost: list[str]
+) -> None:
+    numbers = Numbers(pool)
+    before = await numbers.some(BLOCK)
+    await redis.read(*lost)
+    assert await numbers.next() == before[-1] + 1
+    assert await Numbers(pool).next() == before[-1] + 1 + BLOCK
+
+
+async def test_a_counter_that_began_again_stays_there(pool: Pool, redis: Redis) -> None:
+    await redis.read("SET", SEQ, MOST - BLOCK)
+    late = Numbers(pool)
+    assert (await late.some(BLOCK))[-1] == MOST
+    assert await Numbers(pool).next() == 1
+    assert await late.next() == BLOCK + 1
+
+
+async def test_skipped_numbers_are_given_to_nobody(pool: Pool) -> None:
+    numbers = Numbers(pool)
+    assert await numbers.next() == 1
+    await numbers.skip(1000)
+    assert await numbers.next() == BLOCK + 1000 + 1
+    assert await Numbers(pool).next() > BLOCK + 1000 + 1
+    await numbers.skip(1 << 29)
+    assert await numbers.next() > 1 << 29
+
+
 async def test_an_alias_names_its_job_until_an_hour_after_its_lease(live_pool: Pool, redis: Redis) -> None:
     numbers = Numbers(live_pool)
     now = await live_pool.now_ms()

@@ -100,7 +100,11 @@ async def test_a_taken_job_comes_again_when_its_lease_ends(
 async def test_a_dead_letter_that_is_taken_has_all_its_tries_and_its_ladder_again(pool: Pool, clock: HeldClock) -> None:
     await add(pool, "a", tries=2, backoff_ms=(1_000, 9_000), ttr_ms=100, ttl_ms=60_000)
     await pop_one(pool)
-    await pool.bury("a")
+    await pool.release("a")
+    clock.advance(1_000)
+    await tick_all(pool)
+    await pop_one(pool)
+    assert (await pool.release("a")).state == "dead"
     clock.advance(60_000)
     await pool.take("a")
     moved = await pool.release("a")

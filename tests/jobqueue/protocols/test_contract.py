@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+import structlog
 
 from buckets import Durable, Notifier, Pollers, Pool, Topics, Waiting, Walk
 from jobqueue.access.connections import ConnectionLimits
@@ -114,6 +115,23 @@ async def test_a_dialect_over_http_refuses_in_its_own_form(
     assert reply.status == status or (status is None and 200 <= reply.status < 600)
     assert reply.body and reply.content_type
     assert b"customer" not in reply.body
+
+
+@pytest.mark.parametrize("name", HTTP)
+async def test_a_dialect_over_http_counts_what_it_refuses_and_logs_what_nobody_expected(
+    live_pool: Pool, name: str
+) -> None:
+    made = dialect(name, live_pool)
+    assert isinstance(made, HttpDialect)
+    with structlog.testing.capture_logs() as lines:
+        for error in (Unauthorized(missing=False), RuntimeError("a bug")):
+            made.refuse(error, ASKED)
+    assert [line["event"] for line in lines] == ["command.failed"]
+    metrics = made.tools.commands.metrics
+    metrics.pour(0)
+    for code in ("UNAUTHORIZED", "INTERNAL"):
+        labels = {"protocol": name, "command": "unreadable", "code": code}
+        assert metrics.registry.get_sample_value("jobqueue_commands_total", labels) == 1
 
 
 @pytest.mark.parametrize("name", HTTP)

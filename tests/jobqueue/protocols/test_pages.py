@@ -12,8 +12,8 @@ import pytest
 from tests.jobqueue.protocols.served import Served
 
 _PAGES = Path(__file__).parents[3] / "docs" / "protocols"
-_VARYING = re.compile(r'[0-9a-f]{32}|(?<="elapsed_ms":)\d+')
-PORTS = {"lmstfy": 7777, "mykit": 6355}
+_VARYING = re.compile(r'[0-9a-f]{32}|\b\d{13}\b|(?<="elapsed_ms":)\d+')
+PORTS = {"camellia": 8080, "lmstfy": 7777, "mykit": 6355}
 
 
 def session(page: str) -> list[tuple[str, str]]:

@@ -111,11 +111,11 @@ async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
         pop, hung_up = Engine.pop, asyncio.Event()
 
         async def pop_and_hang_up(*arguments: object) -> object:
-            popped, status = await pop(*arguments)  # type: ignore[arg-type]
+            popped = await pop(*arguments)  # type: ignore[arg-type]
             assert popped.jobs
             ends(client)
             hung_up.set()
-            return popped, status
+            return popped
 
         monkeypatch.setattr(Engine, "pop", pop_and_hang_up)
         await loop.sock_sendall(client, posted(POP, path) + posted(ADD, path))

@@ -168,10 +168,14 @@ class Beanstalkd(OverSockets):
             self._connect,
             _consume,
             self._waiting,
-            lambda: (self.memory(), 0),
+            self._costs,
             lambda: self._put(self._ids(1), lambda: 0),
         )
         return park(number, lot)
+
+    def _costs(self) -> tuple[int, int]:
+        """The bytes and the connections to a store, which consumers that wait add to."""
+        return self.memory(), 0
 
     def _waiting(self) -> int:
         """Consumers waiting now."""

@@ -21,10 +21,10 @@ _PATIENCE_S = 30
 
 
 class Service:
-    """A service that the constructor starts."""
+    """A service that the constructor starts, with further flags."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
-        self._store, self._log = store, folder / "service.log"
+    def __init__(self, store: Store, folder: Path, *flags: str) -> None:
+        self._store, self._log, self._flags = store, folder / "service.log", flags
         self._start()
 
     def _start(self) -> None:
@@ -32,7 +32,10 @@ class Service:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_SERVE, "--port", str(self.port), "--redis", self._store.url], stdout=log, stderr=log, env=environment
+                [*_SERVE, "--port", str(self.port), "--redis", self._store.url, *self._flags],
+                stdout=log,
+                stderr=log,
+                env=environment,
             )
         end = time.monotonic() + _PATIENCE_S
         while not self._ready():

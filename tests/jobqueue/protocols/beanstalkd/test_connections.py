@@ -185,6 +185,22 @@ async def test_a_full_topic_and_a_body_that_is_too_long_when_stored_are_refused(
         assert await peer.ask("put 1 0 60 1000", "y" * 1000) == "JOB_TOO_BIG"
 
 
+async def test_puts_in_a_row_are_answered_in_order_refusals_and_what_follows_too(redis_server: RedisServer) -> None:
+    async with ours(redis_server) as port, client(port) as peer:
+        puts = [line for number in range(150) for line in (f"put 1 0 60 {len(str(number))}", str(number))]
+        peer.send("use t", *puts, "put x", "use u", "put 1 0 60 1", "y", "list-tube-used")
+        assert await peer.line() == "USING t"
+        numbers = [int((await peer.line()).removeprefix("INSERTED ")) for _ in range(150)]
+        assert await peer.line() == "BAD_FORMAT"
+        assert await peer.line() == "USING u"
+        assert (await peer.line()).startswith("INSERTED ")
+        assert await peer.line() == "USING u"
+        for number, data in zip(numbers, range(150), strict=True):
+            await peer.ask(f"peek {number}")
+            assert await peer.line() == str(data)
+        assert (await peer.document("stats"))["cmd-put"] == "151"
+
+
 async def test_a_connection_watches_at_most_a_hundred_tubes(redis_server: RedisServer) -> None:
     async with ours(redis_server) as port, client(port) as peer:
         for count in range(2, 101):

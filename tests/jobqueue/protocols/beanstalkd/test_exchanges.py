@@ -8,6 +8,9 @@ from tests.jobqueue.protocols.beanstalkd.exchanges import OURS, SAME
 from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, ours, play, theirs
 from tests.redis_server import RedisServer
 
+pytestmark = pytest.mark.usefixtures("redis")
+"""Each begins with an empty Redis."""
+
 
 @pytest.mark.parametrize("title", SAME | OURS)
 async def test_our_service_answers(title: str, redis_server: RedisServer) -> None:
