@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Annotated, Any
 
@@ -197,6 +196,8 @@ def check(dialects: Dialects, service_port: int) -> None:
         _check_networks(name, options.allow)
     if dialects.beanstalkd and dialects.beanstalkd.token:
         raise SettingsError("protocols.beanstalkd.token: its clients cannot send a token; only allow protects it")
+    if dialects.lmstfy and ":" in dialects.lmstfy.token:
+        raise SettingsError("protocols.lmstfy.token must have no colon: what its clients send before one is ignored")
     _check_places(dialects, service_port)
     levels = dialects.beanstalkd.levels if dialects.beanstalkd else ()
     if list(levels) != sorted(set(levels)):
@@ -212,19 +213,21 @@ def _check_networks(name: str, networks: tuple[str, ...]) -> None:
 
 
 def _check_places(dialects: Dialects, service_port: int) -> None:
-    """No two may have one port, nor one path."""
-    places: Mapping[str, list[Any]] = {
-        "port": [options.port for _, options in dialects.open() if options.port],
-        "path": [path for _, options in dialects.open() if (path := getattr(options, "path", ""))],
-    }
-    for setting, values in places.items():
-        value, times = Counter(values).most_common(1)[0] if values else ("", 0)
-        if times > 1:
-            raise SettingsError(f"two tables of protocols have the {setting} {value}")
-    if service_port in places["port"]:
-        raise SettingsError(
-            f"a table of protocols has the service's own port, {service_port}; its path can open it there"
-        )
+    """No two may have one port, nor one path, and none the port of the service."""
+    for setting in ("port", "path"):
+        names: dict[Any, str] = {}
+        for name, options in dialects.open():
+            value = getattr(options, setting, "")
+            first = names.setdefault(value, name) if value else name
+            if first != name:
+                raise SettingsError(f"protocols.{first} and protocols.{name} have the same {setting}, {value}")
+    for name, options in dialects.open():
+        if options.port and options.port == service_port:
+            raise SettingsError(f"protocols.{name}.port is the service's own, {service_port}{_or_path(options)}")
+
+
+def _or_path(options: DialectSettings) -> str:
+    return "; `path` opens it there" if isinstance(options, HttpDialectSettings) else ""
 
 
 def addresses(dialects: Dialects, host: str) -> dict[str, str]:

@@ -176,9 +176,20 @@ def test_policies_come_from_a_file_only() -> None:
             "protocols.mykit.allow: 10.0.0.1/8 has host bits set",
         ),
         ("[protocols.mykit]\nport = 1\nallow = ['here']\n", "protocols.mykit.allow: 'here' does not appear to be"),
-        ("[protocols.mykit]\nport = 1\n[protocols.lmstfy]\nport = 1\n", "two tables of protocols have the port 1"),
-        ("[protocols.mykit]\npath = '/'\n[protocols.lmstfy]\npath = '/'\n", "two tables of protocols have the path /"),
-        ("port = 7\n[protocols.mykit]\nport = 7\n", "the service's own port, 7"),
+        (
+            "[protocols.mykit]\nport = 1\n[protocols.lmstfy]\nport = 1\n",
+            "protocols.mykit and protocols.lmstfy have the same port, 1",
+        ),
+        (
+            "[protocols.mykit]\npath = '/'\n[protocols.lmstfy]\npath = '/'\n",
+            "protocols.mykit and protocols.lmstfy have the same path, /",
+        ),
+        (
+            "port = 7\n[protocols.mykit]\nport = 7\n",
+            "protocols.mykit.port is the service's own, 7; `path` opens it there",
+        ),
+        ("port = 7\n[protocols.beanstalkd]\nport = 7\n", "protocols.beanstalkd.port is the service's own, 7"),
+        ("[protocols.lmstfy]\nport = 1\ntoken = 'pool:tok'\n", "protocols.lmstfy.token must have no colon"),
         (f"[protocols.beanstalkd]\nport = 1\nlevels = {[0, 1, 9, 8, 10, 11, 12, 13, 14]}\n", "levels must ascend"),
         ("[protocols.beanstalkd]\nport = 1\nlevels = [1]\n", "protocols.beanstalkd.levels in the file"),
         (

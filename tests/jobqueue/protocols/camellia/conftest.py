@@ -42,7 +42,7 @@ class Server:
             Policies(settings),
             Durable(pool, 1, 1),
         )
-        commands = Commands(engine, self.metrics, 5.0)
+        commands = Commands(engine, self.metrics, 5.0, "camellia")
         tools = Tools(commands, settings, ConnectionLimits(10, 10), engine.give_back, lambda: self.is_ready)
         self.dialect = CamelliaDialect(tools, options)
 

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+import structlog
 
 from buckets import Pool
 from buckets.errors import Unavailable
-from jobqueue.errors import ShuttingDown, TooLarge
+from jobqueue.errors import ShuttingDown, TooLarge, Unauthorized
 from jobqueue.protocols import Request
 from jobqueue.settings import Settings, TopicSettings
 from tests.jobqueue.protocols.camellia.conftest import Make, Server
@@ -165,6 +166,17 @@ async def test_a_server_error_is_http_200_with_code_500_and_a_sentence(camellia:
     reply = camellia.dialect.refuse(error, Request("POST", PATH + "pullMsg", "", {}, b""))
     answer = json.loads(reply.body)
     assert reply.status == 200 and answer["code"] == 500 and answer["msg"] and "customer" not in answer["msg"]
+
+
+async def test_an_error_is_logged_and_counted(camellia: Server) -> None:
+    with structlog.testing.capture_logs() as logs:
+        for error in (RuntimeError("a bug"), Unauthorized(missing=True)):
+            camellia.dialect.refuse(error, Request("POST", PATH + "pullMsg", "", {}, b""))
+    assert [entry["event"] for entry in logs] == ["command.failed"]
+    camellia.metrics.pour(0)
+    for code in ("INTERNAL", "UNAUTHORIZED"):
+        labels = {"protocol": "camellia", "command": "unreadable", "code": code}
+        assert camellia.metrics.registry.get_sample_value("jobqueue_commands_total", labels) == 1
 
 
 async def test_a_request_that_is_too_large_is_code_400(camellia: Server) -> None:
