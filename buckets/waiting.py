@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from buckets.errors import Unavailable
 from buckets.notifier import Listener, Notifier
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped
@@ -23,12 +24,13 @@ LOOK_S = 60.0  # after which a waiting pop looks again, as a message may have be
 class _Waiter:
     """A pop that may wait."""
 
-    __slots__ = ("leaving", "looking", "rung")
+    __slots__ = ("early", "leaving", "looking", "rung")
 
     def __init__(self) -> None:
         self.rung = asyncio.Event()
         self.leaving = False  # its next look is its last
         self.looking: asyncio.TimerHandle | None = None  # when it looks without being rung
+        self.early = False  # its next look is such a one, before the end of its wait
 
 
 class Waiting:
@@ -155,7 +157,7 @@ class Waiting:
             while True:
                 over = waiter.leaving
                 waiter.rung.clear()
-                popped = await self._pool.pop(topics, count, **options)
+                popped = await self._look_for(waiter, topics, count, options)
                 if popped.jobs or over or self._closed:
                     return popped
                 if popped.opens_us is not None:
@@ -166,6 +168,16 @@ class Waiting:
         finally:
             if waiter.looking:
                 waiter.looking.cancel()
+
+    async def _look_for(self, waiter: _Waiter, topics: Sequence[str], count: int, options: dict[str, Any]) -> Popped:
+        """One look. An early one that finds Redis away is as good as none: the wait goes on."""
+        early, waiter.early = waiter.early and not waiter.leaving, False
+        try:
+            return await self._pool.pop(topics, count, **options)
+        except Unavailable:
+            if not early:
+                raise
+            return Popped()
 
     def _plan_look(self, waiter: _Waiter, end: float) -> None:
         """Let the waiter look at the end of its wait (loop time), or before it if that is far away."""
@@ -178,6 +190,7 @@ class Waiting:
 
     def _look(self, waiter: _Waiter, end: float) -> None:
         if not waiter.leaving:
+            waiter.early = True
             waiter.rung.set()
             self._plan_look(waiter, end)
 

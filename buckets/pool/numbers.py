@@ -71,6 +71,8 @@ class Numbers:
 
     async def aliases(self, jobs: Sequence[tuple[str, int]]) -> list[int]:
         """As `alias`, for several jobs."""
+        if not jobs:
+            return []  # as with most pops
         numbers = await self.some(len(jobs))
         await self.keep([(number, *job) for number, job in zip(numbers, jobs, strict=True)])
         return numbers

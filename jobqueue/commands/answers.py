@@ -102,10 +102,8 @@ def unknown(known: bool) -> Answer:
     return {} if known else {"known": False}
 
 
-def why_empty(status: TopicStatus | None) -> Answer:
+def why_empty(status: TopicStatus) -> Answer:
     """Why a pop found no job, besides that none is ready: no topic exists, or some are paused."""
-    if status is None:
-        return {}
     ends = {topic: in_seconds(until or None) for topic, until in status.paused.items()}
     return unknown(status.known) | ({"paused": ends} if ends else {})
 

@@ -124,7 +124,7 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.take(popped.jobs)
     if popped.jobs and command.count is None:
         return success(**handed_out(popped.jobs[0]))
-    why = why_empty(await engine.why_empty(command, popped))
+    why = {} if popped.jobs or not popped.ask_why else why_empty(await engine.why_empty(command))
     if command.count is not None:
         return success(jobs=[handed_out(job) for job in popped.jobs], **why)
     return success(id=None, value=None, **why)

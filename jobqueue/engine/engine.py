@@ -190,10 +190,8 @@ class Engine:
         self._pollers.end(poller, popped.jobs)
         return popped
 
-    async def why_empty(self, command: params.Pop, popped: Popped) -> TopicStatus | None:
-        """The status of the topics of a pop, where that may be the reason why it found no job."""
-        if popped.jobs or not popped.ask_why:
-            return None
+    async def why_empty(self, command: params.Pop) -> TopicStatus:
+        """The status of the topics of a pop, which may be the reason why it found no job."""
         return await self._topics.status(command.topics or [command.topic or ""])
 
     async def pop_numbered(self, command: inner.Pop, room: int) -> tuple[list[Job], list[int]]:

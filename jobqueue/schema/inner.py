@@ -161,7 +161,7 @@ class Counter(Struct):
 
 class Purge(Struct):
     """Delete jobs: of a topic, or of all topics that begin with `within`; in one state, or in all. Answers `count`;
-    it ends when all are gone."""
+    it ends when all are gone that existed when it began; later ones stay."""
 
     topic: str | None = None
     within: str = ""

@@ -66,8 +66,7 @@ class Mount:
     async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
         """Answer a request whose path, below that of the dialect, this is.
 
-        When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back. They
-        do, too, when the dialect fails to show them.
+        When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
         """
         CALLER.set(cast(Connection, request.protocol))
         request_id = self._name_request(request.headers.get("X-Request-Id", ""))
@@ -93,8 +92,6 @@ class Mount:
             asked.body = await _body(request)
             return await self._dialect.handle(asked, reserved)
         except Exception as error:
-            self._dialect.tools.give_back([*reserved])
-            reserved.clear()
             reply = self._dialect.refuse(error, asked)
         await asyncio.sleep(self._dialect.pause_s(asked))
         return reply

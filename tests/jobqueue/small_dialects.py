@@ -19,8 +19,7 @@ SOCKET = "tests.jobqueue.small_dialects:Echo"
 
 
 class Plain(HttpDialect[Any]):
-    """`/add` adds the body to the topic `t`, `/pop` pops from it, `/fail` fails, `/pop-and-fail` when it has a job,
-    other paths tell the request."""
+    """`/add` adds the body to the topic `t`, `/pop` pops from it, `/fail` fails, other paths tell the request."""
 
     async def handle(self, request: Request, reserved: list[Job]) -> Reply:
         if request.path == "/fail":
@@ -28,9 +27,6 @@ class Plain(HttpDialect[Any]):
         if request.path == "/add":
             answer = await self.ask(params.Add(topic="t", body=request.body))  # type: ignore[arg-type]
             return Reply(201, answer["id"].encode(), content_type="text/plain; charset=utf-8")
-        if request.path == "/pop-and-fail":
-            await self.ask(params.Pop(topic="t"), reserved)
-            raise RuntimeError("a customer's")
         if request.path == "/pop":
             answer = await self.ask(params.Pop(topic="t", wait=float(request.query or 0)), reserved)
             return Reply(200, (answer["id"] or "nothing").encode(), content_type="text/plain")

@@ -228,14 +228,6 @@ async def test_the_job_of_a_client_that_hung_up_goes_to_the_next(redis_server: R
         assert (await ask(own(port), "/pop?5")).text == added.text
 
 
-async def test_the_job_of_a_request_that_fails_goes_to_the_next(redis_server: RedisServer) -> None:
-    port = free_port()
-    async with serving(redis_server, lmstfy=Lmstfy(port=port)):
-        added = await ask(own(port), "/add", "POST", data=b"1")
-        assert (await ask(own(port), "/pop-and-fail")).text == "refused: INTERNAL /pop-and-fail"
-        assert (await ask(own(port), "/pop?5")).text == added.text
-
-
 async def datagram(port: int, data: bytes, *, answers: bool = True) -> bytes | None:
     """What comes back for a datagram; None: nothing, where nothing should."""
     loop = asyncio.get_running_loop()

@@ -72,22 +72,24 @@ async def kick(connection: Connection, bound: int) -> bytes:
         kicked += answer["count"]
         if answer["count"] < most:
             break
-    return b"KICKED %d\r\n" % (kicked or await _run_delayed(connection, bound))
+    return b"KICKED %d\r\n" % kicked if kicked else await _run_delayed(connection, bound)
 
 
-async def _run_delayed(connection: Connection, bound: int) -> int:
-    """Make up to `bound` delayed jobs due now, the next ones first; returns how many."""
+async def _run_delayed(connection: Connection, bound: int) -> bytes:
+    """Make up to `bound` delayed jobs due now, the next ones first."""
     ask, within = connection.desk.dialect.ask, connection.desk.names.within
     count = 0
     while count < bound:
         peek = inner.Peek(topic=connection.used, state="delayed", count=min(bound - count, _PAGE))
-        found = (await ask(peek)).get("jobs", ())
-        answers = await asyncio.gather(*(ask(inner.Run(id=job.id, within=within)) for job in found))
+        peeked = await ask(peek)
+        if not peeked["success"]:
+            return replies.of_failure(peeked)
+        answers = await asyncio.gather(*(ask(inner.Run(id=job.id, within=within)) for job in peeked["jobs"]))
         run = sum(answer["success"] for answer in answers)
         count += run
         if not run:
             break
-    return count
+    return b"KICKED %d\r\n" % count
 
 
 async def kick_job(connection: Connection, number: int) -> bytes:

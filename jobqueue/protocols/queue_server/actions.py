@@ -46,7 +46,7 @@ _TRY_LATER = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL
 class Asker:
     """The client of a request, as far as answers depend on it."""
 
-    reached: tuple[str, int]
+    reached: Callable[[], tuple[str, int]]
     """The host and port that it has sent to."""
     by_datagram: bool = False
     check: Callable[[], None] = lambda: None
@@ -149,10 +149,11 @@ class Actions:
     async def _monitor(self, request: Request, asker: Asker) -> Plus:
         topic = self._topic(request)
         stats = await self._dialect.ask(inner.Stats(topic=topic))
+        if not stats["success"]:
+            return _failed(stats)
         counter = await self._dialect.ask(inner.Counter())
-        for each in (stats, counter):
-            if not each["success"]:
-                return _failed(each)
+        if not counter["success"]:
+            return _failed(counter)
         size = _size(stats["figures"].counts)
         last = counter["number"]
         return {"size": size, "max_id": last, "wait_status": await self._congestion(topic), **self._node(last), **_OK}
@@ -161,10 +162,11 @@ class Actions:
         pattern = request.text("pattern") or ""
         prefix = self._dialect.options.prefix
         topics = await self._dialect.ask(inner.Topics(within=prefix))
+        if not topics["success"]:
+            return _failed(topics)
         counter = await self._dialect.ask(inner.Counter())
-        for each in (topics, counter):
-            if not each["success"]:
-                return _failed(each)
+        if not counter["success"]:
+            return _failed(counter)
         listed = [(names.plain(topic.name.removeprefix(prefix)), topic) for topic in topics["topics"]]
         found = [(name, topic) for name, topic in listed if pattern in name]
         congested = await asyncio.gather(
@@ -182,7 +184,7 @@ class Actions:
         return {"queue_count": len(queues), "queue_list": queues, **self._node(counter["number"]), **_OK}
 
     async def _leader(self, request: Request, asker: Asker) -> Plus:
-        host, port = asker.reached
+        host, port = asker.reached()
         node_id, advertise = self._dialect.options.node_id, self._dialect.options.advertise
         return {"leader_node_id": node_id, "leader_host": advertise or host, "leader_port": port, **_OK}
 

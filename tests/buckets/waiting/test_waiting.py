@@ -12,6 +12,7 @@ import pytest
 from buckets import waiting as module
 from buckets.clock import HeldClock
 from buckets.job import NewJob
+from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.topics import Topics
@@ -302,3 +303,21 @@ async def test_a_long_wait_ends_at_once_when_its_worker_leaves(deaf: Waiting, mo
     await deaf.leave("w")
     assert await job_ids(parked) == []
     assert deaf.parked == 0
+
+
+async def test_a_long_wait_outlasts_a_redis_that_is_away_meanwhile(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
+    redis = Redis(own_server.url, timeout_s=0.2)
+    pool = await Pool.open(redis)
+    waiting = Waiting(pool, Notifier(pool))
+    parked = await park(waiting, wait_s=math.inf)
+    own_server.freeze()
+    await asyncio.sleep(0.5)  # its looks get no answer
+    assert not parked.done()
+    own_server.thaw()
+    await add(pool, "a")
+    assert await job_ids(parked) == ["a"]
+    await pool.close()
+    await redis.close()
