@@ -18,7 +18,7 @@ from yarl import URL
 from buckets import Redis
 from buckets.errors import Unfit
 from jobqueue.app import Service
-from jobqueue.dialect_settings import Dialects, Lmstfy, QueueServer
+from jobqueue.dialect_settings import Dialects, Lmstfy, Mykit, QueueServer
 from jobqueue.protocols import DIALECTS
 from jobqueue.settings import Settings
 from tests.jobqueue.small_dialects import HTTP, SOCKET
@@ -86,6 +86,30 @@ async def test_a_dialect_may_also_be_below_a_path_of_the_services_port(redis_ser
             refused = await ask(service.url, path)
             assert refused.status == 404 and '"NO_SUCH_PATH"' in refused.text
         assert (await ask(service.url, "/lm/v1/add", "POST", data=b"7")).status == 201
+
+
+async def test_the_longest_path_that_a_request_is_below_has_it(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DIALECTS, "mykit", HTTP)
+    for one, other in (("/", "/a"), ("/a", "/")):
+        async with serving(redis_server, mykit=Mykit(path=one), lmstfy=Lmstfy(path=other)) as service:
+            assert (await ask(service.url, "/a/b")).text == '["GET","/b","",""]'
+            assert (await ask(service.url, "/ab")).text == '["GET","/ab","",""]'
+
+
+async def test_a_connection_too_many_may_only_ask_for_health(redis_server: RedisServer) -> None:
+    port = free_port()
+    settings = Settings(
+        port=0, redis=redis_server.url, max_connections=1, protocols=Dialects(lmstfy=Lmstfy(port=port, path="/lm"))
+    )
+    async with Service(settings) as service, aiohttp.ClientSession() as session:
+        async with session.get(own(port) + "/healthz") as response:  # keeps its connection
+            assert response.status == 200
+        for url, path in ((own(port), "/x"), (service.url, "/lm/x")):
+            refused = await ask(url, path)
+            assert (refused.status, refused.text) == (503, "refused: NO_ROOM /x")
+        assert (await ask(own(port), "/healthz")).status == 200
 
 
 async def test_at_the_root_of_the_services_port_it_hides_no_page_of_the_services_own(redis_server: RedisServer) -> None:
@@ -268,7 +292,8 @@ async def test_at_the_end_connections_are_drained_and_then_have_their_grace(redi
         await asyncio.sleep(0.05)
         ended = asyncio.create_task(_last_words(reader, writer, other))
     assert (await ended) == b"bye"
-    assert (await waiting).text == "nothing"
+    answer = await waiting
+    assert (answer.text, answer.headers["Connection"]) == ("nothing", "close")
 
 
 async def _last_words(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> bytes:
