@@ -194,6 +194,7 @@ async def test_a_token_is_in_no_log_metric_or_refusal(redis_server: RedisServer)
     said = "".join(answer.text for answer in answers) + str(lines)
     assert "hush" not in said and "whisper" not in said and "customer" not in answers[0].text
     assert 'jobqueue_commands_total{code="INTERNAL",command="unreadable",protocol="lmstfy"} 2.0' in answers[3].text
+    assert [line["status"] for line in lines if line["event"] == "request.failed"] == [500, 500]
 
 
 async def test_only_the_allowed_networks_get_through(redis_server: RedisServer) -> None:
