@@ -196,8 +196,6 @@ def check(dialects: Dialects, service_port: int) -> None:
         _check_networks(name, options.allow)
     if dialects.beanstalkd and dialects.beanstalkd.token:
         raise SettingsError("protocols.beanstalkd.token: its clients cannot send a token; only allow protects it")
-    if dialects.lmstfy and ":" in dialects.lmstfy.token:
-        raise SettingsError("protocols.lmstfy.token must have no colon: what its clients send before one is ignored")
     _check_places(dialects, service_port)
     levels = dialects.beanstalkd.levels if dialects.beanstalkd else ()
     if list(levels) != sorted(set(levels)):

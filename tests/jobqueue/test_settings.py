@@ -189,7 +189,6 @@ def test_policies_come_from_a_file_only() -> None:
             "protocols.mykit.port is the service's own, 7; `path` opens it there",
         ),
         ("port = 7\n[protocols.beanstalkd]\nport = 7\n", "protocols.beanstalkd.port is the service's own, 7"),
-        ("[protocols.lmstfy]\nport = 1\ntoken = 'pool:tok'\n", "protocols.lmstfy.token must have no colon"),
         (f"[protocols.beanstalkd]\nport = 1\nlevels = {[0, 1, 9, 8, 10, 11, 12, 13, 14]}\n", "levels must ascend"),
         ("[protocols.beanstalkd]\nport = 1\nlevels = [1]\n", "protocols.beanstalkd.levels in the file"),
         (
