@@ -176,7 +176,7 @@ def test_far_beyond_the_limit_connections_are_closed_at_once(loop: Loop, monkeyp
             await ended(lines[2])
             lines[1].look()
             assert not lines[0].closed and not lines[1].closed
-            assert len(place.connections) == 2
+            await until(lambda: len(place.connections) == 2)
 
     run(loop, test)
 
