@@ -11,7 +11,7 @@ from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added
-from buckets.pool.numbers import Numbers
+from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Popped
 from buckets.pool.stepped_pool import QueuedPool
@@ -28,6 +28,7 @@ from buckets.walk import Page, Position, Purged, Walk
 
 __all__ = [
     "FSYNCED",
+    "LARGEST_NUMBER",
     "LOCAL",
     "REPLICATED",
     "Added",

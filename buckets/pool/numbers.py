@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from buckets.shards import Shards
 
 BLOCK = 64
-MOST = 2_147_483_647
+LARGEST_NUMBER = 2_147_483_647
 KEPT_MS = 3_600_000  # of an alias, after the end of the job's lease
 
 
@@ -40,7 +40,7 @@ class Numbers:
                 if len(self._block) < count:
                     size = max(self._wanted - len(self._block), BLOCK)
                     first = await self._take(size)
-                    self._block.extend((number - 1) % MOST + 1 for number in range(first, first + size))
+                    self._block.extend((number - 1) % LARGEST_NUMBER + 1 for number in range(first, first + size))
                 return [self._block.popleft() for _ in range(count)]
         finally:
             self._wanted -= count
@@ -53,7 +53,7 @@ class Numbers:
 
     async def _take(self, count: int) -> int:
         first: int = await self._shards.call("take_numbers", 0, count=count, known=self._known)
-        self._known = (first + count - 2) % MOST + 1
+        self._known = (first + count - 2) % LARGEST_NUMBER + 1
         return first
 
     async def last(self) -> int:
@@ -63,7 +63,7 @@ class Numbers:
 
     async def raise_to(self, last: int) -> None:
         """Give out no more numbers up to this one."""
-        await self._shards.call("raise_counter", 0, last=min(last, MOST))
+        await self._shards.call("raise_counter", 0, last=min(last, LARGEST_NUMBER))
 
     async def alias(self, job_id: str, lease_ends_ms: int = 0) -> int:
         """A new number for a job, which names it until an hour after the end of its lease (0: it has none)."""

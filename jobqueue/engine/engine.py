@@ -41,16 +41,12 @@ from jobqueue.engine.policies import Policies
 from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
 from jobqueue.schema import cursors, inner, params
-from jobqueue.schema.params import bad_value, ms
+from jobqueue.schema.params import bad_value, ms, ms_or_none
 
 _LAST_MS = 7_258_118_400_000  # of a test service's clock: a lease is its time in us, and must be exact in JavaScript
 
 Change = params.Add | params.Finish | params.Delete | params.Update
 """The commands that may ask for a durability."""
-
-
-def _ms_or_none(seconds: float | None) -> int | None:
-    return None if seconds is None else ms(seconds)
 
 
 def _state(word: str | None) -> State | None:
@@ -172,7 +168,7 @@ class Engine:
     async def pop(self, command: params.Pop, room: int, *, by_priority: bool = False) -> Popped:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
-        ttr_ms = _ms_or_none(command.ttr)
+        ttr_ms = ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics)
         try:
             popped = await self._waiting.pop(
@@ -225,7 +221,7 @@ class Engine:
 
     async def touch(self, command: params.Touch) -> int:
         """Restart the lease; returns when it ends, in ms. Raises NotFound, NotReserved, StaleLease."""
-        return await self._pool.touch(command.id, command.lease, _ms_or_none(command.ttr))
+        return await self._pool.touch(command.id, command.lease, ms_or_none(command.ttr))
 
     async def release(self, command: params.Release) -> Moved:
         """Give a job back; one without a back-off of its own, by the default one. Raises NotFound, NotReserved,
@@ -233,7 +229,7 @@ class Engine:
         return await self._pool.release(
             command.id,
             command.lease,
-            delay_ms=_ms_or_none(command.delay),
+            delay_ms=ms_or_none(command.delay),
             counts=command.attempt is not False,
             reason=command.reason or "",
             ladder_ms=self.policies.default_backoff_ms,
@@ -262,10 +258,10 @@ class Engine:
         """Change a pending job. Raises NotFound, TooLate, Reserved, WrongState, NoRoom."""
         return await self._pool_for([command]).update(
             command.id,
-            delay_ms=_ms_or_none(command.delay),
+            delay_ms=ms_or_none(command.delay),
             due_ms=None if command.at is None else params.at_ms(command.at),
             priority=command.priority,
-            ttl_ms=_ms_or_none(command.ttl),
+            ttl_ms=ms_or_none(command.ttl),
             body=bytes(command.body) or None,
         )
 
@@ -334,7 +330,7 @@ class Engine:
         """Make the pops of a topic find nothing; returns until when, in ms, or 0 for until it is resumed, and whether
         the topic existed before."""
         known = await self._topics.know(command.topic)
-        return await self._topics.pause(command.topic, _ms_or_none(command.seconds)), known
+        return await self._topics.pause(command.topic, ms_or_none(command.seconds)), known
 
     async def resume(self, topic: str) -> tuple[bool, bool]:
         """End the pause of a topic; returns whether it was paused, and whether it exists."""

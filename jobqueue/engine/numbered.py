@@ -10,13 +10,12 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from buckets import DurablePool, Job, Moved, Numbers, Pollers, Pool, State
+from buckets import LARGEST_NUMBER, DurablePool, Job, Moved, Numbers, Pollers, Pool, State
 from buckets.errors import JobQueueError, NotFound
 from jobqueue.caller import CALLER
 from jobqueue.schema import inner
-from jobqueue.schema.params import ms
+from jobqueue.schema.params import ms_or_none
 
-MOST = 2_147_483_647
 MOST_TRIES = 88
 """How often a job may be given a number; the last of them follow large gaps."""
 _SINGLE_TRIES = 64  # then 64 numbers are skipped, 128, … up to 2^29
@@ -33,14 +32,10 @@ def id_of(number: int) -> str:
 def number_of(job: Job, *, also_copies: bool) -> int | None:
     """The number that a job was added under; None for a foreign job. `also_copies`: of a virtual topic's job, too."""
     match = _NUMBERED.fullmatch(job.id)
-    if match is None or int(match[1]) > MOST:
+    if match is None or int(match[1]) > LARGEST_NUMBER:
         return None
     is_own = match[2] is None or (also_copies and match[2] == job.topic)
     return int(match[1]) if is_own else None
-
-
-def _ms_or_none(seconds: float | None) -> int | None:
-    return None if seconds is None else ms(seconds)
 
 
 def _word(result: str | JobQueueError) -> str:
@@ -103,7 +98,7 @@ class Numbered:
 
     async def take(self, command: inner.Take) -> Job:
         """Reserve a delayed, ready or dead job. Raises NotFound, Reserved, WrongState."""
-        worker, ttr_ms = command.worker or "", _ms_or_none(command.ttr)
+        worker, ttr_ms = command.worker or "", ms_or_none(command.ttr)
 
         async def take(job_id: str) -> Job:
             return await self._pool.take(job_id, ttr_ms=ttr_ms, worker=worker, within=command.within)
@@ -138,7 +133,7 @@ class Numbered:
 
     async def touch(self, command: inner.Touch) -> int:
         """Restart the lease; returns when it ends, in ms. Raises NotFound, NotReserved, StaleLease."""
-        ttr_ms = _ms_or_none(command.ttr)
+        ttr_ms = ms_or_none(command.ttr)
 
         async def touch(job_id: str) -> int:
             return await self._pool.touch(job_id, command.lease, ttr_ms, command.within)
@@ -153,7 +148,7 @@ class Numbered:
             return await self._pool.release(
                 job_id,
                 command.lease,
-                delay_ms=_ms_or_none(command.delay),
+                delay_ms=ms_or_none(command.delay),
                 counts=command.attempt is not False,
                 reason=command.reason or "",
                 ladder_ms=ladder_ms,

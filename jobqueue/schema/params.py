@@ -257,6 +257,11 @@ def ms(seconds: float) -> int:
     return whole * _MS if whole == seconds else math.ceil(round(seconds * _MS, 4))
 
 
+def ms_or_none(seconds: float | None) -> int | None:
+    """As `ms`; None where there is no value."""
+    return None if seconds is None else ms(seconds)
+
+
 def at_ms(when: float | datetime) -> int:
     """An absolute time in milliseconds since the epoch, rounded up."""
     return ms(when if isinstance(when, float) else when.timestamp())

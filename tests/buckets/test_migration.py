@@ -15,7 +15,7 @@ from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag
 from buckets.migration import Migrated, Migration
-from buckets.pool.numbers import BLOCK, MOST, Numbers
+from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
@@ -435,12 +435,12 @@ async def test_numbers_taken_from_the_old_redis_during_the_migration_are_others(
 
 async def test_a_counter_that_is_beyond_stays_and_one_that_began_again_does_no_harm(old: Pool, new: Pool) -> None:
     await Numbers(old).next()
-    await Numbers(new).raise_to(MOST - 5)
+    await Numbers(new).raise_to(LARGEST_NUMBER - 5)
     await move(old, new)
-    assert await Numbers(new).last() == MOST - 5
-    await Numbers(old).raise_to(MOST - 1)
+    assert await Numbers(new).last() == LARGEST_NUMBER - 5
+    await Numbers(old).raise_to(LARGEST_NUMBER - 1)
     await move(old, new)
-    assert await Numbers(new).last() == MOST and await Numbers(new).next() == 1
+    assert await Numbers(new).last() == LARGEST_NUMBER and await Numbers(new).next() == 1
 
 
 async def test_a_namespace_without_numbers_gets_none(old: Pool, new: Pool) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from buckets.fsck.check import Fsck
-from buckets.pool.numbers import BLOCK, MOST, Numbers
+from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add
@@ -52,20 +52,24 @@ async def test_what_a_process_did_not_use_is_not_given_out_after_its_restart(poo
 
 
 async def test_behind_the_largest_number_comes_1(pool: Pool, redis: Redis) -> None:
-    await redis.read("SET", SEQ, MOST - 2)
+    await redis.read("SET", SEQ, LARGEST_NUMBER - 2)
     numbers = Numbers(pool)
-    assert [await numbers.next() for _ in range(4)] == [MOST - 1, MOST, 1, 2]
+    assert [await numbers.next() for _ in range(4)] == [LARGEST_NUMBER - 1, LARGEST_NUMBER, 1, 2]
     assert await numbers.last() == BLOCK - 2
-    await redis.read("SET", SEQ, MOST)
+    await redis.read("SET", SEQ, LARGEST_NUMBER)
     assert await Numbers(pool).next() == 1
 
 
-@pytest.mark.parametrize("last", [MOST - BLOCK, MOST - BLOCK + 1, MOST - 1])
+@pytest.mark.parametrize("last", [LARGEST_NUMBER - BLOCK, LARGEST_NUMBER - BLOCK + 1, LARGEST_NUMBER - 1])
 async def test_no_block_holds_a_number_that_is_too_large(pool: Pool, redis: Redis, last: int) -> None:
     await redis.read("SET", SEQ, last)
     some = await Numbers(pool).some(BLOCK)
-    assert some == [(last + n) % MOST + 1 for n in range(BLOCK)] and max(some) <= MOST and min(some) >= 1
-    assert await Numbers(pool).next() == some[-1] % MOST + 1
+    assert (
+        some == [(last + n) % LARGEST_NUMBER + 1 for n in range(BLOCK)]
+        and max(some) <= LARGEST_NUMBER
+        and min(some) >= 1
+    )
+    assert await Numbers(pool).next() == some[-1] % LARGEST_NUMBER + 1
 
 
 async def test_a_caller_that_is_cancelled_costs_the_others_nothing(pool: Pool) -> None:
@@ -111,9 +115,9 @@ async def test_a_counter_that_lost_numbers_goes_on_behind_those_of_a_process(
 
 
 async def test_a_counter_that_began_again_stays_there(pool: Pool, redis: Redis) -> None:
-    await redis.read("SET", SEQ, MOST - BLOCK)
+    await redis.read("SET", SEQ, LARGEST_NUMBER - BLOCK)
     late = Numbers(pool)
-    assert (await late.some(BLOCK))[-1] == MOST
+    assert (await late.some(BLOCK))[-1] == LARGEST_NUMBER
     assert await Numbers(pool).next() == 1
     assert await late.next() == BLOCK + 1
 

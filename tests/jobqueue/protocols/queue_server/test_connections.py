@@ -25,18 +25,6 @@ async def served(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Serve
         yield served
 
 
-@pytest.fixture
-async def tcp(served: Served) -> AsyncIterator[Tcp]:
-    async with served.tcp() as client:
-        yield client
-
-
-@pytest.fixture
-async def udp(served: Served) -> AsyncIterator[Udp]:
-    async with served.udp() as client:
-        yield client
-
-
 async def read_all(client: Tcp) -> bytes:
     """What comes until the connection is closed."""
     async with asyncio.timeout(10):

@@ -20,18 +20,6 @@ async def served(redis_server: RedisServer, redis: Redis) -> AsyncIterator[Serve
         yield served
 
 
-@pytest.fixture
-async def tcp(served: Served) -> AsyncIterator[Tcp]:
-    async with served.tcp() as client:
-        yield client
-
-
-@pytest.fixture
-async def udp(served: Served) -> AsyncIterator[Udp]:
-    async with served.udp() as client:
-        yield client
-
-
 async def test_r12_a_delay_is_a_second_of_the_clock_and_a_job_is_never_early(tcp: Tcp, redis: Redis) -> None:
     due = now() + 2
     await tcp.ask(action=1, queue="q", data="x", delay=due)
