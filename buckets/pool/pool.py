@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from buckets.clock import Clock
-from buckets.deaths import Deaths
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.pool.coalesce import Coalescer
+from buckets.pool.deaths import Deaths
 from buckets.pool.popping import Popping
 from buckets.pool.send_order import SendOrder
 from buckets.record import pack_ladder, unpack
