@@ -77,7 +77,7 @@ def _tell(done: Done, outcome: Any) -> None:
     try:
         done(outcome)
     except Exception:
-        log.exception("outcome.not_taken")
+        log.exception("answer.failed")
 
 
 class Lanes:

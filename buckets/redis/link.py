@@ -103,7 +103,7 @@ def _deliver(took: Took, answer: Any) -> None:
     try:
         took(answer)
     except Exception:
-        log.exception("redis.answer_not_taken")
+        log.exception("answer.failed")
 
 
 def _resolve(future: asyncio.Future[Any], orphan: Orphan | None, answer: Any) -> None:

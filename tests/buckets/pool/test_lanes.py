@@ -201,7 +201,7 @@ async def test_a_caller_with_a_bug_keeps_nothing_from_the_others(pool: Pool, cap
     lanes.add([prepared(pool, "a")], fail)
     lanes.add([prepared(pool, "b")], told.take)
     assert isinstance((await told.next())[0], Added)
-    assert "outcome.not_taken" in caplog.text
+    assert "answer.failed" in caplog.text
     assert lanes.is_open
 
 
