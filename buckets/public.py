@@ -11,12 +11,12 @@ from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added
+from buckets.pool.lanes import Sent
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Popped
 from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
-from buckets.redis.link import Sent
 from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
