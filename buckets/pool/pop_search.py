@@ -48,6 +48,20 @@ class Ask(NamedTuple):
     worker: str
 
 
+class Offer(NamedTuple):
+    """Like pops that wait, to which a timer may hand due jobs: without a ttr of their own, and for jobs in the order of
+    the topics."""
+
+    topics: tuple[str, ...]
+    workers: list[tuple[int, str]]
+    """How many jobs each wants, in the order of serving."""
+
+    def arguments(self) -> list[Value]:
+        """As due.lua takes them."""
+        want = sum(jobs for jobs, _ in self.workers)
+        return [want, turns(self.workers, 0), len(self.topics), *self.topics]
+
+
 @dataclass(slots=True)
 class PopSearch:
     """One pop in progress, for one caller or for several with the same ask. It fills `popped`."""

@@ -39,7 +39,7 @@ class Timer:
     async def tick(self) -> float:
         """Move a page of due entries; returns for how many seconds nothing will be due (0: go on at once)."""
         is_timed, self._is_timed = self._is_timed, False
-        moved, wait_us = await self._pool.due(self._shard, self._bucket)
+        moved, wait_us, _ = await self._pool.due(self._shard, self._bucket)
         if is_timed and (moved or 0 < wait_us < _NEAR_US):  # else the job that it waited for is gone
             self._lead_time.learn(early=not moved)
         return _LONGEST_SLEEP_S if wait_us < 0 else min(wait_us / 1e6, _LONGEST_SLEEP_S)
