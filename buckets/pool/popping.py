@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import logging
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from buckets.clock import Clock
@@ -18,7 +18,7 @@ from buckets.errors import JobQueueError
 from buckets.job import Job
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
-from buckets.pool.pop_search import BY_PRIORITY, IN_ORDER, Ask, Popped, PopSearch
+from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
@@ -65,8 +65,26 @@ class Popping(Shards):
 
         When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
         """
-        script = BY_PRIORITY if by_priority else IN_ORDER
-        ask = Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, script, worker)
+        ask = ask_for(topics, ttr_ms=ttr_ms, worker=worker, room=room, by_priority=by_priority)
+        return await self._pop_asked(ask, count)
+
+    def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
+        """Pop once, without waiting. `done` is called later, never within the call, with what was found. Whoever wants
+        it no longer by then gives the jobs back (`unpop_later`)."""
+        self._later(self._look(ask, count, done))
+
+    async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
+        outcome: Popped | JobQueueError
+        try:
+            outcome = await self._pop_asked(ask, count)
+        except JobQueueError as error:
+            outcome = error
+        except Exception as error:
+            outcome = JobQueueError()
+            outcome.__cause__ = error
+        done(outcome)
+
+    async def _pop_asked(self, ask: Ask, count: int) -> Popped:
         popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
         self._report_lateness(popped.jobs)
         return popped
