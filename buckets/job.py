@@ -46,7 +46,7 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.DEAD, State.READY): {"add", "kick"},  # replaced; kicked
     (State.RESERVED, State.RESERVED): {"touch"},
     (State.READY, State.RESERVED): {"pop", "pop_by_priority", "take"},
-    (State.DELAYED, State.RESERVED): {"take"},
+    (State.DELAYED, State.RESERVED): {"due", "take"},  # due while a pop waited; taken
     (State.DEAD, State.RESERVED): {"take"},
     (State.READY, State.FINISHED): {
         "pop",

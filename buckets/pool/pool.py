@@ -21,9 +21,10 @@ from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.pool.coalesce import Coalescer
+from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
 from buckets.pool.send_order import SendOrder
-from buckets.record import pack_ladder, unpack
+from buckets.record import pack_ladder, unpack, unpack_all
 from buckets.redis.client import Redis, judge_all
 from buckets.redis.link import Sent
 from buckets.scripts import Value
@@ -44,8 +45,9 @@ class Pool(Popping):
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
-        # Two pages at a time keep Redis busy; with one for each bucket, all other calls would wait behind eight.
-        self._paging = [asyncio.Semaphore(2) for _ in self.keys]
+        self.paging = [asyncio.Semaphore(2) for _ in self.keys]
+        """In which timers call `due`: two pages at a time keep Redis busy; with one for each bucket, all other calls would
+        wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
         # One for each shard: a Cluster server that is away delays no caller whose jobs are on another.
@@ -248,17 +250,41 @@ class Pool(Popping):
         self._note_moved(job_id, moved.state)
         return moved
 
-    async def due(self, shard: int, bucket: int) -> tuple[int, int]:
-        """Move a page of due entries out of a bucket; returns how many, and the us until the next is due (0: now, -1:
-        there is none)."""
-        async with self._paging[shard]:
-            moved, wait, died, *late = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+    async def due(self, shard: int, bucket: int, offers: Sequence[Offer] = ()) -> tuple[int, int, list[list[Job]]]:
+        """Move a page of due entries out of a bucket; returns how many, the us until the next is due (0: now, -1: there
+        is none), and the jobs that were reserved for each offer.
+
+        With offers it is not repeated when its answer is lost: raises Unanswered, and jobs may have been reserved. As
+        with `pop`, the jobs of a caller that was cancelled meanwhile are given back.
+        """
+        sleepers = [value for offer in offers for value in offer.arguments()]
+        try:
+            moved, wait, died, handed, *late = await self.call(
+                "due",
+                shard,
+                sleepers,
+                repeat=not offers,
+                orphan=self._give_back_handed,
+                now=self.clock.now(),
+                bucket=bucket,
+                page=PAGE,
+            )
+        except asyncio.CancelledError:
+            self._is_abandoned |= bool(offers)
+            raise
         self.redis.meter.paged(moved)
         if died:
             self._deaths.report(died)
-        for topic, late_us, jobs in zip(late[::3], late[1::3], late[2::3], strict=True):
-            self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, jobs)
-        return moved, wait
+        for topic, late_us, number in zip(late[::3], late[1::3], late[2::3], strict=True):
+            self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, number)
+        jobs = [unpack_all(pairs) for pairs in handed] or [[] for _ in offers]
+        self._report_lateness([job for some in jobs for job in some])
+        return moved, wait, jobs
+
+    def _give_back_handed(self, reply: Any) -> None:
+        """Give back the jobs that a timer's script handed to sleepers and whose answer reaches nobody."""
+        if isinstance(reply, list):  # otherwise the script failed
+            self.unpop_later([job for pairs in reply[3] for job in unpack_all(pairs)])
 
     async def get(self, job_id: str, within: str = "") -> Job | None:
         """The job, or its tombstone."""

@@ -145,7 +145,7 @@ async def due_all(pool: Pool) -> list[Any]:
     """The replies of the timers' scripts, with how late jobs were."""
     replies = []
     for bucket in range(pool.buckets):
-        moved, wait, _, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
+        moved, wait, _, _, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
         replies.append([moved, wait, *sorted(zip(late[::3], late[1::3], late[2::3], strict=True))])
     return replies
 
