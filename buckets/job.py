@@ -1,7 +1,7 @@
 """A job: its states, the moves between them, and what a caller hands in and reads.
 
 Times are ms since the epoch and spans are ms, but for the lease: us since the epoch. How a job is stored is the
-business of buckets/record.py.
+business of buckets/layout.py and buckets/record.py.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from buckets.layout import HEADER, LENGTH, SPAN
+
 DEFAULT_PRIORITY = 4
 DEFAULT_RETENTION_MS = 60_000  # part of the record's format: a record without the field means this
+_BUCKET = SPAN["bucket"].start
+_CREATED, _DUE, _NEXT, _NUMBER, _LEASE = (SPAN[name] for name in ("created", "due", "next", "number", "lease"))
 
 
 class State(enum.IntEnum):
@@ -124,38 +128,57 @@ class NewJob:
     keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Kind:
-    """The part of a record that jobs popped together usually share, decoded once for all of them."""
+    """The part of a record that like jobs share, decoded once for all of them."""
 
-    head: bytes  # of the record: version to length of the topic
-    rest: bytes  # ttr to the end of the optional block
     topic: str
     body_at: int
     state: State
     priority: int
     cause: Cause
-    bucket: int
     ttr: int
     tries: int
     attempts: int
     deliveries: int
     step: int  # on the back-off ladder
-    number: int  # of the valid entry in a ready list
-    lease: int
     optional: dict[int, bytes]  # by tag, unknown ones included
 
 
 @dataclass(slots=True)
 class Job:
-    """A job as it was read."""
+    """A job as it was read. What differs between like jobs is read from the record when it is asked for."""
 
     id: str
     raw: bytes
     kind: Kind
-    created: int
-    due: int
-    next: int
+
+    @property
+    def bucket(self) -> int:
+        number: int = self.raw[_BUCKET]
+        return number
+
+    @property
+    def created(self) -> int:
+        return int.from_bytes(self.raw[_CREATED], "big")
+
+    @property
+    def due(self) -> int:
+        return int.from_bytes(self.raw[_DUE], "big")
+
+    @property
+    def next(self) -> int:
+        return int.from_bytes(self.raw[_NEXT], "big")
+
+    @property
+    def number(self) -> int:
+        """Of its valid entry in a ready list."""
+        return int.from_bytes(self.raw[_NUMBER], "big")
+
+    @property
+    def lease(self) -> int:
+        """Of the newest delivery; 0 before the first."""
+        return int.from_bytes(self.raw[_LEASE], "big") if self.raw[LENGTH] >= HEADER else 0
 
     @property
     def topic(self) -> str:
@@ -188,10 +211,6 @@ class Job:
     @property
     def deliveries(self) -> int:
         return self.kind.deliveries
-
-    @property
-    def lease(self) -> int:
-        return self.kind.lease
 
     @property
     def optional(self) -> dict[int, bytes]:

@@ -149,7 +149,7 @@ class Pollers:
         for job in jobs:
             kind = job.kind
             if kind.state is _RESERVED and len(leases) < _MOST_LEASES:
-                leases[job.id] = poller, kind.lease
+                leases[job.id] = poller, job.lease
 
     def break_off(self, poller: Poller, *, is_gone: bool) -> None:
         """A pop was not answered. `is_gone`: its client hung up; a worker without other pops or jobs has left."""

@@ -15,37 +15,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 
 from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag
+from buckets.layout import DELIVERY_FIELDS, HEADER, LENGTH, NEW_FIELDS, NEW_HEADER, SPAN
 
 VERSION = 1
 FAR_MS = 86_400_000  # a delayed job that is due later than this is counted by the hour, any other by the minute
-
-# The fields of the header in their order, and their sizes in bytes. Integers, big-endian; times are ms since the epoch.
-_NEW_FIELDS = {
-    "version": 1,
-    "length": 1,  # of the header
-    "flags": 1,  # the state (3 bits), and the flags below
-    "priority": 1,  # low 4 bits; the cause of death in the high 4 bits
-    "bucket": 1,
-    "topic_length": 1,
-    "created": 6,
-    "due": 6,  # as the caller asked; ttl and lateness count from it
-    "next": 6,  # delayed: when due; reserved, or a tombstone: when that ends; ready, dead: since when
-    "ttr": 4,  # ms, of the current lease
-    "tries": 2,  # deliveries that count, at most; 0: no limit
-    "number": 4,  # of the ready entry that is valid
-}
-# Further fields, from the first pop on.
-_DELIVERY_FIELDS = {
-    "attempts": 2,  # deliveries that counted
-    "deliveries": 3,  # all of them
-    "step": 1,  # on the back-off ladder
-    "lease": 7,  # us since the epoch, of the newest delivery
-}
-NEW_HEADER = sum(_NEW_FIELDS.values())  # bytes, of a job that was never popped
-HEADER = NEW_HEADER + sum(_DELIVERY_FIELDS.values())
 
 # Flags.
 _STATE = 0x07
@@ -54,26 +29,18 @@ _OPTIONAL = 0x10  # has an optional block
 _HOURLY = 0x20  # its due time is counted by the hour
 
 
-def _spans(fields: Mapping[str, int]) -> dict[str, slice]:
-    ends = accumulate(fields.values())
-    return {name: slice(end - size, end) for (name, size), end in zip(fields.items(), ends, strict=True)}
-
-
 def _format(sizes: Iterator[int] | Sequence[int], codes: Mapping[int, str], other: str) -> str:
     """A format of `struct` for integers of these sizes; `other` is used for a size without a code of its own."""
     return ">" + "".join(codes.get(size, other.format(size)) for size in sizes)
 
 
-_SPAN = _spans(_NEW_FIELDS | _DELIVERY_FIELDS)
-_CREATED, _DUE, _NEXT = _SPAN["created"], _SPAN["due"], _SPAN["next"]
-_ATTEMPTS, _DELIVERIES, _LEASE = _SPAN["attempts"], _SPAN["deliveries"], _SPAN["lease"]
-_STEP_AT = _SPAN["step"].start
+_ATTEMPTS, _DELIVERIES, _STEP_AT = SPAN["attempts"], SPAN["deliveries"], SPAN["step"].start
 _NEVER_POPPED = bytes(HEADER)
-_HEAD_END = _CREATED.start  # before it: what jobs of a kind share, the times follow
-_LIMITS_AT = _SPAN["ttr"].start
+_BUCKET_AT, _TIMES_AT = SPAN["bucket"].start, SPAN["created"].start
+_TTR_AT, _NUMBER_AT, _LEASE_AT = SPAN["ttr"].start, SPAN["number"].start, SPAN["lease"].start
 _CODES = {1: "B", 2: "H", 4: "I"}
-_NEW = struct.Struct(_format(list(_NEW_FIELDS.values()), _CODES, "{}x"))  # the times, still unknown, are left zero
-_LIMITS = struct.Struct(_format([_NEW_FIELDS[name] for name in ("ttr", "tries", "number")], _CODES, ""))
+_NEW = struct.Struct(_format(list(NEW_FIELDS.values()), _CODES, "{}x"))  # the times, still unknown, are left zero
+_LIMITS = struct.Struct(_format([NEW_FIELDS[name] for name in ("ttr", "tries")], _CODES, ""))
 _STATES = {int(state): state for state in State}  # making one from its number costs ten times as much
 _CAUSES = {int(cause): cause for cause in Cause}
 
@@ -136,62 +103,59 @@ def _is_header(length: int) -> bool:
     return length == NEW_HEADER or length >= HEADER
 
 
-def _read_kind(raw: bytes) -> Kind:
+_MOST_KINDS = 256  # remembered; a record's part before the body has a few KB at most
+_KINDS: dict[bytes, Kind] = {}
+
+
+def _kind(raw: bytes) -> Kind:
     """Raises ValueError if this is not a record of this version."""
     if len(raw) < NEW_HEADER or raw[0] != VERSION or not _is_header(raw[1]) or len(raw) < raw[1]:
         raise ValueError("not a record of this version")
-    number = int.from_bytes
-    length, flags, priority, bucket, topic_length = raw[1:_HEAD_END]
-    topic_end = body_at = length + topic_length
-    ttr, tries, ready_number = _LIMITS.unpack_from(raw, _LIMITS_AT)
-    optional: dict[int, bytes] = {}
+    length, flags, _, _, topic_length = raw[LENGTH:_TIMES_AT]
+    body_at = length + topic_length
     if flags & _OPTIONAL:
-        body_at = topic_end + 2 + number(raw[topic_end : topic_end + 2], "big")
-        optional = unpack_optional(raw[topic_end + 2 : body_at])
-    popped = raw if length >= HEADER else _NEVER_POPPED
-    return Kind(  # by position: by name it takes half as long again
-        raw[:_HEAD_END],
-        raw[_LIMITS_AT:body_at],
-        raw[length:topic_end].decode("utf-8", "replace"),  # reading a job must not fail because of one bad byte
-        body_at,
-        _STATES.get(flags & _STATE) or State(flags & _STATE),
-        priority & 0x0F,
-        _CAUSES.get(priority >> 4, Cause.NONE),
-        bucket,
-        ttr,
-        tries,
-        number(popped[_ATTEMPTS], "big"),
-        number(popped[_DELIVERIES], "big"),
-        popped[_STEP_AT],
-        ready_number,
-        number(popped[_LEASE], "big"),
-        optional,
-    )
+        body_at += 2 + int.from_bytes(raw[body_at : body_at + 2], "big")
+    popped = length >= HEADER
+    # All before the body except bucket, times, number and lease.
+    head = raw[:_BUCKET_AT] + raw[_TIMES_AT - 1 : _TIMES_AT] + raw[_TTR_AT:_NUMBER_AT]
+    key = head + (raw[NEW_HEADER:_LEASE_AT] + raw[HEADER:body_at] if popped else raw[NEW_HEADER:body_at])
+    kind = _KINDS.get(key)
+    if kind is None:
+        if len(_KINDS) >= _MOST_KINDS:
+            _KINDS.clear()
+        kind = _KINDS[key] = _read_kind(raw, body_at)
+    return kind
 
 
-def _is_of(kind: Kind, raw: bytes) -> bool:
-    return raw[:_HEAD_END] == kind.head and raw[_LIMITS_AT : kind.body_at] == kind.rest
-
-
-def _job(job_id: str, raw: bytes, kind: Kind) -> Job:
+def _read_kind(raw: bytes, body_at: int) -> Kind:
     number = int.from_bytes
-    return Job(job_id, raw, kind, number(raw[_CREATED], "big"), number(raw[_DUE], "big"), number(raw[_NEXT], "big"))
+    length, flags, priority, _, topic_length = raw[LENGTH:_TIMES_AT]
+    topic_end = length + topic_length
+    ttr, tries = _LIMITS.unpack_from(raw, _TTR_AT)
+    popped = raw if length >= HEADER else _NEVER_POPPED
+    return Kind(
+        topic=raw[length:topic_end].decode("utf-8", "replace"),  # reading a job must not fail because of one bad byte
+        body_at=body_at,
+        state=_STATES.get(flags & _STATE) or State(flags & _STATE),
+        priority=priority & 0x0F,
+        cause=_CAUSES.get(priority >> 4, Cause.NONE),
+        ttr=ttr,
+        tries=tries,
+        attempts=number(popped[_ATTEMPTS], "big"),
+        deliveries=number(popped[_DELIVERIES], "big"),
+        step=popped[_STEP_AT],
+        optional=unpack_optional(raw[topic_end + 2 : body_at]) if flags & _OPTIONAL else {},
+    )
 
 
 def unpack(job_id: str, raw: bytes) -> Job:
     """Read a record. Raises ValueError if it is not one of this version."""
-    return _job(job_id, raw, _read_kind(raw))
+    return Job(job_id, raw, _kind(raw))
 
 
 def unpack_all(pairs: Sequence[bytes]) -> list[Job]:
     """Read id, record, id, record, … Raises ValueError as `unpack` does."""
-    jobs: list[Job] = []
-    kind: Kind | None = None
-    for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
-        if kind is None or not _is_of(kind, raw):
-            kind = _read_kind(raw)
-        jobs.append(_job(job_id.decode(), raw, kind))
-    return jobs
+    return [Job(job_id.decode(), raw, _kind(raw)) for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 def _lua(value: int | str) -> str:
@@ -206,8 +170,8 @@ _LUA = {
     "VERSION": _lua(VERSION),
     "SHORT": _lua(NEW_HEADER),
     "LONG": _lua(HEADER),
-    "HEADER": _lua(_format(list(_NEW_FIELDS.values()), _LUA_CODES, "I{}")),
-    "DELIVERY": _lua(_format(list(_DELIVERY_FIELDS.values()), _LUA_CODES, "I{}")),
+    "HEADER": _lua(_format(list(NEW_FIELDS.values()), _LUA_CODES, "I{}")),
+    "DELIVERY": _lua(_format(list(DELIVERY_FIELDS.values()), _LUA_CODES, "I{}")),
     "BODY": _lua(_BODY),
     "OPTIONAL": _lua(_OPTIONAL),
     "HOURLY": _lua(_HOURLY),

@@ -16,7 +16,7 @@ from buckets.redis.link import Orphan, Sent
 from buckets.scripts import Value
 
 MOST = 200  # jobs of a batch in one script
-_MOST_BYTES = 1 << 20  # and their size
+MOST_BYTES = 1 << 20  # and their size
 
 
 class Item(NamedTuple):
@@ -47,7 +47,7 @@ class OneScript:
         """Add some more, if there is room for them."""
         ids = {item.id for item in items}
         jobs, size = self._jobs + sum([item.jobs for item in items]), self._size + sum([item.size for item in items])
-        if len(ids) < len(items) or jobs > MOST or size > _MOST_BYTES or not self._ids.isdisjoint(ids):
+        if len(ids) < len(items) or jobs > MOST or size > MOST_BYTES or not self._ids.isdisjoint(ids):
             self._jobs = MOST  # no place for others
             return False
         self._ids |= ids

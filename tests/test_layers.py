@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up; each names the folders and modules that it holds.
 STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
-        "words": ("errors", "outage", "deaths", "clock", "keys", "job", "record", "meter", "scripts"),
+        "words": ("errors", "outage", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
         "topics": ("durability", "topics", "walk", "notifier", "waiting", "pollers"),

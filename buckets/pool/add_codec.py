@@ -47,6 +47,7 @@ class Shape(NamedTuple):
     how: str  # keep, reject, renew or replace: what to do if the id exists
     most_pending: int  # in a shard; 0: no limit
     front: bytes  # the record up to the body
+    repeatable: bool  # whether adding the job twice does no harm
 
 
 class Prepared(NamedTuple):
@@ -69,13 +70,19 @@ class Preparing:
         """Raises ValueError, OverflowError or struct.error for a number that does not fit into the record."""
         if not (0 <= job.due_ms < _TIME_LIMIT_MS and 0 <= job.delay_ms < _TIME_LIMIT_MS):
             raise ValueError("a time of a new job is before 1970, or too late for a record")
+        when = str(job.due_ms) if job.due_ms else f"+{job.delay_ms}"
+        return Prepared(self.shape(job), job.id, when, job.body)
+
+    def shape(self, job: NewJob) -> Shape:
+        """What all jobs share that differ from this one in id, time and body only."""
         kind = _KIND(job)
         shape = self._shapes.get(kind)
         if shape is None:
             if len(self._shapes) >= _MOST_KINDS:
                 self._shapes.clear()
-            shape = self._shapes[kind] = Shape(job.if_exists, self._most_pending(job), pack_front(job))
-        return Prepared(shape, job.id, str(job.due_ms) if job.due_ms else f"+{job.delay_ms}", job.body)
+            most = self._most_pending(job)
+            shape = self._shapes[kind] = Shape(job.if_exists, most, pack_front(job), may_be_repeated(job))
+        return shape
 
     def _most_pending(self, job: NewJob) -> int:
         """A shard's part of the limit: ids are spread evenly over the shards."""

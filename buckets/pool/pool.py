@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from buckets.clock import Clock
-from buckets.deaths import Deaths
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
 from buckets.pool.coalesce import Coalescer
+from buckets.pool.deaths import Deaths
 from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
 from buckets.pool.send_order import SendOrder
@@ -46,8 +46,8 @@ class Pool(Popping):
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
         self.paging = [asyncio.Semaphore(2) for _ in self.keys]
-        """In which timers call `due`: two pages at a time keep Redis busy; with one for each bucket, all other calls would
-        wait behind eight."""
+        """In which timers call `due`, by shard. Two pages at a time keep Redis busy; with one for each bucket, all
+        other calls would wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
         # One for each shard: a Cluster server that is away delays no caller whose jobs are on another.

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import Job
@@ -59,7 +59,7 @@ class Offer(NamedTuple):
     def arguments(self) -> list[Value]:
         """As due.lua takes them."""
         want = sum(jobs for jobs, _ in self.workers)
-        return [want, _turns(self.workers, 0), len(self.topics), *self.topics]
+        return [want, turns(self.workers, 0), len(self.topics), *self.topics]
 
 
 def ask_for(
@@ -152,22 +152,31 @@ class PopSearch:
                 room=max(self._room, 0),
                 always=0 if popped.jobs else 1,
                 ttr=self.ask.ttr,
-                workers=_turns(self.workers, len(popped.jobs)),
+                workers=turns(self.workers, len(popped.jobs)),
             )
-            left, cut_short, opens, *pairs = reply
-            popped.ask_why |= left < 0 or opens != _NONE_PAUSED
-            left = max(left, 0)
-            if opens >= 0:
-                popped.opens_us = opens if popped.opens_us is None else min(popped.opens_us, opens)
-            popped.jobs += unpack_all(pairs)
+            found, cut_short = read_reply(reply)
+            pairs = reply[3:]
+            left = found.left
+            popped.ask_why |= found.ask_why
+            if found.opens_us is not None:
+                known = found.opens_us if popped.opens_us is None else popped.opens_us
+                popped.opens_us = min(found.opens_us, known)
+            popped.jobs += found.jobs
             self._room -= sum(map(len, pairs[1::2]))
             is_full = len(pairs) == 2 * want
-            more = bool(cut_short) or is_full
+            more = cut_short or is_full
             if is_full:  # then the search ended in the topic of the last job
                 self.ready_shards.left(shard, popped.jobs[-1].topic, left, stamp)
-            elif not more and not left and opens < 0:
+            elif not more and not left and found.opens_us is None:
                 self.ready_shards.emptied(shard, topics, stamp)
         popped.left += left
+
+
+def read_reply(reply: list[Any]) -> tuple[Popped, bool]:
+    """The answer of a pop's script, and whether it stopped early, so that there may be more."""
+    left, cut_short, opens, *pairs = reply
+    ask_why = left < 0 or opens != _NONE_PAUSED
+    return Popped(unpack_all(pairs), max(left, 0), opens if opens >= 0 else None, ask_why), bool(cut_short)
 
 
 class _Patience:
@@ -203,7 +212,7 @@ class _Patience:
             raise Unavailable() from None
 
 
-def _turns(workers: list[tuple[int, str]], served: int) -> bytes:
+def turns(workers: list[tuple[int, str]], served: int) -> bytes:
     """The script's argument for which worker gets which job, without the jobs that were already served."""
     parts = []
     for jobs, name in workers:

@@ -18,6 +18,7 @@ from buckets.errors import JobQueueError
 from buckets.job import Job
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
+from buckets.pool.lanes import Lanes
 from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
@@ -47,6 +48,8 @@ class Popping(Shards):
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of some pop left before the answer came
+        self.lanes = Lanes(self, lambda: next(self._turn) % buckets, lambda popped: self._report_lateness(popped.jobs))
+        """The fast path of adds, finishes and pops."""
         self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results, patient=True)
 
     async def pop(
@@ -68,26 +71,31 @@ class Popping(Shards):
         ask = ask_for(topics, ttr_ms=ttr_ms, worker=worker, room=room, by_priority=by_priority)
         return await self._pop_asked(ask, count)
 
-    def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
-        """Pop once, without waiting. `done` is called later, never within the call, with what was found. Whoever wants
-        it no longer by then gives the jobs back (`unpop_later`)."""
-        self._later(self._look(ask, count, done))
-
-    async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
-        outcome: Popped | JobQueueError
-        try:
-            outcome = await self._pop_asked(ask, count)
-        except JobQueueError as error:
-            outcome = error
-        except Exception as error:
-            outcome = JobQueueError()
-            outcome.__cause__ = error
-        done(outcome)
-
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
         popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
         self._report_lateness(popped.jobs)
         return popped
+
+    def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
+        """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
+        then, whoever takes it gives them back."""
+
+        def took(outcome: Any) -> None:
+            if outcome is None:
+                self._later(self._look(ask, count, done))
+            else:
+                done(outcome)
+
+        if not self.lanes.pop(ask, count, took):
+            took(None)
+
+    async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
+        popped: Popped | JobQueueError
+        try:
+            popped = await self._pop_asked(ask, count)
+        except JobQueueError as error:
+            popped = error
+        done(popped)
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
         """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as
@@ -124,7 +132,7 @@ class Popping(Shards):
         for job in jobs:
             kind = job.kind
             if kind.deliveries == 1:
-                late_us.setdefault(kind.topic, []).append(max(kind.lease - job.due * 1000, 0))
+                late_us.setdefault(kind.topic, []).append(max(job.lease - job.due * 1000, 0))
         for topic, each in late_us.items():
             self.redis.meter.delivered(topic, each)
 
@@ -227,6 +235,7 @@ class Popping(Shards):
 
     async def close(self) -> None:
         """Wait for the pops in progress, and until the jobs that nobody received have been given back."""
+        await self.lanes.close()
         await self._popping.close()
         if self._is_abandoned:
             with contextlib.suppress(JobQueueError):

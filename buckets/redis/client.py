@@ -35,7 +35,7 @@ _MOST_REFUSALS = 1000  # keys remembered; the number of shards would be enough
 Key = str | bytes
 
 
-def _judge(error: ErrorReply) -> JobQueueError:
+def judge(error: ErrorReply) -> JobQueueError:
     """The error for the caller that an error reply stands for."""
     text = str(error)
     if text.startswith("OOM"):
@@ -49,7 +49,7 @@ def _judge(error: ErrorReply) -> JobQueueError:
 
 def judge_all(replies: list[Any]) -> list[Any]:
     """A list of replies, with the error replies in it turned into errors for the caller."""
-    return [_judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
+    return [judge(reply) if isinstance(reply, ErrorReply) else reply for reply in replies]
 
 
 class Servers(Protocol):
@@ -166,6 +166,12 @@ class Redis:
                 if self._servers.of(key) is server:
                     raise Unavailable(f"{server.name} no longer serves this") from None
 
+    def open_link(self, key: Key) -> Link | None:
+        """The connection to the server of a key, if it stands and Redis reads from it."""
+        server = self._servers.of(key)
+        link = server.link if server else None
+        return None if link is None or link.lost or link.room else link
+
     async def _metered(
         self,
         name: str,
@@ -181,7 +187,7 @@ class Redis:
         try:
             reply = await self._ask(key, command, repeat, script, orphan, sent, only)
             if isinstance(reply, ErrorReply):
-                raise _judge(reply)
+                raise judge(reply)
             if self._refusals:
                 self._refusals.pop(key, None)
         except JobQueueError as error:
@@ -228,13 +234,13 @@ class Redis:
                 return reply
             if script and str(reply).startswith("NOSCRIPT"):
                 command = ("EVAL", script.text, *command[2:])
-            elif not isinstance(_judge(reply), Unavailable):
+            elif not isinstance(judge(reply), Unavailable):
                 return reply
             else:
                 named = self._refused(server, key, str(reply))
                 instead = None if instead else named
                 if not instead:  # none was named, or two refer us to each other, as in the middle of a slot's move
-                    await self._pause(deadline, _judge(reply))
+                    await self._pause(deadline, judge(reply))
 
     def _refused(self, server: Server, key: Key | None, error: str) -> Server | None:
         """A server refuses for now what was asked about a key; returns the server to ask instead, if it named one."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import hiredis
@@ -19,11 +21,15 @@ from buckets.errors import Unanswered, Unavailable
 from buckets.meter import Meter
 from buckets.scripts import Value
 
+log = logging.getLogger(__name__)
+
 _MOST_UNSENT = 1 << 20  # bytes that Redis has not read yet; beyond that callers wait
 _NOTHING = object()
 LOST = "the subscription is lost: "
 
 Orphan = Callable[[Any], None]
+Took = Callable[[Any], None]
+"""Takes the answer to a command: the reply, which may be an ErrorReply, or Unanswered when the link is lost."""
 Sent = Callable[[], None]
 """Called when a command is on its connection: what is asked over it from now on comes behind that command."""
 
@@ -92,8 +98,28 @@ class Wire(asyncio.Protocol):
         """The connection is gone."""
 
 
+def _deliver(took: Took, answer: Any) -> None:
+    """Hand over an answer. A bug of whoever takes it must not end the connection, on which others wait."""
+    try:
+        took(answer)
+    except Exception:
+        log.exception("answer.failed")
+
+
+def _resolve(future: asyncio.Future[Any], orphan: Orphan | None, answer: Any) -> None:
+    if isinstance(answer, Unanswered):
+        if not future.done():
+            future.set_exception(answer)
+            future.exception()  # marked as retrieved, in case nobody waits
+    elif not future.done():
+        future.set_result(answer)
+    elif orphan:
+        orphan(answer)
+
+
 class Link(Wire):
-    """Commands and their answers. `ask` returns a future; a lost link fails all of them with Unanswered."""
+    """Commands and their answers: `send` has them taken by a callback, `ask` returns a future. A lost link answers all
+    that are pending with Unanswered."""
 
     def __init__(self, connection: Any, timeout_s: float, meter: Meter) -> None:
         super().__init__(connection)
@@ -101,7 +127,7 @@ class Link(Wire):
         self._meter = meter
         self._out: list[bytes] = []
         self._size = 0  # bytes of it
-        self._waiting: deque[tuple[float, asyncio.Future[Any], Orphan | None]] = deque()
+        self._waiting: deque[tuple[float, Took]] = deque()
         self._room: asyncio.Future[None] | None = None  # while Redis reads nothing
         self._leaving = False
         self._ended: Callable[[], None] | None = None
@@ -111,18 +137,24 @@ class Link(Wire):
         """Send a command with the next write. `orphan` gets the answer if the future was cancelled meanwhile."""
         future = self._loop.create_future()
         if self.lost:
-            future.set_exception(Unanswered())
-            future.exception()  # marked as retrieved, in case nobody waits
-            return future
+            _resolve(future, None, Unanswered())
+        else:
+            self.send(command, partial(_resolve, future, orphan))
+        return future
+
+    def send(self, command: Sequence[Value], took: Took) -> None:
+        """Send a command with the next write; `took` gets the answer, later, never within this call."""
+        if self.lost:
+            self._loop.call_soon(took, Unanswered())
+            return
         if not self._out:
-            self._loop.call_soon(self._write)
+            self._loop.call_soon(self.flush)
         packed = _packed(command)
         self._out.append(packed)
         self._size += len(packed)
-        self._waiting.append((self._loop.time(), future, orphan))
+        self._waiting.append((self._loop.time(), took))
         if self._size > _MOST_UNSENT:
-            self._write()  # the transport then calls `pause_writing` if there is no room for more
-        return future
+            self.flush()  # the transport then calls `pause_writing` if there is no room for more
 
     def on_end(self, ended: Callable[[], None]) -> None:
         """Call `ended` when the link is lost, or now if it is already."""
@@ -147,7 +179,8 @@ class Link(Wire):
         memory."""
         return self._room
 
-    def _write(self) -> None:
+    def flush(self) -> None:
+        """Write what was sent until now."""
         out, self._out, self._size = self._out, [], 0
         if out and not self.lost:
             self._meter.wrote(len(out))
@@ -165,11 +198,7 @@ class Link(Wire):
         if not self._waiting:  # an unsolicited error before Redis hangs up, such as "max number of clients"
             self.lose()
             return
-        _, future, orphan = self._waiting.popleft()
-        if not future.done():
-            future.set_result(reply)
-        elif orphan:
-            self._loop.call_soon(orphan, reply)  # an error there must not end the connection
+        _deliver(self._waiting.popleft()[1], reply)
         if self._leaving and not self._waiting:
             self.lose()
 
@@ -183,11 +212,9 @@ class Link(Wire):
     def _end(self) -> None:
         self._watching.cancel()
         self.resume_writing()
-        for _, future, _ in self._waiting:
-            if not future.done():
-                future.set_exception(Unanswered())
-                future.exception()  # marked as retrieved, in case nobody waits
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, deque()
+        for _, took in waiting:
+            _deliver(took, Unanswered())
         if self._ended:
             self._ended()
 

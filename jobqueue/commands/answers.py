@@ -75,7 +75,7 @@ def handed_out(job: Job) -> Answer:
         "value": orjson.Fragment(body) if body else None,
         "state": "reserved" if reserved else kind.state.word,
         "topic": kind.topic,
-        "lease": kind.lease,
+        "lease": job.lease,
         "attempt": kind.attempts,
         "tries": kind.tries,
         "due": job.due / 1000,

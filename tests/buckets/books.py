@@ -71,9 +71,9 @@ class Books:
         expected: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for job in self.jobs.values():
             if job.state in (State.DELAYED, State.RESERVED):
-                expected[f"b:{job.kind.bucket}"][job.id] = job.next
+                expected[f"b:{job.bucket}"][job.id] = job.next
             elif job.state is State.READY and job.ttl is not None:
-                expected[f"b:{job.kind.bucket}"][job.id] = job.due + job.ttl
+                expected[f"b:{job.bucket}"][job.id] = job.due + job.ttl
             elif job.state is State.DEAD:
                 expected[f"d:{job.topic}"][job.id] = job.next
         assert self.zsets == expected
@@ -84,7 +84,7 @@ class Books:
             (priority, topic, entry) for (priority, topic), entries in self.ready.items() for entry in entries
         )
         for job in self.jobs.values():
-            found = entries[job.priority, job.topic, f"{job.kind.number}:{job.id}"]
+            found = entries[job.priority, job.topic, f"{job.number}:{job.id}"]
             if job.state is State.READY:
                 over = job.ttl is not None and job.due + job.ttl <= now_ms
                 assert found == 1 or (over and found == 0), f"{job.id} has {found} entries"

@@ -38,7 +38,7 @@ async def is_stored(pool: Pool, popped: Job) -> bool:
 def _facts(job: Job) -> tuple[object, ...]:
     kind = job.kind
     optional = {tag: value for tag, value in kind.optional.items() if tag != Tag.READY}
-    numbers = (kind.bucket, kind.ttr, kind.tries, kind.attempts, kind.deliveries, kind.step, kind.number, kind.lease)
+    numbers = (job.bucket, kind.ttr, kind.tries, kind.attempts, kind.deliveries, kind.step, job.number, job.lease)
     return job.topic, job.state, job.priority, job.cause, job.created, job.due, job.next, numbers, optional, job.body
 
 

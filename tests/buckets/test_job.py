@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from buckets.job import Cause, NewJob, State, Tag
+from buckets.layout import HEADER, NEW_HEADER
 from buckets.pool.pool import Pool
-from buckets.record import HEADER, NEW_HEADER, lua_numbers, pack_front, pack_optional, unpack, unpack_optional
+from buckets.record import lua_numbers, pack_front, pack_optional, unpack, unpack_optional
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, is_stored, pop_one, popped_ids, state

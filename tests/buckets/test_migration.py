@@ -77,7 +77,7 @@ def content(jobs: dict[str, Job]) -> str:
             kind.attempts,
             kind.deliveries,
             kind.step,
-            kind.lease,
+            job.lease,
         )
         said.update(repr((job_id, kind.topic, kind.state, kind.priority, kind.cause, *numbers)).encode())
         said.update(repr(sorted(kind.optional.items())).encode() + job.body)
@@ -352,7 +352,7 @@ async def test_a_script_takes_no_more_than_it_has_room_for_but_one_always(old: P
 async def test_an_entry_of_an_earlier_life_on_the_new_redis_is_stale(old: Pool, other: Redis) -> None:
     new = await Pool.open(other)
     await add(old, "j")
-    number = (await get(old, "j")).kind.number
+    number = (await get(old, "j")).number
     await add(new, "first")
     await other.read("LPUSH", new.keys[0].ready(4, "t"), f"{number}:j", f"{number + 1}:j")
     await move(old, new)

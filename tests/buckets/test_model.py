@@ -161,7 +161,7 @@ class Comparison(RuleBasedStateMachine):
         else:
             expected = life.facts()
             assert facts(job, expected) == expected
-            life.bucket = job.kind.bucket
+            life.bucket = job.bucket
 
     @rule(jobs=st.lists(new_jobs, min_size=1, max_size=4), at=ats)
     def add(self, jobs: list[NewJob], at: int) -> None:
@@ -200,7 +200,7 @@ class Comparison(RuleBasedStateMachine):
         expected = self.model.pop(look, ttr_ms, worker)
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
         for job in popped.jobs:
-            self.model.lives[job.id].bucket = job.kind.bucket
+            self.model.lives[job.id].bucket = job.bucket
             self.leases[job.id].append(job.lease)
         self.handed_out += popped.jobs
 
@@ -257,7 +257,7 @@ class Comparison(RuleBasedStateMachine):
             return
         assert isinstance(expected, dict)
         assert facts(job, expected) == expected
-        self.model.lives[job_id].bucket = job.kind.bucket
+        self.model.lives[job_id].bucket = job.bucket
         self.leases[job_id].append(job.lease)
         self.handed_out.append(job)
 

@@ -40,7 +40,7 @@ class Held:
         kind = job.kind
         self.id = job.id
         self.topic = kind.topic
-        self.lease = kind.lease
+        self.lease = job.lease
         self.level = kind.priority
         self.note: bytes = kind.optional.get(Tag.NOTE, b"") if kind.optional else b""
         self.is_gone = kind.state is not _RESERVED

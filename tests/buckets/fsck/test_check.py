@@ -75,11 +75,11 @@ async def take_away(redis: Redis, pool: Pool) -> None:
 
 
 async def drop_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
-    await redis.read("ZREM", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), job_id)
+    await redis.read("ZREM", pool.keys[0].bucket((await get(pool, job_id)).bucket), job_id)
 
 
 async def move_bucket_entry(redis: Redis, pool: Pool, job_id: str) -> None:
-    await redis.read("ZADD", pool.keys[0].bucket((await get(pool, job_id)).kind.bucket), 5, job_id)
+    await redis.read("ZADD", pool.keys[0].bucket((await get(pool, job_id)).bucket), 5, job_id)
 
 
 async def keep_body(redis: Redis, pool: Pool, ended: bool, damage: Meddle) -> None:
@@ -324,7 +324,7 @@ async def test_a_requeued_job_keeps_its_age_and_is_popped_once(redis: Redis, poo
 
 async def test_an_entry_that_was_renewed_since_it_was_missed_is_not_renewed_again(redis: Redis, pool: Pool) -> None:
     await add(pool, "a")
-    number = (await get(pool, "a")).kind.number
+    number = (await get(pool, "a")).number
     await redis.read("DEL", READY_LIST)
     assert await pool.call("requeue", 0, [f"{number}:a"], now=pool.clock.now()) == [1]
     assert await pool.call("requeue", 0, [f"{number}:a"], now=pool.clock.now()) == [0]

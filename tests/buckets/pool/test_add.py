@@ -140,7 +140,7 @@ async def test_replace_begins_a_new_life_and_so_does_renew_of_a_dead_or_ended_jo
     redis: Redis, pool: Pool, clock: HeldClock, old: str, how: str, to: str
 ) -> None:
     await bring(pool, clock, "a", old)
-    number, lease = (before := await get(pool, "a")).kind.number, before.lease
+    number, lease = (before := await get(pool, "a")).number, before.lease
     clock.advance(7)
     now = clock.now_us // 1000
     delay = 5_000 if to == "delayed" else 0
@@ -150,7 +150,7 @@ async def test_replace_begins_a_new_life_and_so_does_renew_of_a_dead_or_ended_jo
     assert (job.topic, job.body, job.priority, job.tries, job.created) == ("t2", b"new", 9, 3, now)
     assert (job.attempts, job.deliveries, job.kind.step, job.cause) == (0, 0, 0, 0)
     assert job.lease == lease  # the next lease is higher
-    assert job.kind.number >= number
+    assert job.number >= number
     assert await popped_ids(pool, "t") == []
     clock.advance(5_000)
     await tick_all(pool)
@@ -249,7 +249,7 @@ async def test_calls_go_round_all_buckets(pool: Pool, clock: HeldClock) -> None:
     for call in range(pool.buckets * 2):
         ids = [f"{call}-{each}" for each in range(1 + call % 3)]
         await pool.add([NewJob(job_id, "t", b"", delay_ms=60_000) for job_id in ids])
-        (bucket,) = {(await get(pool, job_id)).kind.bucket for job_id in ids}
+        (bucket,) = {(await get(pool, job_id)).bucket for job_id in ids}
         seen.append(bucket)
     assert sorted(seen) == sorted([*range(pool.buckets)] * 2)
 
@@ -259,7 +259,7 @@ async def test_single_jobs_take_the_buckets_strictly_in_turn(pool: Pool, clock: 
     for call in range(2 * pool.buckets):
         clock.now_us += 7919  # as without a held clock
         await add(pool, str(call), delay_ms=60_000)
-        seen.append((await get(pool, str(call))).kind.bucket)
+        seen.append((await get(pool, str(call))).bucket)
     assert seen == [(seen[0] + call) % pool.buckets for call in range(2 * pool.buckets)]
 
 

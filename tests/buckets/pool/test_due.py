@@ -250,7 +250,7 @@ async def test_an_entry_of_a_bucket_that_the_record_does_not_bear_out_is_dropped
     await add(pool, "ready")
     await add(pool, "later", delay_ms=60_000)
     later = await get(pool, "later")
-    other = (later.kind.bucket + 1) % pool.buckets
+    other = (later.bucket + 1) % pool.buckets
     now = clock.now_us // 1000
     for job_id in ("ready", "nobody", "later"):
         await redis.read("ZADD", pool.keys[0].bucket(other), now - 5, job_id)
@@ -265,7 +265,7 @@ async def test_an_entry_with_a_wrong_time_is_put_right_and_does_not_fire_early(
     redis: Redis, pool: Pool, clock: HeldClock
 ) -> None:
     await add(pool, "a", delay_ms=60_000)
-    bucket = pool.keys[0].bucket((await get(pool, "a")).kind.bucket)
+    bucket = pool.keys[0].bucket((await get(pool, "a")).bucket)
     await redis.read("ZADD", bucket, clock.now_us // 1000 - 5, "a")
     assert await tick_all(pool) == 1
     assert await popped_ids(pool) == []

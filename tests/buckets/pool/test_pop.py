@@ -12,8 +12,8 @@ import pytest
 from buckets.clock import HeldClock
 from buckets.errors import NotReserved
 from buckets.job import NewJob, State, Tag
+from buckets.layout import NEW_HEADER
 from buckets.pool.pool import Pool
-from buckets.record import NEW_HEADER
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from tests.buckets.books import check_books

@@ -92,8 +92,8 @@ async def test_deliveries_are_like_those_of_other_pops(redis: Redis, pool: Pool,
         assert len(one) > 1
         for first, second in zip(one, other, strict=True):
             assert first.raw.replace(b"one", b"other")[48:] == second.raw[48:]
-            assert (first.kind.lease, first.kind.attempts, first.next, first.state) == (
-                *(second.kind.lease, second.kind.attempts, second.next, second.state),
+            assert (first.lease, first.kind.attempts, first.next, first.state) == (
+                *(second.lease, second.kind.attempts, second.next, second.state),
             )
             if first.state is State.RESERVED:
                 assert await is_stored(pool, first) and await is_stored(pool, second)

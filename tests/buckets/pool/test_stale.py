@@ -136,7 +136,7 @@ async def test_an_entry_is_a_decimal_number_and_an_id_and_nothing_else_stands_fo
 
 async def test_the_same_entry_twice_is_one_delivery(redis: Redis, pool: Pool) -> None:
     await add(pool, "a")
-    number = (await get(pool, "a")).kind.number
+    number = (await get(pool, "a")).number
     await redis.read("RPUSH", pool.keys[0].ready(4, "t"), f"{number}:a", f"{number}:a")
     assert await popped_ids(pool) == ["a"]
     await check_books(redis, pool)

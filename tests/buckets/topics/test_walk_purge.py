@@ -218,7 +218,7 @@ async def test_stale_entries_in_front_are_no_obstacle(redis: Redis, pool: Pool) 
 
 async def test_the_same_entry_twice_is_one_job(redis: Redis, pool: Pool) -> None:
     await add(pool, "a")
-    entry = f"{(await get(pool, 'a')).kind.number}:a"
+    entry = f"{(await get(pool, 'a')).number}:a"
     await redis.read("RPUSH", pool.keys[0].ready(4, "t"), entry, entry)
     assert await purge(pool) == 1
     await check_books(redis, pool)
@@ -228,7 +228,7 @@ async def test_entries_that_the_pool_does_not_bear_out_harm_nobody(redis: Redis,
     await fill(pool, clock, 2)
     await add(pool, "of u", "u")
     await redis.read("ZADD", pool.keys[0].dead("t"), 1, "delayed:0000", 2, "of u", 3, "nobody")
-    await redis.read("RPUSH", pool.keys[0].ready(4, "t"), f"{(await get(pool, 'of u')).kind.number}:of u")
+    await redis.read("RPUSH", pool.keys[0].ready(4, "t"), f"{(await get(pool, 'of u')).number}:of u")
     assert await purge(pool, State.DEAD) == 2
     assert [await state(pool, job_id) for job_id in ("delayed:0000", "of u")] == ["delayed", "ready"]
 

@@ -1,0 +1,312 @@
+"""Lanes: adds, finishes and pops of concurrent callers go to Redis together, and their answers come by callback.
+
+What is handed in during one turn of the event loop leaves in one write at its end: one script for all finishes, one for
+all adds, one for like pops, in this order. There is no task, future or coroutine on the way, as these cost several
+times what the work itself does. Lanes never try again: whatever does not simply succeed is left to the caller, who
+takes the complete way, the methods of `Pool`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable
+from buckets.job import STATE_WORDS
+from buckets.pool.add_codec import Prepared, pack_groups, read_results
+from buckets.pool.pop_search import Ask, Popped, read_reply, turns
+from buckets.redis.client import judge, judge_all
+from buckets.redis.link import ErrorReply, Link
+from buckets.scripts import SCRIPTS, Value
+from buckets.shards import MOST, MOST_BYTES, Shards
+
+log = logging.getLogger(__name__)
+
+_LONGEST_S = 0.01  # that pops wait for those in flight
+
+Done = Callable[[Any], None]
+"""Takes the outcome, once: a list with a result or error for each job, for a pop a `Popped`; None: nothing was done, or
+it may be repeated, so take the complete way, with the same ids; a JobQueueError: it failed, and was perhaps done."""
+
+
+class Late(Unanswered):
+    """Redis did not answer in time; it may or may not have done the work."""
+
+
+class _Batch:
+    """Jobs of several callers for one script, no id twice."""
+
+    __slots__ = ("ids", "jobs", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and who takes their results
+        self.jobs: list[Any] = []
+        self.ids: set[str] = set()
+        self.size = 0  # bytes
+
+    def has_room(self, jobs: int, size: int, ids: set[str]) -> bool:
+        """Whether more jobs may join."""
+        return len(self.jobs) + jobs <= MOST and self.size + size <= MOST_BYTES and self.ids.isdisjoint(ids)
+
+    def join(self, jobs: Sequence[Any], size: int, ids: set[str], done: Done) -> None:
+        """Add the jobs of one more caller."""
+        self.parts.append((len(jobs), done))
+        self.jobs += jobs
+        self.ids |= ids
+        self.size += size
+
+    def settle(self, results: list[Any]) -> None:
+        """Give each caller the results of its jobs."""
+        at = 0
+        for jobs, done in self.parts:
+            _tell(done, results[at : at + jobs])
+            at += jobs
+
+    def fail(self, outcome: JobQueueError | None) -> None:
+        """Give all callers the same outcome."""
+        for _, done in self.parts:
+            _tell(done, outcome)
+
+
+def _tell(done: Done, outcome: Any) -> None:
+    """A bug of one caller must not keep the outcome from the others."""
+    try:
+        done(outcome)
+    except Exception:
+        log.exception("answer.failed")
+
+
+class Lanes:
+    """The lanes of the only shard of a namespace; those of several are closed."""
+
+    def __init__(self, shards: Shards, bucket: Callable[[], int], delivered: Callable[[Popped], None]) -> None:
+        """`bucket`: the next one in turn. `delivered` is told of the jobs that pops hand out."""
+        self._shards = shards
+        self._redis = shards.redis
+        self._keys = shards.keys[0]
+        self._bucket = bucket
+        self._delivered = delivered
+        self._adds = _Batch()
+        self._finishes = _Batch()
+        self._pops: list[tuple[Ask, int, Done]] = []
+        self._popping = 0  # scripts of pops in flight
+        self._patience: asyncio.TimerHandle | None = None
+        self._is_leaving = False  # whether `_leave` is about to be called
+        self._in_flight = 0
+        self._quiet: asyncio.Future[None] | None = None
+        self.closed = len(shards.keys) > 1
+        """Whether nothing is taken any more."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether jobs can be handed in: Redis is connected, and reads."""
+        return not self.closed and self._link() is not None
+
+    def _link(self) -> Link | None:
+        return self._redis.open_link(self._keys.meta)
+
+    def add(self, jobs: Sequence[Prepared], done: Done) -> bool:
+        """Keep jobs. `done` gets an Added or an error for each, later. False: they are not taken, and nothing is done:
+        the lanes are closed, an id comes twice, or it is too much for one script."""
+        size = 0
+        for job in jobs:
+            size += len(job[3])
+        ids = {job[1] for job in jobs}
+        if not self._fits(ids, jobs, size):
+            return False
+        if not self._adds.has_room(len(jobs), size, ids):
+            self._send_adds()
+        self._adds.join(jobs, size, ids, done)
+        self._leave_soon()
+        return True
+
+    def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
+        """End jobs, given as id and lease. `done` gets the new state or an error for each, later. False: see `add`."""
+        ids = {job_id for job_id, _ in ends}
+        if not self._fits(ids, ends, 0):
+            return False
+        if not self._finishes.has_room(len(ends), 0, ids):
+            self._send_finishes()
+        self._finishes.join(ends, 0, ids, done)
+        self._leave_soon()
+        return True
+
+    def pop(self, ask: Ask, count: int, done: Done) -> bool:
+        """Reserve up to `count` jobs. `done` gets a Popped, later; if nobody wants its jobs any more, whoever takes it
+        gives them back. False: see `add`."""
+        if count > MOST or self.closed or self._link() is None:
+            return False
+        self._pops.append((ask, count, done))
+        self._leave_soon()
+        return True
+
+    def _fits(self, ids: set[str], jobs: Sequence[Any], size: int) -> bool:
+        return len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self.is_open
+
+    def _leave_soon(self) -> None:
+        if not self._is_leaving:
+            self._is_leaving = True
+            asyncio.get_running_loop().call_soon(self._leave)
+
+    def _leave(self) -> None:
+        """The turn is over: send what came in it."""
+        self._is_leaving = False
+        if self._finishes.parts:
+            self._send_finishes()
+        if self._adds.parts:
+            self._send_adds()
+        if self._pops:
+            self._send_pops_in_time()
+        link = self._link()
+        if link is not None:
+            link.flush()
+
+    def _send(self, script: str, arguments: dict[str, Value], rest: Sequence[Value], took: Done) -> None:
+        """Run a script. `took` gets its answer, or the outcome for those who wait for it: None or a JobQueueError."""
+        link = self._link()
+        if link is None:
+            asyncio.get_running_loop().call_soon(took, None)
+            return
+        keys, chosen = self._keys, SCRIPTS[script]
+        named: dict[str, Value] = {"meta": keys.meta, "never": keys.never, "now": self._shards.clock.now(), **arguments}
+        self._in_flight += 1
+        command = ("EVALSHA", chosen.sha, *chosen.arguments(named, rest))
+        link.send(command, partial(self._take, script, time.perf_counter(), took))
+
+    def _take(self, script: str, begun: float, took: Done, reply: Any) -> None:
+        self._in_flight -= 1
+        seconds = time.perf_counter() - begun
+        error = self._error_of(reply, seconds)
+        self._redis.meter.called(script, seconds, None if error is None or isinstance(error, Refused) else error.code)
+        try:
+            if error is None:
+                took(reply)
+            else:
+                took(None if _was_not_done(error) else error)
+        finally:
+            if self._quiet and not self._in_flight and not self._quiet.done():
+                self._quiet.set_result(None)
+
+    def _error_of(self, reply: Any, seconds: float) -> JobQueueError | None:
+        if isinstance(reply, ErrorReply):
+            return judge(reply)
+        if isinstance(reply, Unanswered) and seconds >= self._redis.timeout_s:
+            return Late()
+        return reply if isinstance(reply, Unanswered) else None
+
+    def _send_finishes(self) -> None:
+        batch, self._finishes = self._finishes, _Batch()
+        rest: list[Value] = []
+        for job_id, lease in batch.jobs:
+            rest += (job_id, "" if lease is None else lease)
+        self._send("finish", {}, rest, partial(_finished, batch))
+
+    def _send_adds(self) -> None:
+        batch, self._adds = self._adds, _Batch()
+        rest = pack_groups([(job,) for job in batch.jobs])
+        arguments: dict[str, Value] = {"bucket": self._bucket(), "buckets": self._shards.buckets}
+        self._send("add", arguments, rest, partial(_added, batch))
+
+    def _send_pops_in_time(self) -> None:
+        """A script of pops is expensive to start, so those that come while one is in flight wait and grow together, as
+        with a database's group commit; they leave when it is answered."""
+        if not self._popping:
+            self._send_pops()
+        elif self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(_LONGEST_S, self._send_pops)
+
+    def _send_pops(self) -> None:
+        if self._patience:
+            self._patience.cancel()
+            self._patience = None
+        pops, self._pops = self._pops, []
+        alike: dict[Any, list[tuple[Ask, int, Done]]] = {}
+        for pop in pops:
+            ask, count, _ = pop
+            alike.setdefault((*ask[:4], bool(ask.worker)) if count == 1 else id(pop), []).append(pop)
+        for some in alike.values():
+            for first in range(0, len(some), MOST):
+                self._pop_alike(some[first : first + MOST])
+
+    def _pop_alike(self, pops: list[tuple[Ask, int, Done]]) -> None:
+        ask = pops[0][0]
+        want = sum([count for _, count, _ in pops])
+        arguments: dict[str, Value] = {
+            "bucket": self._bucket(),
+            "want": want,
+            "room": ask.room * len(pops),
+            "always": 1,
+            "ttr": ask.ttr,
+            "workers": turns([(count, each.worker) for each, count, _ in pops], 0),
+        }
+        self._popping += 1
+        self._send(ask.script, arguments, ask.topics, partial(self._popped, pops))
+
+    def _popped(self, pops: list[tuple[Ask, int, Done]], reply: Any) -> None:
+        self._popping -= 1
+        if isinstance(reply, list):
+            popped, cut_short = read_reply(reply)
+            self._delivered(popped)
+            self._hand_out(pops, None if cut_short and not popped.jobs else popped)
+        else:
+            for _, _, done in pops:
+                _tell(done, reply)
+        if self._pops and not self._popping:
+            self._send_pops()
+            link = self._link()
+            if link is not None:
+                link.flush()
+
+    @staticmethod
+    def _hand_out(pops: list[tuple[Ask, int, Done]], popped: Popped | None) -> None:
+        """The jobs in the order of the pops. None: entries without jobs stood in the way; there may be more behind."""
+        if popped is None or len(pops) == 1:
+            for _, _, done in pops:
+                _tell(done, popped)
+            return
+        for at, (_, _, done) in enumerate(pops):
+            _tell(done, Popped(popped.jobs[at : at + 1], popped.left, popped.opens_us, popped.ask_why))
+
+    async def close(self) -> None:
+        """Take nothing any more, and wait for what is in flight."""
+        self.closed = True
+        self._leave()
+        if self._pops:
+            self._send_pops()
+        if self._in_flight:
+            self._quiet = asyncio.get_running_loop().create_future()
+            await self._quiet
+
+
+def _was_not_done(error: JobQueueError) -> bool:
+    """Whether Redis refused the script as a whole, for now or because it does not know it."""
+    if isinstance(error, Unanswered):
+        return False
+    return isinstance(error, Unavailable | NoRoom) or error.message.startswith("NOSCRIPT")
+
+
+def _may_be_tried_again(error: JobQueueError | None) -> bool:
+    """Whether a lost connection is all that stood in the way, and there is time left."""
+    return type(error) is Unanswered
+
+
+def _finished(batch: _Batch, reply: Any) -> None:
+    if isinstance(reply, list):
+        batch.settle([STATE_WORDS[each] if isinstance(each, bytes) else each for each in judge_all(reply)])
+    else:
+        batch.fail(None if _may_be_tried_again(reply) else reply)
+
+
+def _added(batch: _Batch, reply: Any) -> None:
+    if isinstance(reply, list):
+        batch.settle(read_results(judge_all(reply)))
+        return
+    at = 0
+    for jobs, done in batch.parts:
+        repeatable = all(job.shape.repeatable for job in batch.jobs[at : at + jobs])
+        _tell(done, None if repeatable and _may_be_tried_again(reply) else reply)
+        at += jobs
