@@ -43,8 +43,9 @@ class Pool(Popping):
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
-        # Two pages at a time keep Redis busy; with one for each bucket, all other calls would wait behind eight.
-        self._paging = [asyncio.Semaphore(2) for _ in self.keys]
+        self.paging = [asyncio.Semaphore(2) for _ in self.keys]
+        """In which timers call `due`, by shard. Two pages at a time keep Redis busy; with one for each bucket, all
+        other calls would wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
 
@@ -270,21 +271,20 @@ class Pool(Popping):
         with `pop`, the jobs of a caller that was cancelled meanwhile are given back.
         """
         sleepers = [value for offer in offers for value in offer.arguments()]
-        async with self._paging[shard]:
-            try:
-                moved, wait, died, handed, *late = await self.call(
-                    "due",
-                    shard,
-                    sleepers,
-                    repeat=not offers,
-                    orphan=self._give_back_handed,
-                    now=self.clock.now(),
-                    bucket=bucket,
-                    page=PAGE,
-                )
-            except asyncio.CancelledError:
-                self._is_abandoned |= bool(offers)
-                raise
+        try:
+            moved, wait, died, handed, *late = await self.call(
+                "due",
+                shard,
+                sleepers,
+                repeat=not offers,
+                orphan=self._give_back_handed,
+                now=self.clock.now(),
+                bucket=bucket,
+                page=PAGE,
+            )
+        except asyncio.CancelledError:
+            self._is_abandoned |= bool(offers)
+            raise
         self.redis.meter.paged(moved)
         if died:
             self._deaths.report(died)

@@ -62,6 +62,18 @@ class Offer(NamedTuple):
         return [want, turns(self.workers, 0), len(self.topics), *self.topics]
 
 
+def ask_for(
+    topics: Sequence[str],
+    *,
+    ttr_ms: int | None = None,
+    worker: str = "",
+    room: int = 8 << 20,
+    by_priority: bool = False,
+) -> Ask:
+    """What `Pool.pop` asks for with these arguments."""
+    return Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, BY_PRIORITY if by_priority else IN_ORDER, worker)
+
+
 @dataclass(slots=True)
 class PopSearch:
     """One pop in progress, for one caller or for several with the same ask. It fills `popped`."""
