@@ -51,7 +51,7 @@ class Popping(Shards):
         self._lanes = [Lane(self, shard, self._next_bucket, self._report_lateness) for shard in range(shards)]
         self.lanes = Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
-        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results, patient=True)
+        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
 
     def _next_bucket(self) -> int:
         return next(self._turn) % self.buckets

@@ -109,14 +109,14 @@ async def test_work_that_is_cancelled_leaves_nobody_waiting() -> None:
             await asking
 
 
-async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_others() -> None:
+async def test_who_comes_during_the_work_waits_for_its_end_and_then_goes_with_others() -> None:
     worker, go_on = Worker(), asyncio.Event()
 
     async def work(items: list[int]) -> list[int]:
         await go_on.wait()
         return await worker.work(items)
 
-    coalescer = Coalescer(work, lambda: UpTo(100), patient=True)
+    coalescer = Coalescer(work, lambda: UpTo(100))
     asking = [asyncio.create_task(ask(coalescer, [0]))]
     for n in range(1, 4):
         for _ in range(3):
@@ -128,7 +128,7 @@ async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_other
     assert worker.seen == [[0], [1, 2, 3]]
 
 
-async def test_who_is_patient_does_not_wait_for_ever() -> None:
+async def test_nobody_waits_for_ever_for_the_work_before() -> None:
     worker, stuck = Worker(), asyncio.Event()
 
     async def work(items: list[int]) -> list[int]:
@@ -136,7 +136,7 @@ async def test_who_is_patient_does_not_wait_for_ever() -> None:
             await stuck.wait()
         return await worker.work(items)
 
-    coalescer = Coalescer(work, lambda: UpTo(100), patient=True)
+    coalescer = Coalescer(work, lambda: UpTo(100))
     first = asyncio.create_task(ask(coalescer, [0]))
     for _ in range(3):
         await asyncio.sleep(0)
