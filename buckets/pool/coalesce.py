@@ -1,4 +1,4 @@
-"""Request coalescing, for work that is a coroutine: what callers hand in while a batch is in flight becomes the next one.
+"""Request coalescing, for work that is a coroutine: what comes while a batch is in flight becomes the next one.
 
 A lone caller's work begins on the next turn of the event loop. Others wait until the batch in flight is done (or has
 taken 10 ms), so that batches grow under load, as with a database's group commit. Work that is one script goes by a lane
