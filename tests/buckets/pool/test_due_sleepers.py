@@ -120,6 +120,15 @@ async def test_jobs_behind_one_that_is_not_plain_wait_for_a_pop_in_their_order(
     assert await popped_ids(one) == order
 
 
+async def test_a_job_that_is_left_to_the_pop_of_one_group_is_not_handed_to_the_next(
+    one: Pool, clock: HeldClock
+) -> None:
+    """A pop has to write the worker among its optional fields, and this one came first."""
+    await add(one, "a", delay_ms=1, note=b"n")
+    clock.advance(1)
+    assert await handed(one, offer(worker="w"), offer()) == [[], []]
+
+
 async def test_a_job_before_one_that_is_not_plain_is_handed_out(one: Pool, clock: HeldClock) -> None:
     sizes = {"a": 10, "b": 4_100, "c": 10}
     await one.add([NewJob(each, "t", b"x" * size, delay_ms=1) for each, size in sizes.items()])
