@@ -235,11 +235,13 @@ class Popping(Shards):
         if isinstance(reply, list):  # otherwise the script failed
             self.unpop_later(unpack_all(reply[3:]))
 
-    async def _give_back(self, jobs: Sequence[Job]) -> None:
+    async def _give_back(self, jobs: Sequence[Job], then: Callable[[], None] | None) -> None:
         results = await self.unpop(jobs)
         kept = sum(isinstance(result, JobQueueError) for result in results)
         if kept:  # they come back at the end of their TTR
             log.warning("jobs.kept", extra={"jobs": kept})
+        if then:
+            then()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it in the background; `close` waits for it."""
@@ -247,10 +249,10 @@ class Popping(Shards):
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
-    def unpop_later(self, jobs: Sequence[Job]) -> None:
-        """As `unpop`, in the background."""
+    def unpop_later(self, jobs: Sequence[Job], then: Callable[[], None] | None = None) -> None:
+        """As `unpop`, in the background; `then` is called when it is done."""
         if jobs:
-            self._later(self._give_back(jobs))
+            self._later(self._give_back(jobs, then))
 
     async def unpop(self, jobs: Sequence[Job]) -> list[int | JobQueueError]:
         """Return deliveries that reached nobody to the front of their lists, their attempts uncounted. The result has,
