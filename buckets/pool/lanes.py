@@ -308,6 +308,11 @@ class Lanes:
         self._lanes = lanes
 
     @property
+    def closed(self) -> bool:
+        """Whether nothing is taken any more."""
+        return self._lanes[0].closed
+
+    @property
     def is_open(self) -> bool:
         """Whether some of what is handed in may be taken."""
         return any(lane.is_open for lane in self._lanes)

@@ -18,7 +18,7 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added, Prepared, Preparing, may_be_repeated, pack_groups, read_results
+from buckets.pool.add_codec import Added, Prepared, Preparing, Shape, may_be_repeated, pack_groups, read_results
 from buckets.pool.deaths import Deaths
 from buckets.pool.lanes import Sent, taken
 from buckets.pool.pop_search import Offer
@@ -48,6 +48,10 @@ class Pool(Popping):
         other calls would wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
+
+    def shape(self, job: NewJob) -> Shape:
+        """What all new jobs share that differ from this one in id, time and body only."""
+        return self._preparing.shape(job)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs, as if one after the other. Returns what was added for each, or the error."""

@@ -92,12 +92,15 @@ class Popping(Shards):
             took(None)
 
     async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
-        popped: Popped | JobQueueError
+        outcome: Popped | JobQueueError
         try:
-            popped = await self._pop_asked(ask, count)
+            outcome = await self._pop_asked(ask, count)
         except JobQueueError as error:
-            popped = error
-        done(popped)
+            outcome = error
+        except Exception as error:
+            outcome = JobQueueError()
+            outcome.__cause__ = error
+        done(outcome)
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
         """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as

@@ -25,6 +25,8 @@ from jobqueue.logs import REQUEST
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
+from jobqueue.protocols.command.fast_path import FastPath
+from jobqueue.protocols.command.in_flight import Desk, Work
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
 from jobqueue.web.fast_path import SERVER
@@ -55,6 +57,8 @@ class Web:
         commands = Commands(engine, metrics, settings.redis_timeout_s)
         self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
         self._native = self._protocols[NATIVE]
+        desk = Desk(engine, commands, self._native.render, self._respond)
+        self._fast_path = FastPath(desk, settings.max_body_bytes)
         self._readiness = readiness
         self._scrape = scrape
         self._prefix = secrets.token_hex(4)
@@ -112,8 +116,11 @@ class Web:
 
     def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
         """Begin to answer a simple request: see `Answerer`."""
-        connection.complete(self.answer(data, self._request_id(given_id), connection))
-        return None
+        request_id = self._request_id(given_id)
+        begun = self._fast_path.begin(data, request_id, connection)
+        if begun is None:
+            connection.complete(self.answer(data, request_id, connection))
+        return begun
 
     async def answer(
         self, data: bytes | JobQueueError, request_id: str, client: Client, protocol: Protocol[object] | None = None
@@ -122,11 +129,19 @@ class Web:
 
         When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
         """
-        protocol = protocol or self._native
+        read_by = protocol or self._native
+
+        async def work(reserved: list[Job]) -> Reply:
+            return await read_by.handle(data, reserved) if isinstance(data, bytes) else read_by.refuse(data)
+
+        await self._respond(work, request_id, client)
+
+    async def _respond(self, work: Work, request_id: str, client: Client) -> None:
+        """Answer a request with the reply that some work makes: see `answer`."""
         REQUEST.set(request_id)
         reserved: list[Job] = []
         try:
-            reply = await protocol.handle(data, reserved) if isinstance(data, bytes) else protocol.refuse(data)
+            reply = await work(reserved)
             if reply.status >= 500:
                 log.warning("request.failed", status=reply.status)
             await client.send(reply, request_id, has_jobs=bool(reserved))
