@@ -17,6 +17,7 @@ from buckets.pool.pop_search import Popped
 from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
+from buckets.timers.awake import Awake
 from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks
 from buckets.timers.members import Members
@@ -32,6 +33,7 @@ __all__ = [
     "LOCAL",
     "REPLICATED",
     "Added",
+    "Awake",
     "Bounds",
     "Cause",
     "Clock",

@@ -1,36 +1,29 @@
-"""Pops that wait for jobs: they are parked here, not each on a Redis connection, until the notifier rings for them.
+"""Pops that wait for jobs: entries of a table here, without a task or a Redis connection of their own, until the
+notifier rings for them.
 
 A ring wakes as many pops as there are jobs, first come, first served; a pop that leaves more jobs behind wakes the next
 one. Since pub/sub may lose messages, a pop looks once more after it is parked and once at the end of its wait, and
 after a reconnect one pop of each topic looks again. One that waits for long also looks once a minute.
+
+The timers of this process hand jobs that fall due to the pops that sleep (`sleepers`), without a ring and a look.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from buckets.errors import Unavailable
+from buckets.errors import JobQueueError, Unavailable
+from buckets.job import Job
 from buckets.notifier import Listener, Notifier
 from buckets.pool.pool import Pool
-from buckets.pool.pop_search import Popped
+from buckets.pool.pop_search import Ask, Popped, ask_for
+from buckets.pool.sleepers import LOOKING, OFFERED, OVER, SLEEPING, Done, Offered, Sleepers, Waiter
 
 LOOK_S = 60.0  # after which a waiting pop looks again, as a message may have been lost
-
-
-class _Waiter:
-    """A pop that may wait."""
-
-    __slots__ = ("early", "leaving", "looking", "rung")
-
-    def __init__(self) -> None:
-        self.rung = asyncio.Event()
-        self.leaving = False  # its next look is its last
-        self.looking: asyncio.TimerHandle | None = None  # when it looks without being rung
-        self.early = False  # its next look is such a one, before the end of its wait
 
 
 class Waiting:
@@ -39,8 +32,10 @@ class Waiting:
     def __init__(self, pool: Pool, notifier: Notifier) -> None:
         self._pool = pool
         self.notifier = notifier
-        self._waiters: dict[str, dict[_Waiter, None]] = {}  # by topic
-        self._of_worker: dict[str, set[_Waiter]] = {}
+        self._waiters: dict[str, dict[Waiter, None]] = {}  # by topic
+        self._of_worker: dict[str, set[Waiter]] = {}
+        self._sleepers = Sleepers()
+        self._woken: list[Waiter] = []  # they look on the next turn of the loop
         self._openings: dict[str, asyncio.TimerHandle] = {}  # by topic: when its pause ends
         self._closed = False
         self.parked = 0
@@ -48,6 +43,183 @@ class Waiting:
         notifier.register(
             Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._subscribed, lost=self._lose)
         )
+
+    def begin(self, ask: Ask, count: int, wait_s: float, done: Done) -> Waiter:
+        """Begin a pop that waits up to `wait_s` seconds for a job: not at all (0), or without end (`math.inf`). `done`
+        is called once, later, unless the pop is cancelled before: with the jobs, or with none at the end of the wait,
+        when the worker leaves, or when all are let go by `close`."""
+        waiter = Waiter(ask, count, asyncio.get_running_loop().time() + wait_s, done)
+        waiter.leaving = wait_s <= 0
+        if ask.worker and not waiter.leaving:  # from its first look on: the worker may leave during it
+            self._of_worker.setdefault(ask.worker, set()).add(waiter)
+        self._look(waiter)
+        return waiter
+
+    def cancel(self, waiter: Waiter) -> None:
+        """Its client is gone: nothing is reserved for it from now on, and a job that is on its way goes back. Does
+        nothing for a pop that was answered."""
+        if waiter.state == OVER:
+            return
+        was_called = waiter.is_parked and (waiter.rung or waiter.state == LOOKING)
+        self._remove(waiter)
+        if was_called:
+            self._pass_on(Popped(), waiter.ask.topics)
+
+    async def pop(
+        self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
+    ) -> Popped:
+        """As `Pool.pop`, waiting as `begin` does."""
+        if wait_s <= 0:
+            return await self._pool.pop(topics, count, worker=worker, **options)
+        ask = ask_for(topics, worker=worker, **options)
+        answer: asyncio.Future[Popped | JobQueueError] = asyncio.get_running_loop().create_future()
+        waiter = self.begin(ask, count, wait_s, partial(self._resolve, answer, ask))
+        try:
+            outcome = await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                self.cancel(waiter)
+            else:
+                self._give_back(answer.result(), ask)  # it arrived on the turn of the cancellation
+            raise
+        if isinstance(outcome, JobQueueError):
+            raise outcome
+        return outcome
+
+    def _resolve(
+        self, answer: asyncio.Future[Popped | JobQueueError], ask: Ask, outcome: Popped | JobQueueError
+    ) -> None:
+        if answer.cancelled():
+            self._give_back(outcome, ask)
+        else:
+            answer.set_result(outcome)
+
+    def _look(self, waiter: Waiter) -> None:
+        waiter.state = LOOKING
+        waiter.rung = False
+        waiter.last = waiter.leaving
+        waiter.forgives, waiter.early = waiter.early and not waiter.last, False
+        self._pool.look(waiter.ask, waiter.count, partial(self._looked, waiter))
+
+    def _looked(self, waiter: Waiter, outcome: Popped | JobQueueError) -> None:
+        if waiter.state == OVER:
+            self._give_back(outcome, waiter.ask)
+            return
+        if waiter.forgives and isinstance(outcome, Unavailable):
+            outcome = Popped()
+        if isinstance(outcome, JobQueueError):
+            self._answer(waiter, outcome, pass_on=waiter.is_parked)
+        elif outcome.jobs or waiter.last or self._closed:
+            self._answer(waiter, outcome, pass_on=waiter.is_parked and self._leaves_more(waiter, outcome))
+        elif waiter.is_parked:
+            self._fall_asleep(waiter, outcome.opens_us)
+        else:
+            self._park(waiter)
+            self._look(waiter)
+
+    def _leaves_more(self, waiter: Waiter, popped: Popped) -> bool:
+        """Whether others may have to look for what this one was woken for, or left behind."""
+        if waiter.rung or popped.left:
+            return True
+        return bool(popped.jobs) and self._may_be_more(waiter.ask.topics)
+
+    def _may_be_more(self, topics: Sequence[str]) -> bool:
+        """Whether a pop that found jobs may have been woken for others, in another topic or another shard."""
+        if len(self._pool.keys) == 1:
+            return len(topics) > 1
+        return any(map(self._pool.ready_shards.expected, topics))
+
+    def _answer(self, waiter: Waiter, outcome: Popped | JobQueueError, *, pass_on: bool) -> None:
+        self._remove(waiter)
+        if pass_on:
+            self._pass_on(outcome if isinstance(outcome, Popped) else Popped(), waiter.ask.topics)
+        try:
+            waiter.done(outcome)
+        except Exception as error:  # the others are to be answered all the same
+            asyncio.get_running_loop().call_exception_handler({"message": "a pop's answer", "exception": error})
+
+    def _give_back(self, outcome: Popped | JobQueueError, ask: Ask) -> None:
+        """Return jobs whose pop was cancelled, and let others look for them."""
+        if isinstance(outcome, Popped) and outcome.jobs:
+            self._pool.unpop_later(outcome.jobs)
+            self._pass_on(Popped(), ask.topics)
+
+    def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
+        """Have other waiters look for what this one was woken for, or left behind. Waiters that are already awake
+        count: otherwise a thousand jobs would wake many thousand waiters."""
+        last = popped.jobs[-1].topic if popped.jobs else None
+        for topic in topics:
+            number = max(popped.left, 1) if topic == last else 1
+            for waiter in itertools.islice(self._waiters.get(topic, ()), number):
+                self._call(waiter)
+
+    def _park(self, waiter: Waiter) -> None:
+        for topic in waiter.ask.topics:
+            self._waiters.setdefault(topic, {})[waiter] = None
+        waiter.is_parked = True
+        self.parked += 1
+        self._plan_look(waiter)
+
+    def _remove(self, waiter: Waiter) -> None:
+        """Forget a pop that is answered or cancelled."""
+        waiter.state = OVER
+        if waiter.ask.worker:
+            self._of_worker.get(waiter.ask.worker, set()).discard(waiter)
+            if not self._of_worker.get(waiter.ask.worker, True):
+                del self._of_worker[waiter.ask.worker]
+        if waiter.is_parked:
+            self._unpark(waiter)
+
+    def _unpark(self, waiter: Waiter) -> None:
+        waiter.is_parked = False
+        self.parked -= 1
+        self._sleepers.discard(waiter)
+        if waiter.timer:
+            waiter.timer.cancel()
+            waiter.timer = None
+        for topic in waiter.ask.topics:
+            waiters = self._waiters.get(topic)
+            if waiters is not None:  # a topic may be named twice
+                waiters.pop(waiter, None)
+                if not waiters:
+                    del self._waiters[topic]
+                    if topic in self._openings:
+                        self._openings.pop(topic).cancel()
+
+    def _fall_asleep(self, waiter: Waiter, opens_us: int | None) -> None:
+        if opens_us is not None:
+            self._ring_at(asyncio.get_running_loop().time() + opens_us / 1e6, waiter.ask.topics)
+        self._sleepers.add(waiter)
+        self._sleep(waiter)
+
+    def _sleep(self, waiter: Waiter) -> None:
+        """Let it sleep, unless it was rung meanwhile."""
+        waiter.state = SLEEPING
+        if waiter.rung:
+            self._wake(waiter)
+
+    def _call(self, waiter: Waiter) -> None:
+        """Have it look, or look again after the look or the offer that is under way."""
+        if not waiter.rung:
+            waiter.rung = True
+            if waiter.state == SLEEPING:
+                self._wake(waiter)
+
+    def _wake(self, waiter: Waiter) -> None:
+        """Have it look on the next turn of the loop: another ring until then is for somebody else."""
+        self._sleepers.discard(waiter)
+        if not self._woken:
+            asyncio.get_running_loop().call_soon(self._look_all)
+        self._woken.append(waiter)
+
+    def _look_all(self) -> None:
+        woken, self._woken = self._woken, []
+        for waiter in woken:
+            if waiter.state == SLEEPING:
+                if self._closed:
+                    self._answer(waiter, Popped(), pass_on=False)
+                else:
+                    self._look(waiter)
 
     def _hear_ready(self, shard: int, topic: str, jobs: int) -> None:
         self._pool.ready_shards.heard(shard, topic)
@@ -58,8 +230,8 @@ class Waiting:
         for waiter in self._waiters.get(topic, ()):
             if jobs <= 0:
                 return
-            if not waiter.rung.is_set():
-                waiter.rung.set()
+            if not waiter.rung:
+                self._call(waiter)
                 jobs -= 1
 
     def _subscribed(self, shard: int) -> None:
@@ -85,119 +257,25 @@ class Waiting:
         for waiter in self._of_worker.get(worker, ()):
             self._end(waiter)
 
-    async def pop(
-        self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
-    ) -> Popped:
-        """As `Pool.pop`, waiting up to `wait_s` seconds for a job, or without end (`math.inf`). Empty at the end of the
-        wait, when the worker leaves, or when all are let go by `close`."""
-        options["worker"] = worker
-        if wait_s <= 0:
-            return await self._pool.pop(topics, count, **options)
-        waiter = _Waiter()
-        with self._registered(waiter, worker):  # from its first look on: the worker may leave during it
-            popped = await self._pool.pop(topics, count, **options)
-            if popped.jobs or waiter.leaving or self._closed:
-                return popped
-            return await self._park(waiter, topics, count, wait_s, options)
-
-    @contextlib.contextmanager
-    def _registered(self, waiter: _Waiter, worker: str) -> Iterator[None]:
-        """Let the worker's `leave` reach the waiter while the block runs; a pop without a worker has no `leave`."""
-        if not worker:
-            yield
-            return
-        waiters = self._of_worker.setdefault(worker, set())
-        waiters.add(waiter)
-        try:
-            yield
-        finally:
-            waiters.discard(waiter)
-            if not waiters:
-                del self._of_worker[worker]
-
-    async def _park(
-        self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, options: dict[str, Any]
-    ) -> Popped:
-        for topic in topics:
-            self._waiters.setdefault(topic, {})[waiter] = None
-        self.parked += 1
-        popped = Popped()
-        unanswered = True  # its caller may be cancelled, or Redis unavailable
-        try:
-            popped = await self._parked_pop(waiter, topics, count, wait_s, options)
-            unanswered = False
-        finally:
-            self._unpark(waiter, topics)
-            found_elsewhere = bool(popped.jobs) and self._may_be_more(topics)
-            if unanswered or waiter.rung.is_set() or popped.left or found_elsewhere:
-                self._pass_on(popped, topics)
-        return popped
-
-    def _may_be_more(self, topics: Sequence[str]) -> bool:
-        """Whether a pop that found jobs may have been woken for others, in another topic or another shard."""
-        if len(self._pool.keys) == 1:
-            return len(topics) > 1
-        return any(map(self._pool.ready_shards.expected, topics))
-
-    def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
-        """Have other waiters look for what this one was woken for, or left behind. Waiters that are already awake
-        count: otherwise a thousand jobs would wake many thousand waiters."""
-        last = popped.jobs[-1].topic if popped.jobs else None
-        for topic in topics:
-            number = max(popped.left, 1) if topic == last else 1
-            for waiter in itertools.islice(self._waiters.get(topic, ()), number):
-                waiter.rung.set()
-
-    async def _parked_pop(
-        self, waiter: _Waiter, topics: Sequence[str], count: int, wait_s: float, options: dict[str, Any]
-    ) -> Popped:
-        loop = asyncio.get_running_loop()
-        self._plan_look(waiter, loop.time() + wait_s)
-        try:
-            while True:
-                over = waiter.leaving
-                waiter.rung.clear()
-                popped = await self._look_for(waiter, topics, count, options)
-                if popped.jobs or over or self._closed:
-                    return popped
-                if popped.opens_us is not None:
-                    self._ring_at(loop.time() + popped.opens_us / 1e6, topics)
-                await waiter.rung.wait()
-                if self._closed:
-                    return Popped()
-        finally:
-            if waiter.looking:
-                waiter.looking.cancel()
-
-    async def _look_for(self, waiter: _Waiter, topics: Sequence[str], count: int, options: dict[str, Any]) -> Popped:
-        """One look. An early one that finds Redis away is as good as none: the wait goes on."""
-        early, waiter.early = waiter.early and not waiter.leaving, False
-        try:
-            return await self._pool.pop(topics, count, **options)
-        except Unavailable:
-            if not early:
-                raise
-            return Popped()
-
-    def _plan_look(self, waiter: _Waiter, end: float) -> None:
-        """Let the waiter look at the end of its wait (loop time), or before it if that is far away."""
+    def _plan_look(self, waiter: Waiter) -> None:
+        """Let the waiter look at the end of its wait, or before it if that is far away."""
         loop = asyncio.get_running_loop()
         soon = loop.time() + LOOK_S
-        if end <= soon:
-            waiter.looking = loop.call_at(end, self._end, waiter)
+        if waiter.end <= soon:
+            waiter.timer = loop.call_at(waiter.end, self._end, waiter)
         else:
-            waiter.looking = loop.call_at(soon, self._look, waiter, end)
+            waiter.timer = loop.call_at(soon, self._look_early, waiter)
 
-    def _look(self, waiter: _Waiter, end: float) -> None:
+    def _look_early(self, waiter: Waiter) -> None:
         if not waiter.leaving:
             waiter.early = True
-            waiter.rung.set()
-            self._plan_look(waiter, end)
+            self._call(waiter)
+            self._plan_look(waiter)
 
-    def _end(self, waiter: _Waiter) -> None:
+    def _end(self, waiter: Waiter) -> None:
         if not waiter.leaving:  # on its last look only a job may ring it, as the ring is passed on
             waiter.leaving = True
-            waiter.rung.set()
+            self._call(waiter)
 
     def _ring_at(self, time: float, topics: Sequence[str]) -> None:
         """Ring when a pause ends, since no script does. One ring for all waiters: thousands of simultaneous pops would
@@ -213,16 +291,29 @@ class Waiting:
         del self._openings[topic]
         self.ring(topic, 1)
 
-    def _unpark(self, waiter: _Waiter, topics: Sequence[str]) -> None:
-        self.parked -= 1
-        for topic in topics:
-            waiters = self._waiters.get(topic)
-            if waiters is not None:
-                waiters.pop(waiter, None)
-                if not waiters:
-                    del self._waiters[topic]
-                    if topic in self._openings:
-                        self._openings.pop(topic).cancel()
+    def sleepers(self, most: int) -> list[Offered]:
+        """Offer up to `most` jobs to pops that sleep. Until `settle`, which must follow, these do not look."""
+        return [] if self._closed else self._sleepers.offer(most)
+
+    def settle(self, offers: Sequence[Offered], handed: Sequence[Sequence[Job]] | None) -> None:
+        """Give each group of pops the jobs that were handed to it, in order; the others sleep on. `None`: the script
+        failed."""
+        for offer, jobs in zip(offers, handed or [()] * len(offers), strict=True):
+            for waiter in offer.waiters[len(jobs) :]:
+                if waiter.state == OFFERED:
+                    self._sleep(waiter)
+            for waiter, job in zip(offer.waiters, jobs, strict=False):
+                self._hand(waiter, job)
+
+    def _hand(self, waiter: Waiter, job: Job) -> None:
+        """Answer with a job that was reserved for the pop while it slept; if it was cancelled meanwhile, another one
+        that is alike."""
+        popped = Popped([job])
+        taker = waiter if waiter.state == OFFERED else self._sleepers.alike(waiter)
+        if taker:
+            self._answer(taker, popped, pass_on=taker.rung)
+        else:
+            self._give_back(popped, waiter.ask)
 
     def close(self) -> None:
         """Let all parked pops answer empty, now."""
@@ -231,4 +322,4 @@ class Waiting:
             opening.cancel()
         for waiters in self._waiters.values():
             for waiter in waiters:
-                waiter.rung.set()
+                self._call(waiter)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from buckets import Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
+from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.commands.carrying_out import Commands
@@ -123,8 +123,9 @@ class Service(Lifecycle):
         self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
     ) -> list[list[Loop]]:
         """The rows of the timers and of what decides where they run."""
+        awake = Awake(self._settings.timer_awake_share)
         timers = [
-            Loop(f"timer {lock.shard}/{bucket}", Timer(pool, waiting.notifier, lock, bucket).run, "timers")
+            Loop(f"timer {lock.shard}/{bucket}", Timer(pool, waiting, lock, bucket, awake).run, "timers")
             for lock in locks
             for bucket in range(pool.buckets)
         ]

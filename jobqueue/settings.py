@@ -60,6 +60,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,32}$")] = "jq"
     shards: Annotated[int, Meta(ge=0, le=fields.MOST_SHARDS)] = 0
     buckets: Annotated[int, Meta(ge=0, le=64)] = 0
+    timer_awake_share: Annotated[float, Meta(ge=0, le=1)] = 0.1
     grace_s: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
     client_timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     max_connections: Annotated[int, Meta(ge=1)] = 10_000

@@ -48,6 +48,26 @@ class Ask(NamedTuple):
     worker: str
 
 
+class Offer(NamedTuple):
+    """Like waiting pops that sleep, to which a script may hand jobs that fall due: their topics in order, and how many
+    jobs each worker gets."""
+
+    topics: tuple[str, ...]
+    workers: list[tuple[int, str]]
+
+
+def ask_for(
+    topics: Sequence[str],
+    *,
+    ttr_ms: int | None = None,
+    worker: str = "",
+    room: int = 8 << 20,
+    by_priority: bool = False,
+) -> Ask:
+    """What `Pool.pop` asks for with these arguments."""
+    return Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, BY_PRIORITY if by_priority else IN_ORDER, worker)
+
+
 @dataclass(slots=True)
 class PopSearch:
     """One pop in progress, for one caller or for several with the same ask. It fills `popped`."""

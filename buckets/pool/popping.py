@@ -19,7 +19,7 @@ from buckets.job import Job
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.lanes import Lanes
-from buckets.pool.pop_search import BY_PRIORITY, IN_ORDER, Ask, Popped, PopSearch
+from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
 from buckets.redis.client import Redis
@@ -68,11 +68,8 @@ class Popping(Shards):
 
         When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
         """
-        script = BY_PRIORITY if by_priority else IN_ORDER
-        ask = Ask(tuple(topics), "" if ttr_ms is None else ttr_ms, room, script, worker)
-        popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
-        self._report_lateness(popped.jobs)
-        return popped
+        ask = ask_for(topics, ttr_ms=ttr_ms, worker=worker, room=room, by_priority=by_priority)
+        return await self._pop_asked(ask, count)
 
     def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
         """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
@@ -88,13 +85,20 @@ class Popping(Shards):
             took(None)
 
     async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
-        popped: Popped | JobQueueError
+        outcome: Popped | JobQueueError
         try:
-            popped = await (self._pop_one(ask) if count == 1 else self._pop_many(ask, count))
-            self._report_lateness(popped.jobs)
+            outcome = await self._pop_asked(ask, count)
         except JobQueueError as error:
-            popped = error
-        done(popped)
+            outcome = error
+        except Exception as error:
+            outcome = JobQueueError()
+            outcome.__cause__ = error
+        done(outcome)
+
+    async def _pop_asked(self, ask: Ask, count: int) -> Popped:
+        popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
+        self._report_lateness(popped.jobs)
+        return popped
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
         """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as

@@ -1,7 +1,8 @@
 """The timer of a bucket: moves what is due, and sleeps until something is.
 
 There is no fixed interval. A page of due entries is one script, which answers how long nothing will be due; an earlier
-entry rings the bell. So an idle bucket costs nothing, and a job of a busy one is late by a round trip.
+entry rings the bell. So an idle bucket costs nothing, and a job of a busy one is late by a round trip. While pops wait
+in this process, the timer is awake when something falls due (awake.py).
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import logging
 
 from buckets.errors import JobQueueError
-from buckets.notifier import Notifier
 from buckets.outage import Outage
 from buckets.pool.pool import Pool
+from buckets.timers.awake import AHEAD_S, LONGEST_S, Awake
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
 from buckets.timers.precise_sleep import PreciseSleep
+from buckets.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +28,25 @@ _NEAR_US = 1000  # a tick that comes too early is early by less
 class Timer:
     """The timer of one bucket."""
 
-    def __init__(self, pool: Pool, notifier: Notifier, locks: Locks, bucket: int) -> None:
+    def __init__(self, pool: Pool, waiting: Waiting, locks: Locks, bucket: int, awake: Awake) -> None:
+        """`awake`: that of all timers of the process."""
         self._pool = pool
-        self._alarm = notifier.alarm(locks.shard, bucket)
+        self._waiting = waiting
+        self._awake = awake
+        self._alarm = waiting.notifier.alarm(locks.shard, bucket)
         self._held = locks.held[bucket]
         self._shard = locks.shard
         self._bucket = bucket
-        self._lead_time = LeadTime()
+        self._asleep, self._at_once = LeadTime(), LeadTime()  # of ticks after a sleep, and after a wait awake
         self._outage = Outage(log, "timer.failed", "timer.found")
-        self._is_timed = False  # whether the next tick comes because something falls due, not because the bell rang
+        self._timed: LeadTime | None = None  # set if the next tick comes because something falls due, with this lead
 
     async def tick(self) -> float:
         """Move a page of due entries; returns for how many seconds nothing will be due (0: go on at once)."""
-        is_timed, self._is_timed = self._is_timed, False
+        timed, self._timed = self._timed, None
         moved, wait_us = await self._pool.due(self._shard, self._bucket)
-        if is_timed and (moved or 0 < wait_us < _NEAR_US):  # else the job that it waited for is gone
-            self._lead_time.learn(early=not moved)
+        if timed and (moved or 0 < wait_us < _NEAR_US):  # else the job that it waited for is gone
+            timed.learn(early=not moved)
         return _LONGEST_SLEEP_S if wait_us < 0 else min(wait_us / 1e6, _LONGEST_SLEEP_S)
 
     async def run(self) -> None:
@@ -53,10 +58,24 @@ class Timer:
                 self._alarm.clear()
                 wait = await self._ticked()
                 if wait > 0:
-                    undisturbed = await sleep.sleep(self._lead_time.shorten(wait))
-                    self._is_timed = undisturbed and wait < _LONGEST_SLEEP_S and self._lead_time.applies_to(wait)
+                    await self._pass(wait, sleep)
         finally:
             sleep.close()
+
+    async def _pass(self, wait: float, sleep: PreciseSleep) -> None:
+        """Let `wait` seconds pass until the next tick. While somebody waits for jobs, that is one too early on purpose,
+        and the one after it comes on time."""
+        if self._waiting.parked and wait < _LONGEST_SLEEP_S and self._awake.is_allowed:
+            if wait > LONGEST_S:
+                await sleep.sleep(wait - AHEAD_S)
+            else:
+                lead = self._at_once.lead_s
+                over = await self._awake.wait(wait - lead, self._alarm)
+                self._timed = self._at_once if over and wait > lead else None
+            return
+        over = await sleep.sleep(self._asleep.shorten(wait))
+        if over and wait < _LONGEST_SLEEP_S and self._asleep.applies_to(wait):
+            self._timed = self._asleep
 
     async def _ticked(self) -> float:
         """As `tick`; after an error, which is logged, a pause."""

@@ -105,13 +105,13 @@ async def test_one_job_wakes_one_of_five_thousand(
     parked = [asyncio.create_task(ringing.pop(["t"], 1, LONG_S)) for _ in range(5_000)]
     await until(lambda: ringing.parked == 5_000)
     await all_heard(ringing, many)
-    looks, real = [0], many.pop
+    looks, real = [0], many.look
 
     def counted(*args: Any, **options: Any) -> Any:
         looks[0] += 1
         return real(*args, **options)
 
-    monkeypatch.setattr(many, "pop", counted)
+    monkeypatch.setattr(many, "look", counted)
     await add(many, "a")
     await until(lambda: ringing.parked == 4_999)
     await all_heard(ringing, many)

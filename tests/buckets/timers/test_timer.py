@@ -11,6 +11,7 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool.pool import PAGE, Pool
 from buckets.redis.client import Redis
+from buckets.timers.awake import Awake
 from buckets.timers.members import strike
 from buckets.timers.timer import Timer
 from buckets.topics import Topics
@@ -26,18 +27,18 @@ async def one_bucket(redis: Redis, clock: HeldClock | None = None) -> Pool:
 
 def timer_of(pool: Pool) -> Timer:
     instance = Instance(pool)
-    return Timer(pool, instance.notifier, instance.locks[0], 0)
+    return Timer(pool, Waiting(pool, instance.notifier), instance.locks[0], 0, Awake(0))
 
 
 class Running:
     """The timer of a one-bucket pool on Redis's own clock, as it runs in the service."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, share: float = 0.1) -> None:
         self.pool = pool
         self.instance = Instance(pool)
         self.notifier = self.instance.notifier
         self.waiting = Waiting(pool, self.notifier)
-        self.timer = Timer(pool, self.notifier, self.instance.locks[0], 0)
+        self.timer = Timer(pool, self.waiting, self.instance.locks[0], 0, Awake(share))
         self.tasks = [asyncio.create_task(self.notifier.run()), asyncio.create_task(self.timer.run())]
 
     async def stop(self) -> None:

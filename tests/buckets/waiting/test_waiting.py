@@ -92,13 +92,13 @@ async def test_as_many_are_woken_as_there_are_jobs(
 ) -> None:
     """200 pops wait and 40 jobs come: far fewer than 200 look, and those that do, look together."""
     parked = [await park(waiting) for _ in range(200)]
-    looks, pop = [0], pool.pop
+    looks, look = [0], pool.look
 
     def counted(*args: Any, **options: Any) -> Any:
         looks[0] += 1
-        return pop(*args, **options)
+        return look(*args, **options)
 
-    monkeypatch.setattr(pool, "pop", counted)
+    monkeypatch.setattr(pool, "look", counted)
     await redis.read("CONFIG", "RESETSTAT")
     await pool.add([NewJob(str(n), "t", b"") for n in range(40)])
     for waiter in parked[:40]:

@@ -1,0 +1,125 @@
+"""Waiting pops that sleep, and which of them a script may hand a due job to (`Offer`).
+
+A job may only be handed to a pop that really sleeps: one whose own look is under way could get two, and the second
+would be lost until the end of its TTR. So a pop that is offered neither looks nor is offered again until it is settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+
+from buckets.errors import JobQueueError
+from buckets.pool.pop_search import IN_ORDER, Ask, Offer, Popped
+
+MOST_GROUPS = 32  # in one call of the script
+
+LOOKING, SLEEPING, OFFERED, OVER = range(4)
+
+Done = Callable[[Popped | JobQueueError], None]
+
+
+class Waiter:
+    """A pop that may wait. There are many, so it is small."""
+
+    __slots__ = (
+        "ask",
+        "count",
+        "done",
+        "early",
+        "end",
+        "forgives",
+        "is_parked",
+        "last",
+        "leaving",
+        "rung",
+        "state",
+        "timer",
+    )
+
+    def __init__(self, ask: Ask, count: int, end: float, done: Done) -> None:
+        self.ask = ask
+        self.count = count
+        self.end = end  # of its wait, loop time
+        self.done = done
+        self.state = LOOKING
+        self.is_parked = False  # from its first look, which found nothing, to its answer
+        self.rung = False  # it is to look, for what came since its look began
+        self.early = False  # its next look is one without being rung, before the end of its wait
+        self.forgives = False  # the look under way is such a one: when it finds Redis away, the wait goes on
+        self.leaving = False  # its next look is its last
+        self.last = False  # the look under way is its last
+        self.timer: asyncio.TimerHandle | None = None  # when it looks without being rung
+
+    @property
+    def may_be_offered(self) -> bool:
+        """Whether it asks for what the script of a timer can hand out: one job, for as long as the job itself says."""
+        return self.count == 1 and self.ask.ttr == "" and self.ask.script == IN_ORDER
+
+
+class Offered(Offer):
+    """An offer, with the pops that it is about."""
+
+    waiters: list[Waiter]
+
+
+_Likeness = tuple[tuple[str, ...], bool]
+"""The topics, and whether the workers have names."""
+
+
+class Sleepers:
+    """The pops that sleep and may be offered, in groups of like ones; those that were offered stay in their places."""
+
+    def __init__(self) -> None:
+        self._groups: dict[_Likeness, dict[Waiter, None]] = {}  # the most lately used last
+
+    def add(self, waiter: Waiter) -> None:
+        """It sleeps from now on."""
+        if waiter.may_be_offered:
+            likeness = _likeness(waiter)
+            group = self._groups.pop(likeness, None) or {}
+            group[waiter] = None
+            self._groups[likeness] = group
+
+    def discard(self, waiter: Waiter) -> None:
+        """It sleeps no longer."""
+        likeness = _likeness(waiter)
+        group = self._groups.get(likeness)
+        if group is not None:
+            group.pop(waiter, None)
+            if not group:
+                del self._groups[likeness]
+
+    def offer(self, most: int) -> list[Offered]:
+        """Offer up to `most` of them. A group gives half of its pops, as two timers may ask at the same time.
+        With many groups, those whose topics have lately been served."""
+        offers = []
+        for topics, named in itertools.islice(reversed(self._groups), MOST_GROUPS):
+            group = self._groups[topics, named]
+            waiters = list(itertools.islice(_asleep(group), min(most, (len(group) + 1) // 2)))
+            most -= len(waiters)
+            if waiters:
+                offers.append(_offered(topics, waiters))
+        return offers[::-1]  # who came first is served first
+
+    def alike(self, waiter: Waiter) -> Waiter | None:
+        """Another one that sleeps and asks for the same, as the same worker."""
+        ask = waiter.ask
+        return next((each for each in _asleep(self._groups.get(_likeness(waiter), {})) if each.ask == ask), None)
+
+
+def _likeness(waiter: Waiter) -> _Likeness:
+    return waiter.ask.topics, bool(waiter.ask.worker)
+
+
+def _asleep(group: dict[Waiter, None]) -> Iterator[Waiter]:
+    return (waiter for waiter in group if waiter.state == SLEEPING)
+
+
+def _offered(topics: tuple[str, ...], waiters: list[Waiter]) -> Offered:
+    for waiter in waiters:
+        waiter.state = OFFERED
+    offered = Offered(topics, [(1, waiter.ask.worker) for waiter in waiters])
+    offered.waiters = waiters
+    return offered
