@@ -10,10 +10,11 @@ from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling, Pollings
-from buckets.pool.add_codec import Added
+from buckets.pool.add_codec import Added, Prepared, Shape
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
-from buckets.pool.pop_search import Popped
+from buckets.pool.pop_search import Popped, ask_for
+from buckets.pool.sleepers import Waiter
 from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
 from buckets.redis.link import Sent
@@ -58,10 +59,12 @@ __all__ = [
     "Pool",
     "Popped",
     "Position",
+    "Prepared",
     "Purged",
     "QueuedPool",
     "Redis",
     "Sent",
+    "Shape",
     "State",
     "Stats",
     "SteppedClock",
@@ -71,6 +74,8 @@ __all__ = [
     "Topic",
     "TopicStatus",
     "Topics",
+    "Waiter",
     "Waiting",
     "Walk",
+    "ask_for",
 ]

@@ -18,7 +18,7 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added, Preparing, may_be_repeated, pack_groups, read_results
+from buckets.pool.add_codec import Added, Preparing, Shape, may_be_repeated, pack_groups, read_results
 from buckets.pool.coalesce import Coalescer
 from buckets.pool.deaths import Deaths
 from buckets.pool.popping import Popping
@@ -52,6 +52,10 @@ class Pool(Popping):
         self._adding = [Coalescer(partial(self._add, shard, True), OneScript) for shard in range(shards)]
         self._adding_once = [Coalescer(partial(self._add, shard, False), OneScript) for shard in range(shards)]
         self._finishing = [Coalescer(partial(self._finish, shard), OneScript) for shard in range(shards)]
+
+    def shape(self, job: NewJob) -> Shape:
+        """What all jobs share that differ from this one in id, time and body only, as the lanes take it."""
+        return self._preparing.shape(job)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
         """Keep jobs, as if one after the other. Returns what was added for each, or the error."""

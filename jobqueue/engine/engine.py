@@ -34,6 +34,7 @@ from buckets import (
 from buckets import Stats as Figures
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from jobqueue.caller import CALLER
+from jobqueue.engine.fast import Fast
 from jobqueue.engine.listing import Listing
 from jobqueue.engine.new_jobs import new_id, new_job
 from jobqueue.engine.numbered import MOST_TRIES, Numbered
@@ -100,6 +101,8 @@ class Engine:
         """Topics by their prefixes, as dialects ask for them."""
         self.policies = policies
         """Replaced when the settings are reloaded."""
+        self.fast = Fast(pool, waiting, pollers, self.numbered, lambda: self.policies, is_local=durability == LOCAL)
+        """What is done without a task."""
         self.held_time: HeldTime | None = None
         """Of a test service only."""
 
