@@ -10,14 +10,13 @@ from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Pollers, Polling, Pollings
-from buckets.pool.add_codec import Added, Prepared, Shape
+from buckets.pool.add_codec import Added
+from buckets.pool.lanes import Sent
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
-from buckets.pool.pop_search import Popped, ask_for
-from buckets.pool.sleepers import Waiter
+from buckets.pool.pop_search import Popped
 from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
-from buckets.redis.link import Sent
 from buckets.timers.awake import Awake
 from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks
@@ -59,12 +58,10 @@ __all__ = [
     "Pool",
     "Popped",
     "Position",
-    "Prepared",
     "Purged",
     "QueuedPool",
     "Redis",
     "Sent",
-    "Shape",
     "State",
     "Stats",
     "SteppedClock",
@@ -74,8 +71,6 @@ __all__ = [
     "Topic",
     "TopicStatus",
     "Topics",
-    "Waiter",
     "Waiting",
     "Walk",
-    "ask_for",
 ]

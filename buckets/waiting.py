@@ -139,10 +139,9 @@ class Waiting:
             asyncio.get_running_loop().call_exception_handler({"message": "a pop's answer", "exception": error})
 
     def _give_back(self, outcome: Popped | JobQueueError, ask: Ask) -> None:
-        """Return jobs whose pop was cancelled, and let others look for them."""
+        """Return jobs whose pop was cancelled, and let others look for them then."""
         if isinstance(outcome, Popped) and outcome.jobs:
-            self._pool.unpop_later(outcome.jobs)
-            self._pass_on(Popped(), ask.topics)
+            self._pool.unpop_later(outcome.jobs, partial(self._pass_on, Popped(), ask.topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
         """Have other waiters look for what this one was woken for, or left behind. Waiters that are already awake

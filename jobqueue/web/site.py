@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import structlog
@@ -18,7 +18,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue.access.hang_ups import close_if_hung_up
-from jobqueue.caller import CALLER
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
@@ -28,9 +27,9 @@ from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, Connection
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.mount import Mount
+from jobqueue.web.port import Caller, Cancellable, Client
 
 log = structlog.get_logger()
 
@@ -111,15 +110,19 @@ class Web:
         """The client's own if it is well formed, else a new one."""
         return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
+    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
+        """Begin to answer a simple request: see `Answerer`."""
+        connection.complete(self.answer(data, self._request_id(given_id), connection))
+        return None
+
     async def answer(
-        self, data: bytes | JobQueueError, given_id: str, client: Client, protocol: Protocol[object] | None = None
+        self, data: bytes | JobQueueError, request_id: str, client: Client, protocol: Protocol[object] | None = None
     ) -> None:
         """Answer a request by its body, or by the reason why nobody reads it. `protocol`: the native one by default.
 
         When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
         """
         protocol = protocol or self._native
-        request_id = self._request_id(given_id)
         REQUEST.set(request_id)
         reserved: list[Job] = []
         try:
@@ -138,8 +141,8 @@ class Web:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             client = _AiohttpClient(self, request)
-            CALLER.set(cast(Connection, request.protocol))
-            await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), client, protocol)
+            request_id = self._request_id(request.headers.get("X-Request-Id", ""))
+            await self.answer(await self._body(request), request_id, client, protocol)
             return client.response
 
         return handle
