@@ -50,7 +50,7 @@ class Pool(Popping):
         self._deaths = Deaths()
 
     def shape(self, job: NewJob) -> Shape:
-        """What all jobs share that differ from this one in id, time and body only, as the lanes take it."""
+        """What all new jobs share that differ from this one in id, time and body only."""
         return self._preparing.shape(job)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Raw
 
@@ -15,7 +15,8 @@ from buckets.errors import AlreadyExists, JobQueueError
 from buckets.pollers import Client
 from jobqueue.commands.answers import Answer, failure, success
 from jobqueue.commands.table import ROOM
-from jobqueue.engine.fast import BegunPop, Ends, Fast, New
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.numbered_by_callback import New, NumberedPop
 from jobqueue.schema import inner, params
 
 _DONE = success()
@@ -34,52 +35,51 @@ class Count(Protocol):
 class Plain:
     """Plain commands of the connections of a dialect."""
 
-    def __init__(self, fast: Fast, count: Count, *, is_logged: bool) -> None:
+    def __init__(self, engine: Engine, count: Count, *, is_logged: bool) -> None:
         """`is_logged`: whether each answer is; then adds and finishes take the complete way, which does that."""
-        self._fast = fast
+        self._engine = engine.by_callback
+        self._numbered = engine.numbered_by_callback
         self._count = count
         self._is_logged = is_logged
 
     def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
         """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None where
         they take the complete way."""
-        return self._fast.shape(make, *arguments)
+        return self._numbered.shape(make, *arguments)
 
     def add_numbered(self, jobs: Sequence[New], done: Done) -> bool:
         """Add jobs under the next numbers. Returns False, and does nothing, for what takes the complete way."""
-        return not self._is_logged and self._fast.add_numbered(jobs, partial(self._added, time.perf_counter(), done))
+        return not self._is_logged and self._numbered.add(jobs, partial(self._added, time.perf_counter(), done))
 
     def _added(self, begun: float, done: Done, results: list[int | JobQueueError] | None) -> None:
         if results is None:
             done(None)
             return
         answers = [_added(result) for result in results]
-        self._count_some(_ADD, answers, begun)
+        self._count(_ADD, [answer for answer in answers if answer is not None], begun)
         done(answers)
 
-    def finish(self, ends: Ends, done: Done) -> bool:
-        """End jobs. Returns False, and does nothing, for what takes the complete way."""
-        return not self._is_logged and self._fast.finish(ends, partial(self._finished, time.perf_counter(), done))
+    def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
+        """End jobs, given as id and lease. Returns False, and does nothing, for what takes the complete way."""
+        if self._is_logged or not self._engine.is_local:
+            return False
+        return self._engine.finish(ends, partial(self._finished, time.perf_counter(), len(ends), done))
 
-    def _finished(self, begun: float, done: Done, results: list[str | JobQueueError] | None) -> None:
-        if results is None:
+    def _finished(self, begun: float, number: int, done: Done, outcome: Any) -> None:
+        if outcome is None:
             done(None)
             return
-        answers: list[Answer | None] = [
-            failure(result) if isinstance(result, JobQueueError) else _DONE for result in results
-        ]
-        self._count_some(_FINISH, answers, begun)
-        done(answers)
+        results = [outcome] * number if isinstance(outcome, JobQueueError) else outcome
+        answers = [failure(result) if isinstance(result, JobQueueError) else _DONE for result in results]
+        self._count(_FINISH, answers, begun)
+        done(list(answers))
 
-    def _count_some(self, command: inner.Add | params.Finish, answers: list[Answer | None], begun: float) -> None:
-        self._count(command, [answer for answer in answers if answer is not None], begun)
-
-    def pop(self, command: inner.Pop, times: int, client: Client, done: Callable[[list[Answer]], None]) -> BegunPop:
+    def pop(self, command: inner.Pop, times: int, client: Client, done: Callable[[list[Answer]], None]) -> NumberedPop:
         """Answer a pop of one job, or the first of so many like ones, in their order: as many as there are jobs for;
         all, if these do not wait. With several that would wait, `done` may get no answer. It is called later."""
         took = partial(self._popped, command, times, time.perf_counter(), done)
         wait_s = (command.wait or 0) if times == 1 else 0
-        return self._fast.pop(command, times, wait_s, ROOM, client, took)
+        return self._numbered.pop(command, times, wait_s, ROOM, client, took)
 
     def _popped(
         self,

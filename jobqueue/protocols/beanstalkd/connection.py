@@ -12,7 +12,7 @@ import structlog
 from buckets import Job, State, Tag
 from jobqueue.commands.plain import Plain
 from jobqueue.dialect_settings import Beanstalkd
-from jobqueue.engine.fast import BegunPop
+from jobqueue.engine.numbered_by_callback import NumberedPop
 from jobqueue.protocols import Dialect
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.parser import PUT, Parser, Request
@@ -154,7 +154,7 @@ class Connection(Stream[Run]):
         """The jobs that it reserved, by their numbers."""
         self.has_put = False
         self.has_reserved = False
-        self.pop: BegunPop | None = None
+        self.pop: NumberedPop | None = None
         """That it waits for."""
         self._parser = Parser()
         self._ahead: Request | None = None  # what came behind a run

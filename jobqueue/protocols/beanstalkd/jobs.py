@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from buckets import State
 from jobqueue.commands.answers import Answer
-from jobqueue.engine.fast import New
+from jobqueue.engine.numbered_by_callback import New
 from jobqueue.errors import TooLarge
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.connection import Connection, Run
