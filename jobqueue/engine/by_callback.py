@@ -52,7 +52,10 @@ class ByCallback:
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room)
         pop = Pop(self, self.pollers.begin(worker, client, topics), done)
-        if pop.begin(ask, command.count or 1, command.wait or 0):
+        if command.wait:
+            pop.wait(ask, command.count or 1, command.wait)
+            return pop
+        if pop.look(ask, command.count or 1):
             return pop
         self.pollers.break_off(pop.poller, is_gone=False)
         return None
@@ -69,12 +72,13 @@ class Pop:
         self._waiter: Waiter | None = None
         self.poller = poller
 
-    def begin(self, ask: Ask, count: int, wait_s: float) -> bool:
-        """Returns whether it is taken."""
-        if wait_s:
-            self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take)
-            return True
+    def look(self, ask: Ask, count: int) -> bool:
+        """Look once. Returns whether it is taken."""
         return self._engine.lanes.pop(ask, count, self._take)
+
+    def wait(self, ask: Ask, count: int, wait_s: float) -> None:
+        """Wait up to `wait_s` seconds; it is always taken."""
+        self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take)
 
     def _take(self, outcome: Any) -> None:
         done, self._done = self._done, None
