@@ -24,7 +24,7 @@ from tests.bench.compare import MissingError, System, machine, plots
 from tests.bench.compare.load.compiled import program
 from tests.bench.compare.report import OURS, Report
 from tests.bench.compare.rounds import Rounds
-from tests.bench.compare.systems.ours import Before, DefaultWorkers
+from tests.bench.compare.systems.ours import Before, BeforeWithDefaultWorkers, DefaultWorkers
 from tests.bench.compare.works import FULL, QUICK, VERSIONS, WORKS, Sizes
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -53,7 +53,7 @@ def load(name: str) -> System:
 
 def versions(commits: Sequence[str]) -> list[System]:
     """Our service as it is and as it was, with one worker, and with the default of each where that is another."""
-    older = [Before(commit, workers) for commit in commits for workers in (1, 0)]
+    older = [version(commit) for commit in commits for version in (Before, BeforeWithDefaultWorkers)]
     return [load(OURS), *older, *([DefaultWorkers()] if workers_for(0) > 1 else [])]
 
 

