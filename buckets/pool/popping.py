@@ -95,6 +95,9 @@ class Popping(Shards):
             popped = await self._pop_asked(ask, count)
         except JobQueueError as error:
             popped = error
+        except Exception as error:  # a bug, which must not keep the caller waiting for ever
+            popped = JobQueueError()
+            popped.__cause__ = error
         done(popped)
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
