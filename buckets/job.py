@@ -128,7 +128,7 @@ class NewJob:
     keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Kind:
     """The part of a record that like jobs share, decoded once for all of them."""
 
@@ -143,6 +143,8 @@ class Kind:
     deliveries: int
     step: int  # on the back-off ladder
     optional: dict[int, bytes]  # by tag, unknown ones included
+
+    __hash__ = object.__hash__  # so that what follows from a kind can be kept in a dictionary
 
 
 @dataclass(slots=True)

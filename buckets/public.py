@@ -9,14 +9,15 @@ from buckets.fsck.check import Fsck
 from buckets.job import Cause, Job, NewJob, State, Tag
 from buckets.meter import Meter
 from buckets.notifier import Notifier
-from buckets.pollers import Pollers, Polling, Pollings
-from buckets.pool.add_codec import Added
+from buckets.pollers import Client, Poller, Pollers, Polling, Pollings
+from buckets.pool.add_codec import Added, Prepared, Shape
+from buckets.pool.lanes import Lanes, Sent
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
-from buckets.pool.pop_search import Popped
+from buckets.pool.pop_search import Ask, Popped, ask_for
+from buckets.pool.sleepers import Waiter
 from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
-from buckets.redis.link import Sent
 from buckets.timers.awake import Awake
 from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks
@@ -33,9 +34,11 @@ __all__ = [
     "LOCAL",
     "REPLICATED",
     "Added",
+    "Ask",
     "Awake",
     "Bounds",
     "Cause",
+    "Client",
     "Clock",
     "Durability",
     "Durable",
@@ -44,6 +47,7 @@ __all__ = [
     "HeldClock",
     "HeldTime",
     "Job",
+    "Lanes",
     "Locks",
     "Members",
     "Meter",
@@ -52,16 +56,19 @@ __all__ = [
     "Notifier",
     "Numbers",
     "Page",
+    "Poller",
     "Pollers",
     "Polling",
     "Pollings",
     "Pool",
     "Popped",
     "Position",
+    "Prepared",
     "Purged",
     "QueuedPool",
     "Redis",
     "Sent",
+    "Shape",
     "State",
     "Stats",
     "SteppedClock",
@@ -71,6 +78,8 @@ __all__ = [
     "Topic",
     "TopicStatus",
     "Topics",
+    "Waiter",
     "Waiting",
     "Walk",
+    "ask_for",
 ]

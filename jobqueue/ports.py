@@ -6,7 +6,7 @@ They close together: first none takes connections or requests any more, then wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -17,13 +17,11 @@ from jobqueue.access.connections import ConnectionLimits
 from jobqueue.protocols import Dialect, HttpDialect, SocketDialect
 from jobqueue.settings import Settings
 from jobqueue.web.address import blamed_on, datagram_sockets, url_of
-from jobqueue.web.connection import Answerer, Client
-from jobqueue.web.runner import Runner
+from jobqueue.web.port import Answerer, Caller
+from jobqueue.web.runner import BACKLOG, Runner
 from jobqueue.web.site import Web
 
 log = structlog.get_logger()
-
-_BACKLOG = 1024  # connections that wait to be accepted; a client beyond them tries again a second later
 
 
 class Ports:
@@ -34,7 +32,6 @@ class Ports:
         self._limits = limits
         self._shared = shared
         self._runners: list[Runner] = []
-        self._sites: list[web.TCPSite] = []
         self._servers: list[asyncio.Server] = []
         self._datagrams: list[asyncio.DatagramTransport] = []
 
@@ -46,34 +43,30 @@ class Ports:
                 if isinstance(dialect, HttpDialect):
                     application, allows = site_web.mount(dialect)
                     if port:
-                        runner = Runner(application, _NoFastPath(), self._limits, allows, **self._options())
-                        await self._serve(runner, port)
+                        await self._serve(application, _NoFastPath(), port, allows)
                 elif isinstance(dialect, SocketDialect):
                     await self._listen(dialect, port)
-        runner = Runner(site_web.application(), site_web, self._limits, **self._options())
-        await self._serve(runner, self._settings.port)
+        runner = await self._serve(site_web.application(), site_web, self._settings.port)
         return url_of(runner.addresses[0])
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "handler_cancellation": True,  # off by default; without it the pop of a client that is gone would go on
-            "access_log": None,
-            "shutdown_timeout": self._settings.grace_s,
-        }
-
-    async def _serve(self, runner: Runner, port: int) -> None:
-        await runner.setup()
+    async def _serve(
+        self,
+        application: web.Application,
+        answerer: Answerer,
+        port: int,
+        allows: Callable[[object], bool] | None = None,
+    ) -> Runner:
+        runner = Runner(application, answerer, self._limits, allows, grace_s=self._settings.grace_s)
         self._runners.append(runner)
-        site = web.TCPSite(runner, self._settings.host, port, backlog=_BACKLOG, reuse_port=self._shared)
-        await site.start()
-        self._sites.append(site)
+        await runner.open(self._settings.host, port, shared=self._shared)
+        return runner
 
     async def _listen(self, dialect: SocketDialect[Any], port: int) -> None:
         """Listen on a TCP port, and on the UDP port if the dialect has that side."""
         loop, host = asyncio.get_running_loop(), self._settings.host
         self._servers.append(
             await loop.create_server(
-                dialect.connection, host or None, port, backlog=_BACKLOG, reuse_address=True, reuse_port=self._shared
+                dialect.connection, host or None, port, backlog=BACKLOG, reuse_address=True, reuse_port=self._shared
             )
         )
         if not getattr(dialect.options, "udp", False):
@@ -91,15 +84,15 @@ class Ports:
     async def close(self, site_web: Web, dialects: Iterable[Dialect[Any]], waiting: Waiting) -> None:
         """Take no more connections and requests, answer the pops that wait, and let the rest end."""
         site_web.closing = True
-        for site in self._sites:
-            await site.stop()
+        for runner in self._runners:
+            runner.stop()
         for server in self._servers:
             server.close()
         for dialect in dialects:
             dialect.drain()
         waiting.close()
         sockets = [dialect for dialect in dialects if isinstance(dialect, SocketDialect)]
-        ends = [runner.cleanup() for runner in self._runners]
+        ends = [runner.close() for runner in self._runners]
         ends += [dialect.close(self._settings.grace_s) for dialect in sockets]
         for failure in await asyncio.gather(*ends, return_exceptions=True):
             if failure is not None:
@@ -114,5 +107,5 @@ class _NoFastPath(Answerer):
     closing = False
     most_bytes = -1
 
-    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+    def begin(self, data: bytes, given_id: str, connection: Caller) -> None:
         raise NotImplementedError

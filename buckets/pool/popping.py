@@ -11,14 +11,14 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import Job
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
-from buckets.pool.lanes import Lanes
+from buckets.pool.lanes import Lane, Lanes
 from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
@@ -48,9 +48,13 @@ class Popping(Shards):
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of some pop left before the answer came
-        self.lanes = Lanes(self, lambda: next(self._turn) % buckets, lambda popped: self._report_lateness(popped.jobs))
+        self._lanes = [Lane(self, shard, self._next_bucket, self._report_lateness) for shard in range(shards)]
+        self.lanes = Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
-        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results, patient=True)
+        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
+
+    def _next_bucket(self) -> int:
+        return next(self._turn) % self.buckets
 
     async def pop(
         self,
@@ -72,9 +76,7 @@ class Popping(Shards):
         return await self._pop_asked(ask, count)
 
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
-        popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
-        self._report_lateness(popped.jobs)
-        return popped
+        return await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
 
     def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
         """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
@@ -90,15 +92,15 @@ class Popping(Shards):
             took(None)
 
     async def _look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
-        popped: Popped | JobQueueError
+        outcome: Popped | JobQueueError
         try:
-            popped = await self._pop_asked(ask, count)
+            outcome = await self._pop_asked(ask, count)
         except JobQueueError as error:
-            popped = error
-        except Exception as error:  # a bug, which must not keep the caller waiting for ever
-            popped = JobQueueError()
-            popped.__cause__ = error
-        done(popped)
+            outcome = error
+        except Exception as error:
+            outcome = JobQueueError()
+            outcome.__cause__ = error
+        done(outcome)
 
     async def take(self, job_id: str, *, ttr_ms: int | None = None, worker: str = "", within: str = "") -> Job:
         """Reserve one job by its id: a delayed, ready or dead one, even of a paused topic. A delayed one is due now, as
@@ -118,7 +120,7 @@ class Popping(Shards):
                 orphan=orphan,
                 now=self.clock.now(),
                 id=job_id,
-                bucket=next(self._turn) % self.buckets,
+                bucket=self._next_bucket(),
                 ttr="" if ttr_ms is None else ttr_ms,
                 worker=worker,
                 within=within,
@@ -151,6 +153,34 @@ class Popping(Shards):
 
     async def _pop_one(self, ask: Ask) -> Popped:
         """Pop one job, with a script that concurrent callers share."""
+        popped = await self._popped_by_lane(ask) if len(self.keys) == 1 else None
+        if popped is None:
+            popped = await self._popped_together(ask)
+        if isinstance(popped, JobQueueError):
+            raise popped
+        return popped
+
+    async def _popped_by_lane(self, ask: Ask) -> Popped | JobQueueError | None:
+        """None: the lane does not take it."""
+        popping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Any) -> None:
+            if not popping.done():
+                popping.set_result(outcome)
+            elif isinstance(outcome, Popped):  # its caller is gone
+                self.unpop_later(outcome.jobs)
+
+        if not self.lanes.pop(ask, 1, done):
+            return None
+        try:
+            return cast(Popped | JobQueueError | None, await popping)
+        except asyncio.CancelledError:
+            if popping.done() and not popping.cancelled():
+                done(popping.result())  # it arrived on the turn of the cancellation
+            self.lanes.withdraw(done)
+            raise
+
+    async def _popped_together(self, ask: Ask) -> Popped | JobQueueError:
         popping = self._popping.hand_in([ask])
         try:
             popped: Popped | JobQueueError = (await popping)[0]
@@ -158,8 +188,6 @@ class Popping(Shards):
             if popping.done() and not popping.cancelled() and not popping.exception():
                 self._give_back_results(popping.result())  # it arrived on the turn of the cancellation
             raise
-        if isinstance(popped, JobQueueError):
-            raise popped
         return popped
 
     async def _pop_ones(self, asks: Sequence[Ask]) -> list[Popped | JobQueueError]:
@@ -190,13 +218,14 @@ class Popping(Shards):
     async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
         """Fill `popped`. An answer that arrives after the caller was cancelled goes back. `workers`: how many jobs each
         gets."""
-        bucket = next(self._turn) % self.buckets
+        bucket = self._next_bucket()
         search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._give_back_reply, popped)
         if len(self.keys) == 1:
             await search.in_one()
-            return
-        await search.in_many()
-        self._is_abandoned |= search.left_behind
+        else:
+            await search.in_many()
+            self._is_abandoned |= search.left_behind
+        self._report_lateness(popped.jobs)
 
     def _give_back_results(self, results: Sequence[Popped | JobQueueError]) -> None:
         """Give back the jobs of callers that are gone."""
@@ -240,7 +269,8 @@ class Popping(Shards):
 
     async def close(self) -> None:
         """Wait for the pops in progress, and until the jobs that nobody received have been given back."""
-        await self.lanes.close()
+        for lane in self._lanes:
+            await lane.close()
         await self._popping.close()
         if self._is_abandoned:
             with contextlib.suppress(JobQueueError):

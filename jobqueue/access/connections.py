@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
 log = structlog.get_logger()
+
+_Kind = TypeVar("_Kind")
 
 _ROUND = 10  # visits to a connection within its timeout
 _SLOTS = 10  # groups of connections, visited in turn: ten thousand at once would hold up the event loop
@@ -61,6 +63,10 @@ class ConnectionLimits:
         slot = self._slot_of.pop(connection, None)
         if slot is not None:
             del self._slots[slot][connection]
+
+    def joined(self, kind: type[_Kind]) -> list[_Kind]:
+        """The connections of a kind."""
+        return [each for each in self._slot_of if isinstance(each, kind)]
 
     def charge(self, size: int) -> bool:
         """Account for `size` more (or fewer) bytes of incomplete requests; returns whether there is room for them."""

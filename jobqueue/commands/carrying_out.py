@@ -15,12 +15,13 @@ from typing import Any
 
 import structlog
 
-from buckets import Job, Sent
+from buckets import Job, Popped, Sent
 from buckets.errors import Unavailable
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, failure
 from jobqueue.commands.native import failed
+from jobqueue.commands.plain import Plain
 from jobqueue.commands.table import MANY, ONE, Handover
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadRequest
@@ -51,7 +52,10 @@ class Commands:
         self._metrics = metrics
         self._deadline_s = deadline_s
         self._protocol = protocol
-        self._is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
+        self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
+        """Whether each command is logged."""
+        self.plain = Plain(engine, self.count, is_logged=self.is_logged)
+        """Carries out those whose answers come by callback."""
 
     def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> Awaitable[list[Answer]]:
         """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
@@ -92,8 +96,17 @@ class Commands:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
             answers = [failed(error, command) for command in run]
-        self._count(run[0], answers, begun)
+        self.count(run[0], answers, begun)
         return answers
+
+    async def say_why(self, command: params.Pop, found: Popped, begun: float) -> Answer:
+        """The answer to a pop that was carried out by callback, and is to say why it found nothing."""
+        try:
+            answer = await native.popped(self._engine, command, found)
+        except Exception as error:
+            answer = failed(error, command)
+        self.count(command, [answer], begun)
+        return answer
 
     async def _carry_out_all(self, commands: Sequence[Asked], handover: Handover) -> list[Answer]:
         """As `answer`, for several commands."""
@@ -137,14 +150,19 @@ class Commands:
             answer = failure(command)
         else:
             answer = failure(Unavailable(_OVER), getattr(command, "id", None))
-        self._count(command, [answer], None)
+        self.count(command, [answer], None)
         return answer
 
-    def _count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
+    def count_done(self, name: str, number: int, begun: float, *, waiting: bool = False) -> None:
+        """Count like commands that succeeded, and were carried out by callback; nothing is logged. `waiting`: a pop
+        that may wait."""
+        self._metrics.done(name, number, time.perf_counter() - begun, protocol=self._protocol, waiting=waiting)
+
+    def count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
         protocol = self._protocol
-        if self._is_logged:
+        if self.is_logged:
             _log(protocol, name, command, answers)
         if name is None or begun is None:
             return self._metrics.answered(name or UNREADABLE, answers, protocol=protocol)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from buckets import Added, Sent
+from buckets import Added, Popped, Sent
 from buckets.errors import JobQueueError, WrongState
 from jobqueue.commands.answers import (
     Answer,
@@ -66,12 +66,13 @@ async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent |
     return [
         {"success": True, "id": command.id, "state": result}
         if isinstance(result, str) and not command.durability
-        else _finished(command, result)
+        else finished(command, result)
         for command, result in zip(commands, await engine.finish(commands, sent), strict=True)
     ]
 
 
-def _finished(command: params.Finish, result: str | JobQueueError) -> Answer:
+def finished(command: params.Finish, result: str | JobQueueError) -> Answer:
+    """The answer to a finish."""
     if isinstance(result, JobQueueError):
         return failure(result, command.id)
     return success(id=command.id, state=result, **_durable(command))
@@ -119,14 +120,19 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.check()
     if command.id is not None:
         return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
-    popped = await engine.pop(command, handover.room)
-    handover.reserved.extend(popped.jobs)
-    handover.take(popped.jobs)
-    if popped.jobs and command.count is None:
-        return success(**handed_out(popped.jobs[0]))
-    why = {} if popped.jobs or not popped.ask_why else why_empty(await engine.why_empty(command))
+    found = await engine.pop(command, handover.room)
+    handover.reserved.extend(found.jobs)
+    handover.take(found.jobs)
+    return await popped(engine, command, found)
+
+
+async def popped(engine: Engine, command: params.Pop, found: Popped) -> Answer:
+    """The answer to a pop; one that found nothing says why, where that may help."""
+    if found.jobs and command.count is None:
+        return success(**handed_out(found.jobs[0]))
+    why = {} if found.jobs or not found.ask_why else why_empty(await engine.why_empty(command))
     if command.count is not None:
-        return success(jobs=[handed_out(job) for job in popped.jobs], **why)
+        return success(jobs=[handed_out(job) for job in found.jobs], **why)
     return success(id=None, value=None, **why)
 
 

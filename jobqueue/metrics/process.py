@@ -176,6 +176,11 @@ class Metrics(Meter):
         if seconds is not None:
             self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
 
+    def done(self, command: str, number: int, seconds: float, *, protocol: str, waiting: bool = False) -> None:
+        """As `answered`, for commands of which all succeeded."""
+        self._commands.add(protocol, command, "OK", n=number)
+        self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
+
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self._calls.add(name)
         self._call_seconds.add(seconds)

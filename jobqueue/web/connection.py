@@ -1,316 +1,280 @@
-"""A connection: serves simple requests on the fast path (fast_path.py) and passes all others to aiohttp.
+"""A connection as it begins: serves simple requests, and is handed over to aiohttp at the first one that is not.
 
-The bytes of a connection belong to one of two readers. They belong to the fast path until something comes that is not
-simple; from there on all belong to aiohttp, for its parser cannot be asked whether it stands between two requests. Only
-a simple GET is an exception: it ends where its head ends, so after its answer the bytes belong to the fast path again.
-Thus the health checks of a proxy do not cost the requests on the same connection their fast path.
+From there on all bytes belong to aiohttp, for its parser cannot be asked whether it stands between two requests.
 
 One request of a connection is in flight at a time; what a client sends ahead is kept, within bounds, until that one is
 answered. A client that does not read its answers gets no more requests served, and one that keeps us waiting is
-disconnected: see `visit`.
+disconnected: see `Peer`. An idle connection has neither a task nor a buffer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import Any, Protocol, cast
+from collections.abc import Coroutine
+from typing import Any
 
-from aiohttp import web
-
-from buckets.errors import JobQueueError, NoRoom
-from jobqueue.access.connections import ConnectionLimits
+from buckets.errors import NoRoom
 from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER
-from jobqueue.errors import TooSlow
 from jobqueue.protocols import Reply
-from jobqueue.web import fast_path
-from jobqueue.web.refusals import Refusing, refusal
+from jobqueue.web.fast_path import LONGEST_HEAD, answered, begun, read, written
+from jobqueue.web.handed_over import HandedOver
+from jobqueue.web.peer import Awaited, Peer
+from jobqueue.web.port import Cancellable, Port
+from jobqueue.web.refusals import refusal
 
 MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
 
 _PROBES = (b"GET ", b"HEAD ")  # the requests of monitoring
+_END = b"\r\n\r\n"
 
 
-class Client(Protocol):
-    """Where the answer to a request goes."""
+class _Beginning:
+    """A request in flight of which nothing can be cancelled yet."""
 
-    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
-        """Write the answer to the request, and its id. Raises ConnectionError when the client is gone. `has_jobs`: the
-        answer hands out jobs, so make sure that the client has not hung up unnoticed."""
-
-
-class Answerer(Protocol):
-    """Answers the simple requests."""
-
-    closing: bool
-    """It takes no more of them; the answers to those in flight are the last of their connections."""
-    most_bytes: int
-    """A request with a longer body is not simple."""
-
-    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
-        """Answer a request by its body and the id that its client gave. Cancelled when the client is gone."""
+    def cancel(self) -> None:
+        """Nothing to do."""
 
 
-class Connection(Refusing):
-    """One connection of a client."""
+_BEGINNING = _Beginning()
 
-    __slots__ = (
-        *("_answerer", "_answers", "_answers_at_visit", "_charged", "_has_part_of_head", "_is_fast", "_is_get_passed"),
-        *("_is_held", "_is_surplus", "_late_since", "_limits", "_needed", "_peer", "_pending", "_task"),
-        "_unread_since",
-        "_wire",
-    )
 
-    def __init__(self, server: web.Server, answerer: Answerer, limits: ConnectionLimits, **options: Any) -> None:
-        super().__init__(server, **options)
-        self._answerer = answerer
-        self._limits = limits
-        self._peer: Any = None  # the address of the client, as the socket has it
-        self._charged = 0  # bytes of an incomplete request
-        self._is_surplus = False  # whether it is one connection too many
-        self._wire: asyncio.Transport | None = None  # until the connection is lost; aiohttp forgets it when it closes
-        self._late_since = 0.0  # loop time since when a request is awaited; 0: none is
-        self._unread_since = 0.0  # loop time since when the client has not taken its answer
-        self._answers = 0  # begun on the fast path
-        self._answers_at_visit = 0  # including those of aiohttp
-        self._has_part_of_head = False  # whether aiohttp has received a part of a head
-        self._is_fast = True  # whether the bytes belong to the fast path
-        self._is_get_passed = False  # whether aiohttp has a simple GET, and nothing else
-        self._task: asyncio.Task[None] | None = None  # answers the request in flight
-        self._pending = bytearray()  # received, but not begun with
-        self._needed = 0  # bytes of the first request in `_pending`, once its head is known
-        self._is_held = False  # whether this class has paused reading
+class Connection(Peer):
+    """A connection that serves simple requests."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
-        super().connection_made(transport)
-        wire = self._wire = cast(asyncio.Transport, transport)
-        self._peer = wire.get_extra_info("peername")
-        self._late_since = self._loop.time()
-        self._is_surplus = self._limits.is_full
-        if not self._limits.join(self):
-            wire.abort()
+    __slots__ = ("_doing", "_drained", "_is_held", "_is_last", "_is_lost", "_is_unread", "_kept", "_needed")
 
-    @property
-    def is_surplus(self) -> bool:
-        """Whether it is one connection too many, which may only ask for the health of the service."""
-        return self._is_surplus
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the client is still there, as far as is known."""
-        return self._wire is not None
-
-    @property
-    def address(self) -> str:
-        """The client's address and port."""
-        host, port = self._peer[:2] if isinstance(self._peer, tuple) else ("", 0)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    def __init__(self, port: Port) -> None:
+        super().__init__(port)
+        self._doing: Cancellable | None = None  # the request in flight
+        self._kept: bytes | bytearray = b""  # received, but not begun with
+        self._needed = 0  # bytes of the first request in `_kept`, once its head is known
+        self._is_unread = False  # whether the client is to read before anything more is written
+        self._drained: asyncio.Future[None] | None = None  # a task waits for that
+        self._is_held = False  # whether reading is paused
+        self._is_last = False  # whether no further request is begun
+        self._is_lost = False  # whether the connection is closed
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client."""
-        if self._is_get_passed and self._is_fast:
-            self._is_get_passed, self._is_fast = False, self._is_aiohttp_idle()
-        if not self._is_fast or self._close or self._force_close:
-            self._pass_to_aiohttp(data)
-        elif self._task is None and not self._pending:
-            taken = self._begin_next(data)
-            if taken < len(data):
-                self._pending += data[taken:]
-                self._charge(len(self._pending))
-        else:
-            self._pending += data
-            self._charge(len(self._pending))
-            if self._task is None:
-                self._continue()
-            elif len(self._pending) > MOST_AHEAD and self.transport is not None:
-                self._is_held = True
-                self.transport.pause_reading()
+        """Bytes from the client. Nearly always they are one whole request."""
+        if self._doing is None and not self._kept and not self._is_unread:
+            end = data.find(_END, 0, LONGEST_HEAD) + 4
+            head = read(data[:end]) if end > 3 else None
+            if head and end + head.length == len(data) and self._takes(head.length) and not self.is_surplus:
+                self._begin(data[end:], head.request_id)
+                return
+        if not self._is_last:
+            self._keep(data)
+            self._proceed()
 
-    def _is_aiohttp_idle(self) -> bool:
-        """Whether aiohttp is waiting for a request."""
-        waits = self._waiter is not None and not self._waiter.done()
-        return waits and not self._messages and not self._upgraded and self._payload_parser is None
+    def _takes(self, length: int) -> bool:
+        """Whether a request with a body of this many bytes is answered here."""
+        answerer = self._port.answerer
+        return length <= answerer.most_bytes and not answerer.closing
 
-    def _begin_next(self, received: bytes | bytearray) -> int:
-        """Begin with the first request; returns how many bytes were used, 0 if some of it is still to come."""
-        end = received.find(b"\r\n\r\n", 0, fast_path.LONGEST_HEAD) + 4
-        if end < 4:
-            return 0 if fast_path.begun(bytes(received)) else self._leave_to_aiohttp(received)
-        head = fast_path.read(bytes(received[:end]))
-        if head is None or self._answerer.closing or (head.length or 0) > self._answerer.most_bytes:
-            return self._leave_to_aiohttp(received)
-        if head.length is None:
-            self._is_get_passed = end == len(received)
-            return self._pass_to_aiohttp(received) if self._is_get_passed else self._leave_to_aiohttp(received)
-        needed = end + head.length
-        if len(received) < needed:
-            self._needed = needed
-            return 0
-        if self._is_surplus:
-            return self._refuse_surplus(received)
-        self._needed = 0
-        self._late_since = 0.0
-        self._task = self._loop.create_task(self._serve(bytes(received[end:needed]), head.request_id))
-        return needed
-
-    def _pass_to_aiohttp(self, received: bytes | bytearray) -> int:
-        """Let aiohttp read these bytes; returns how many they are."""
-        before = self._request_count
-        super().data_received(bytes(received))
-        self._has_part_of_head = self._request_count == before and not self._messages and not self._request_in_progress
-        if self._request_count != before:
-            self._late_since = 0.0
-            self._close |= self._is_surplus
-            self._charge(0)
-        elif not (self._is_fast or self._has_part_of_head or self._close or self._force_close):
-            self._charge(self._charged + len(received))
-        return len(received)
-
-    def _charge(self, size: int) -> None:
-        """Account for the kept bytes of a request; refuse it if they are too many for all connections together."""
-        has_room = self._limits.charge(size - self._charged)
-        self._charged = size
-        if not has_room and size > MOST_AHEAD and self._task is None:
+    def _keep(self, data: bytes) -> None:
+        if not self._kept:
+            self._kept = bytearray()
+        self._kept += data
+        has_room = self._port.limits.charge(len(data))
+        if not has_room and len(self._kept) > MOST_AHEAD and self._doing is None:
             self._refuse(NoRoom("this process is receiving as many large requests as it may"))
 
-    def _refuse_surplus(self, received: bytes | bytearray) -> int:
-        """Refuse a request because there are too many connections."""
-        self._refuse(NoRoom("this process has as many connections as it may have"))
-        return len(received)
+    def _drop(self, size: int) -> None:
+        """Forget the first bytes of those kept."""
+        self._port.limits.charge(-size)
+        if size == len(self._kept):
+            self._kept = b""
+        elif isinstance(self._kept, bytearray):
+            del self._kept[:size]
 
-    def _refuse(self, error: JobQueueError) -> None:
-        """Answer with an error, before there is a whole request, and close the connection."""
-        self._pending.clear()
-        self._charge(0)
-        self.close()
-        request = self._current_request
-        if request is None or request.writer.output_size == 0:
-            with suppress(ConnectionError):
-                self._write(refusal(error), "")
-        self.force_close()
+    def _proceed(self) -> None:
+        """Begin with the next request, if all of it is there and its turn has come."""
+        if self._wire.is_closing():  # it may have much to write before it reports the connection as lost
+            self._close()
+            return
+        while not (self._is_blocked() or len(self._kept) < self._needed) and self._begin_next():
+            pass
+        self._hold(len(self._kept) > MOST_AHEAD and self._is_blocked())
 
-    def _leave_to_aiohttp(self, received: bytes | bytearray) -> int:
-        """Pass these bytes and all that follow to aiohttp."""
-        if self._is_surplus and not received.startswith(_PROBES):
-            return self._refuse_surplus(received)
-        self._is_fast = False
+    def _is_blocked(self) -> bool:
+        return self._doing is not None or self._is_unread
+
+    def _hold(self, hold: bool) -> None:
+        """Read no more for now, or read on."""
+        if hold is not self._is_held and not self._wire.is_closing():
+            self._is_held = hold
+            if hold:
+                self._wire.pause_reading()
+            else:
+                self._wire.resume_reading()
+
+    def _begin_next(self) -> bool:
+        """Begin with the first request of those kept; returns whether it could."""
+        kept = self._kept
+        end = kept.find(_END, 0, LONGEST_HEAD) + 4
+        if end < 4:
+            if not begun(bytes(kept)):
+                self._hand_over()
+            return False
+        head = read(bytes(kept[:end]))
+        if head is None or not self._takes(head.length):
+            self._hand_over()
+            return False
+        self._needed = end + head.length
+        if len(kept) < self._needed:
+            return False
+        if self.is_surplus:
+            self._refuse_surplus()
+            return False
+        body = bytes(memoryview(kept)[end : self._needed])
+        self._drop(self._needed)
         self._needed = 0
-        self._resume_reading()  # before aiohttp may pause it itself
-        return self._pass_to_aiohttp(received)
+        self._begin(body, head.request_id)
+        return bool(self._kept)
 
-    def _resume_reading(self) -> None:
-        if self._is_held and self.transport is not None and not self.transport.is_closing():
-            self._is_held = False
-            self.transport.resume_reading()
+    def _begin(self, body: bytes, given_id: str) -> None:
+        self._awaited = None
+        self._doing = _BEGINNING
+        try:
+            doing = self._port.answerer.begin(body, given_id, self)
+        except Exception as error:  # a bug
+            self._fail(error)
+            return
+        if doing is not None and self._doing is _BEGINNING:
+            self._doing = doing
 
-    def _continue(self) -> None:
-        """Begin with the next request, if all of it is there."""
-        if len(self._pending) >= self._needed:
-            taken = self._begin_next(self._pending)
-            del self._pending[:taken]
-            self._charge(len(self._pending))
-        if self._task is None or len(self._pending) <= MOST_AHEAD:
-            self._resume_reading()
+    def _hand_over(self) -> None:
+        """Let aiohttp have these bytes and all that follow."""
+        received = bytes(self._kept)
+        if self.is_surplus and not received.startswith(_PROBES):
+            self._refuse_surplus()
+            return
+        self._drop(len(received))
+        self._hold(False)  # before aiohttp may pause it itself
+        self._is_last = True
+        self._port.limits.leave(self)
+        HandedOver(self._port).take_over(self._wire, received, is_surplus=self.is_surplus)
 
-    async def _serve(self, data: bytes, given_id: str) -> None:
+    def answer(self, body: bytes, request_id: str) -> None:
+        """Answer the request in flight: see `Caller`."""
+        is_within_begin = self._doing is _BEGINNING
+        self._doing = None
+        if self._wire.is_closing():
+            self._close()
+        elif self._is_last or self._port.answerer.closing:
+            self._wire.write(written(Reply(200, body), request_id, last=True))
+            self._close()
+        else:
+            self._wire.write(answered(body, request_id))
+            if self._kept and not is_within_begin:
+                self._proceed()
+
+    def has_hung_up(self) -> bool:
+        """Whether the client is gone: see `Caller`."""
+        try:
+            close_if_hung_up(self._wire)
+        except ConnectionResetError:
+            return True
+        return False
+
+    def complete(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with a task: see `Caller`."""
+        task = self._doing = self._port.loop.create_task(self._carry_out(work))
+        if self._is_lost:
+            self._port.loop.call_soon(task.cancel)
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         CALLER.set(self)
         try:
-            await self._answerer.answer(data, given_id, self)
+            await work
         except Exception as error:  # a bug
-            self.close()
-            with suppress(ConnectionError):
-                self._write(refusal(error), "")
+            self._fail(error)
         except BaseException:
-            self.close()
+            self._is_last = True
             raise
         finally:
-            self._task = None
-            self._after_answer()
-
-    def _after_answer(self) -> None:
-        # A closed transport may have much to write before it reports the connection as lost.
-        if self._close or self._force_close or self.transport is None or self.transport.is_closing():
-            self._pending.clear()
-            self._charge(0)
-            self.force_close()
-            return
-        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if self._pending:
-            self._continue()
+            self._doing = None
+            if self._is_last:
+                self._close()
+            else:
+                self._proceed()
 
     async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
-        """Write the answer to the request in flight: see `Client`."""
+        """Write the answer to the request in flight, and wait until the client reads: see `Client`."""
         if has_jobs:
-            close_if_hung_up(self.transport)
-        if self._answerer.closing:
-            self.close()
-        self._write(reply, request_id)
-        if self._paused:
-            await self._drain_helper()
-
-    def _write(self, reply: Reply, request_id: str) -> None:
-        if self.transport is None or self.transport.is_closing():
+            close_if_hung_up(self._wire)
+        if self._wire.is_closing():
             raise ConnectionResetError("the client is gone")
-        self._answers += 1
-        self.transport.write(fast_path.written(reply, request_id, last=self._close))
+        self._is_last |= self._port.answerer.closing
+        self._wire.write(written(reply, request_id, last=self._is_last))
+        if self._is_unread:
+            self._drained = self._port.loop.create_future()
+            await self._drained
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._is_unread = True
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._is_unread = False
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+        elif self._doing is None:
+            self._proceed()
+
+    def _fail(self, error: Exception) -> None:
+        """Report a bug, and close the connection."""
+        self._doing = None
+        self._refuse(error)
+
+    def _refuse_surplus(self) -> None:
+        self._refuse(NoRoom("this process has as many connections as it may have"))
+
+    def _refuse(self, error: Exception) -> None:
+        reply = refusal(error)
+        if not self._wire.is_closing():
+            self._wire.write(written(reply, "", last=True))
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection behind what is written; nothing more is begun."""
+        self._is_last = True
+        self._drop(len(self._kept))
+        self._wire.close()
+        if self._is_lost and self._doing is None:
+            self._port.leave(self)
+
+    def is_of(self, port: Port) -> bool:
+        """Whether it came in through this port."""
+        return self._port is port
+
+    def end(self) -> None:
+        """Take no more requests: see `Ending`."""
+        self._is_last = True
+        if self._doing is None:
+            self._close()
+
+    def abort(self) -> None:
+        """Close now: see `Ending`."""
+        self._wire.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client is gone, or the connection was closed here."""
         super().connection_lost(exc)
-        self._limits.leave(self)
-        self._wire = None
-        self._pending.clear()
-        self._charge(0)
-        if self._task is not None:
-            self._task.cancel()
+        self._is_lost = True
+        if isinstance(self._doing, asyncio.Task):
+            self._port.loop.call_soon(self._doing.cancel)  # in the next turn: it has begun by then
+        elif self._doing is not None:
+            self._doing.cancel()
+            self._doing = None
+        self._close()
 
-    def visit(self, now: float, timeout_s: float) -> None:
-        """Disconnect a client that has kept us waiting for `timeout_s`; it gets 408 if its request had begun."""
-        wire = self._wire
-        if wire is None:
-            return
-        visited, self._answers_at_visit = self._answers_at_visit, self._answers + self._request_count
-        if self._answers_at_visit != visited:  # a further answer means that the one before was taken
-            self._unread_since = 0.0
-        self._unread_since = (self._unread_since or now) if wire.get_write_buffer_size() else 0.0
-        self._late_since = (self._late_since or now) if self._is_late() else 0.0
-        if not self._is_fast and self._charged and self._is_aiohttp_idle():
-            self._charge(0)
-        if self._unread_since and now - self._unread_since >= timeout_s:
-            wire.abort()
-        elif self._late_since and now - self._late_since >= timeout_s:
-            self._disconnect()
-
-    def _is_late(self) -> bool:
-        """Whether the client still has to send a request, or the rest of one."""
-        if self._task is not None or self.transport is None:
-            return False
-        if self._pending or self._has_part_of_head:
-            return True
-        if self._request_count == 0 and self._late_since:
-            return True  # it has sent nothing at all
-        request = self._current_request
-        return request is not None and not request.content.is_eof()
-
-    def _disconnect(self) -> None:
-        if self._pending or self._has_part_of_head or self._current_request is not None:
-            self._refuse(TooSlow(f"the request was not complete within {self._limits.timeout_s:g} s"))
-        else:
-            self.force_close()
-
-    def _process_keepalive(self) -> None:
-        """Keep aiohttp from taking a connection as idle while the fast path has a request in flight or incomplete."""
-        if self._task is not None or self._needed:
-            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        super()._process_keepalive()
-
-    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
-        """Let the request in flight end within `timeout` (s), else cancel it; then close the connection."""
-        self.close()
-        task = self._task
-        if task is not None and (await asyncio.wait({task}, timeout=timeout))[1]:
-            task.cancel()
-            await asyncio.wait({task}, timeout=timeout)
-        await super().shutdown(timeout)
+    def _awaits(self) -> Awaited:
+        if self._doing is not None:
+            return Awaited.NOTHING
+        if self._kept:
+            return Awaited.REST
+        return Awaited.FIRST if self._awaited is Awaited.FIRST else Awaited.NEXT

@@ -2,18 +2,18 @@
 
 Simple is a POST to the native protocol's path with a `Content-Length`, as nearly all requests are. The form is much
 narrower than HTTP and lies wholly within what aiohttp's parser accepts: a simple head means the same to both, down to
-the byte at which its request ends. A request that is not simple is not bad: it takes the complete path, through
-aiohttp. So any doubt is settled by None.
+the byte at which its request ends. A request that is not simple is not bad: it goes to aiohttp. So any doubt is settled
+by None.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import time
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
-
-from aiohttp.helpers import rfc822_formatted_time
 
 from jobqueue.errors import STATUS
 from jobqueue.protocols import NATIVE, Reply, load
@@ -21,10 +21,9 @@ from jobqueue.protocols import NATIVE, Reply, load
 SERVER = "jobqueue"  # the `Server` header: no versions, which would help only attackers
 LONGEST_HEAD = 4096  # bytes; below all bounds of aiohttp's
 _MOST_FIELDS = 64  # aiohttp takes 128
-_POST = f"POST {load(NATIVE).path}".encode()
-_FIRST = _POST + b" HTTP/1.1\r\n"
+_FIRST = f"POST {load(NATIVE).path} HTTP/1.1\r\n".encode()
 _FIELD = rb"[A-Za-z0-9-]{1,64}: [!-~](?:[ -~]*[!-~])?\r\n"
-_HEAD = re.compile(rb"(" + re.escape(_POST) + rb"|GET /[!-~]*) HTTP/1\.1\r\n((?:" + _FIELD + rb")+)\r\n")
+_HEAD = re.compile(re.escape(_FIRST) + rb"((?:" + _FIELD + rb")+)\r\n")
 _BEGUN = re.compile(rb"(?:" + _FIELD + rb")*(?:[A-Za-z0-9-]{1,64}(?::(?: (?:[!-~][ -~]*\r?)?)?)?|\r)?")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,14}")
 
@@ -38,8 +37,8 @@ _NEVER_SIMPLE = frozenset(
 class Head(NamedTuple):
     """The head of a simple request."""
 
-    length: int | None
-    """Bytes of the body of a command; None: a GET, which has none."""
+    length: int
+    """Bytes of the body."""
     request_id: str
     """As the client gave it, else empty."""
 
@@ -50,16 +49,14 @@ def read(head: bytes) -> Head | None:
     found = _HEAD.fullmatch(head)
     if found is None:
         return None
-    lines = [line.split(": ", 1) for line in found[2].decode().split("\r\n")[:-1]]
+    lines = [line.split(": ", 1) for line in found[1].decode().split("\r\n")[:-1]]
     fields = {name.lower(): value for name, value in lines}
     if len(fields) < len(lines) or len(lines) > _MOST_FIELDS or not _NEVER_SIMPLE.isdisjoint(fields):
         return None
     if "host" not in fields or fields.get("connection", "keep-alive").lower() != "keep-alive":
         return None
-    length, request_id = fields.get("content-length"), fields.get("x-request-id", "")
-    if found[1].startswith(b"GET"):
-        return Head(None, request_id) if length is None else None
-    return Head(int(length), request_id) if length and _LENGTH.fullmatch(length) else None
+    length = fields.get("content-length", "")
+    return Head(int(length), fields.get("x-request-id", "")) if _LENGTH.fullmatch(length) else None
 
 
 def begun(part: bytes) -> bool:
@@ -73,8 +70,18 @@ _BEGINNINGS = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
     for status in {200, 408, *STATUS.values()}
 }
-_END = f"\r\nServer: {SERVER}\r\n\r\n"
-_LAST_END = f"\r\nServer: {SERVER}\r\nConnection: close\r\n\r\n"
+
+
+@functools.lru_cache(maxsize=1)
+def _end(second: int) -> str:
+    """The end of a head that is written in this second of Unix time, behind the length."""
+    return f"\r\nDate: {formatdate(second, usegmt=True)}\r\nServer: {SERVER}\r\n"
+
+
+def answered(body: bytes, request_id: str) -> bytes:
+    """A success as aiohttp would write it: `written` for most answers, with less work."""
+    head = f"{_BEGINNINGS[200]}X-Request-Id: {request_id}\r\nContent-Length: {len(body)}{_end(int(time.time()))}\r\n"
+    return head.encode() + body
 
 
 def written(reply: Reply, request_id: str, *, last: bool) -> bytes:
@@ -84,6 +91,5 @@ def written(reply: Reply, request_id: str, *, last: bool) -> bytes:
         head += f"X-Request-Id: {request_id}\r\n"
     if reply.retry_after is not None:
         head += f"Retry-After: {reply.retry_after}\r\n"
-    end = _LAST_END if last else _END
-    head += f"Content-Length: {len(reply.body)}\r\nDate: {rfc822_formatted_time()}{end}"
-    return head.encode() + reply.body
+    head += f"Content-Length: {len(reply.body)}{_end(int(time.time()))}"
+    return (head + ("Connection: close\r\n\r\n" if last else "\r\n")).encode() + reply.body

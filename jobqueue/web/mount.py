@@ -24,7 +24,7 @@ from jobqueue.caller import CALLER
 from jobqueue.errors import BadJson, Forbidden, ShuttingDown, TooLarge, Unauthorized
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import HttpDialect, Reply, Request
-from jobqueue.web.connection import Connection
+from jobqueue.web.peer import Peer
 from jobqueue.wires.networks import allows
 
 log = structlog.get_logger()
@@ -68,7 +68,6 @@ class Mount:
 
         When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
         """
-        CALLER.set(cast(Connection, request.protocol))
         request_id = self._name_request(request.headers.get("X-Request-Id", ""))
         REQUEST.set(request_id)
         reserved: list[Job] = []
@@ -100,7 +99,7 @@ class Mount:
         """Raises the reason why a request is not handled."""
         if not self.is_allowed(request.get_extra_info("peername")):
             raise Forbidden()
-        if cast(Connection, request.protocol).is_surplus:
+        if cast(Peer, CALLER.get()).is_surplus:
             raise NoRoom("this process has as many connections as it may have")
         self._check_token(asked, token)
         if self._is_closing():
@@ -168,6 +167,6 @@ async def _body(request: web.Request) -> bytes:
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise TooLarge(f"the request is too large; at most {request._client_max_size} bytes are allowed") from None
+        raise TooLarge(f"the request is too large; at most {request.client_max_size} bytes are allowed") from None
     except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
         raise BadJson("the request's body is damaged") from None

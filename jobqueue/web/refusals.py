@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from jobqueue.commands.answers import failure
 from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath, TooSlow
@@ -43,8 +42,8 @@ def in_json(handler: Handler) -> Handler:
     return handle
 
 
-class Refusing(RequestHandler):
-    """A connection that reports in JSON what it cannot read, and what failed."""
+class Refusing(web.RequestHandler):
+    """aiohttp's handler of a connection, but it reports in JSON what it cannot read, and what failed."""
 
     __slots__ = ()
 

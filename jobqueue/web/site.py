@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import structlog
@@ -18,7 +18,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue.access.hang_ups import close_if_hung_up
-from jobqueue.caller import CALLER
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
@@ -26,11 +25,13 @@ from jobqueue.logs import REQUEST
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
+from jobqueue.protocols.command.fast_path import FastPath
+from jobqueue.protocols.command.in_flight import Desk, Work
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.connection import Client, Connection
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.mount import Mount
+from jobqueue.web.port import Caller, Cancellable, Client
 
 log = structlog.get_logger()
 
@@ -56,6 +57,8 @@ class Web:
         commands = Commands(engine, metrics, settings.redis_timeout_s)
         self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
         self._native = self._protocols[NATIVE]
+        desk = Desk(engine, commands, self._native.render, self._respond)
+        self._fast_path = FastPath(desk, settings.max_body_bytes)
         self._readiness = readiness
         self._scrape = scrape
         self._prefix = secrets.token_hex(4)
@@ -111,19 +114,34 @@ class Web:
         """The client's own if it is well formed, else a new one."""
         return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
+    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
+        """Begin to answer a simple request: see `Answerer`."""
+        request_id = self._request_id(given_id)
+        begun = self._fast_path.begin(data, request_id, connection)
+        if begun is None:
+            connection.complete(self.answer(data, request_id, connection))
+        return begun
+
     async def answer(
-        self, data: bytes | JobQueueError, given_id: str, client: Client, protocol: Protocol[object] | None = None
+        self, data: bytes | JobQueueError, request_id: str, client: Client, protocol: Protocol[object] | None = None
     ) -> None:
         """Answer a request by its body, or by the reason why nobody reads it. `protocol`: the native one by default.
 
         When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
         """
-        protocol = protocol or self._native
-        request_id = self._request_id(given_id)
+        read_by = protocol or self._native
+
+        async def work(reserved: list[Job]) -> Reply:
+            return await read_by.handle(data, reserved) if isinstance(data, bytes) else read_by.refuse(data)
+
+        await self._respond(work, request_id, client)
+
+    async def _respond(self, work: Work, request_id: str, client: Client) -> None:
+        """Answer a request with the reply that some work makes: see `answer`."""
         REQUEST.set(request_id)
         reserved: list[Job] = []
         try:
-            reply = await protocol.handle(data, reserved) if isinstance(data, bytes) else protocol.refuse(data)
+            reply = await work(reserved)
             if reply.status >= 500:
                 log.warning("request.failed", status=reply.status)
             await client.send(reply, request_id, has_jobs=bool(reserved))
@@ -138,8 +156,8 @@ class Web:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             client = _AiohttpClient(self, request)
-            CALLER.set(cast(Connection, request.protocol))
-            await self.answer(await self._body(request), request.headers.get("X-Request-Id", ""), client, protocol)
+            request_id = self._request_id(request.headers.get("X-Request-Id", ""))
+            await self.answer(await self._body(request), request_id, client, protocol)
             return client.response
 
         return handle

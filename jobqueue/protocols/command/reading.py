@@ -15,16 +15,16 @@ from jobqueue.schema.checks import check, check_all
 from jobqueue.schema.params import Command
 
 MOST = 1000  # commands in a request
-_SHORT = 65_536  # bytes of a request in which no number of commands would take long to read
-_ONE = msgspec.json.Decoder(Command)
-_MANY = msgspec.json.Decoder(list[Command])
+SHORT = 65_536  # bytes of a request in which no number of commands would take long to read
+ONE = msgspec.json.Decoder(Command)
+MANY = msgspec.json.Decoder(list[Command])
 _PARTS = msgspec.json.Decoder(list[Raw])
 
 
 def parse(data: bytes, max_body_bytes: int) -> Command:
     """Read one command. Raises BadRequest."""
     try:
-        command: Command = _ONE.decode(data)
+        command: Command = ONE.decode(data)
         check(command, max_body_bytes)
     except (msgspec.DecodeError, RecursionError, BadRequest) as error:
         raise explained(error, data) from None
@@ -39,10 +39,10 @@ def parse_many(data: bytes, max_body_bytes: int) -> list[Command | BadRequest]:
 
 def _read_together(data: bytes, max_body_bytes: int) -> list[Command]:
     """The members of an array if all of them are correct, else none: one may spoil the reading of the others."""
-    if len(data) > _SHORT:
+    if len(data) > SHORT:
         parts(data)  # a million commands, good or bad, would hold up the process
     try:
-        commands: list[Command] = _MANY.decode(data)
+        commands: list[Command] = MANY.decode(data)
         if len(commands) <= MOST:
             check_all(commands, max_body_bytes)
             return commands

@@ -111,7 +111,7 @@ def test_a_client_that_waits_for_us_is_not_dropped(loop: Loop) -> None:
             await idle.send([post(b"b")])
             await idle_get.send([post(b"c")])
             assert bodies(idle.received) == [b"a", b"b"]
-            assert bodies(idle_get.received)[1:] == [b"c"]
+            assert bodies(idle_get.received)[1:] == [b"by aiohttp: c"]
             assert not busy.closed
 
     run(loop, test)
@@ -216,7 +216,7 @@ def test_unfinished_requests_share_a_bounded_room(
 
 def held(place: Place) -> int:
     """Bytes of requests that are not complete."""
-    return place.runner._limits._unfinished
+    return place.limits._unfinished
 
 
 def test_there_are_no_more_connections_than_files(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -14,20 +17,24 @@ from aiohttp import web
 
 from jobqueue import loops
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.caller import CALLER
 from jobqueue.protocols import Reply
-from jobqueue.web.connection import MOST_AHEAD, Client, Connection
+from jobqueue.web.connection import MOST_AHEAD, Connection
+from jobqueue.web.peer import Peer
+from jobqueue.web.port import Caller, Cancellable, Client
 from jobqueue.web.runner import Runner
 from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+SHORT_S = 0.2
 
 
 class Desk:
     """Answers a request with its own body, once it is let."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_tasks: bool = True) -> None:
         self.closing = False
         self.most_bytes = 4 << 20
         self.begun: list[bytes] = []
@@ -40,12 +47,26 @@ class Desk:
         self.door.set()
         self.times = 1  # how often an answer repeats the body
         self.enough: Callable[[], bool] = lambda: False  # whether to let no more
+        self.has_tasks = has_tasks
+        self.callers: list[str] = []
 
-    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
         self.begun.append(data)
         self.given.append(given_id)
         if self.enough():
             self.let.clear()
+        if self.has_tasks:
+            connection.complete(self.answer(data, given_id, connection))
+            return None
+        self.callers.append("by a callback")
+        if data == b"bug":
+            raise ValueError("of a customer")
+        if data == b"at once":
+            connection.answer(data, given_id)
+        return Quick(self, data, given_id, connection)
+
+    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+        self._note_caller()
         try:
             await self.let.wait()
             if data == b"bug":
@@ -57,19 +78,46 @@ class Desk:
         except ConnectionError:
             self.unsent.append(data)
 
+    def _note_caller(self) -> None:
+        caller = CALLER.get()
+        assert caller
+        self.callers.append(caller.address)
+
     async def by_aiohttp(self, request: web.Request) -> web.Response:
         """Answers what is not simple."""
+        self._note_caller()
         await self.door.wait()
         body = await request.read()
         self.others.append(body)
         return web.Response(body=(b"by aiohttp: " + body) * self.times)
 
 
+WAYS = pytest.mark.parametrize("desk_of", [Desk, partial(Desk, has_tasks=False)], ids=["by a task", "by a callback"])
+
+
+class Quick:
+    """A request that is answered by a callback."""
+
+    def __init__(self, desk: Desk, data: bytes, given_id: str, connection: Caller) -> None:
+        self._desk, self._data, self._given_id, self._connection = desk, data, given_id, connection
+        self._waits = asyncio.ensure_future(desk.let.wait())
+        self._waits.add_done_callback(self._answer)
+
+    def _answer(self, waited: asyncio.Future[Any]) -> None:
+        if not (waited.cancelled() or self._data == b"at once"):
+            self._connection.answer(self._data * self._desk.times, self._given_id)
+
+    def cancel(self) -> None:
+        self._waits.cancel()
+        self._desk.gone.append(self._data)
+
+
 class Place:
     """A server whose simple requests a desk answers, and the lines to it."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, limits: ConnectionLimits) -> None:
         self.runner = runner
+        self.limits = limits
         self._lines: list[Line] = []
 
     def line(self) -> Line:
@@ -78,15 +126,14 @@ class Place:
         return self._lines[-1]
 
     @property
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[Peer]:
         """The server's ends of them."""
-        assert self.runner.server
-        return [each for each in self.runner.server.connections if isinstance(each, Connection)]
+        return self.limits.joined(Peer)
 
     async def close(self) -> None:
         for line in self._lines:
             line.close()
-        await self.runner.cleanup()
+        await self.runner.close()
 
 
 @asynccontextmanager
@@ -97,10 +144,9 @@ async def served(
     application.router.add_post("/command", desk.by_aiohttp)
     application.router.add_get("/", desk.by_aiohttp)
     limits = ConnectionLimits(client_timeout_s, most)
-    runner = Runner(application, desk, limits, handler_cancellation=True, access_log=None, **options)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    place = Place(runner)
+    runner = Runner(application, desk, limits, **options)
+    await runner.open("127.0.0.1", 0)
+    place = Place(runner, limits)
     async with loops.running(loops.Loop("connections", limits.run)):
         try:
             yield place
@@ -136,10 +182,11 @@ def run(loop: Loop, test: Any) -> None:
         runner.run(test())
 
 
+@WAYS
 @LOOPS
-def test_one_request_is_in_flight_and_those_behind_it_keep_their_order(loop: Loop) -> None:
+def test_one_request_is_in_flight_and_those_behind_it_keep_their_order(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             line = place.line()
             await line.send([post(b"a", b"X-Request-Id: 1\r\n") + post(b"b")[:50], post(b"b")[50:] + post(b"c")])
@@ -151,10 +198,13 @@ def test_one_request_is_in_flight_and_those_behind_it_keep_their_order(loop: Loo
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_request_that_is_not_simple_waits_for_its_turn_and_keeps_the_connection(loop: Loop) -> None:
+def test_a_request_that_is_not_simple_waits_for_its_turn_and_keeps_the_connection(
+    desk_of: Callable[[], Desk], loop: Loop
+) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             line = place.line()
             await line.send([post(b"a") + chunked(b"b") + post(b"c")])
@@ -168,25 +218,28 @@ def test_a_request_that_is_not_simple_waits_for_its_turn_and_keeps_the_connectio
 
 
 @LOOPS
-def test_after_the_answer_to_a_get_the_fast_path_is_open_again(loop: Loop) -> None:
+def test_from_the_first_get_a_connection_belongs_to_aiohttp(loop: Loop) -> None:
     async def test() -> None:
         desk = Desk()
         desk.let.set()
         async with served(desk) as place:
             line = place.line()
-            await line.send([GET, post(b"a"), GET, GET, post(b"b")])
-            assert bodies(line.received)[1::3] == [b"a", b"b"]
+            await line.send([post(b"a"), GET, post(b"b"), post(b"c")[:60], post(b"c")[60:]])
+            assert bodies(line.received) == [b"a", b"by aiohttp: ", b"by aiohttp: b", b"by aiohttp: c"]
             hasty = place.line()
-            await hasty.send([GET + post(b"c"), post(b"d")])
-            assert bodies(hasty.received) == [b"by aiohttp: ", b"by aiohttp: c", b"by aiohttp: d"]
+            await hasty.send([GET + post(b"d"), post(b"e")])
+            assert bodies(hasty.received) == [b"by aiohttp: ", b"by aiohttp: d", b"by aiohttp: e"]
+            assert len(place.connections) == 2
+            assert not place.limits.joined(Connection)
 
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_request_within_the_body_of_another_is_not_served(loop: Loop) -> None:
+def test_a_request_within_the_body_of_another_is_not_served(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         desk.let.set()
         async with served(desk) as place:
             outer = post(post(b"a"))
@@ -198,7 +251,7 @@ def test_a_request_within_the_body_of_another_is_not_served(loop: Loop) -> None:
             line = place.line()
             await line.send([GET + b"POST /command HTTP/1.1\r\nX-A: ", post(b"b")])
             assert bodies(line.received) == [b"by aiohttp: ", b"by aiohttp: b"]
-        assert desk.begun == [post(b"a")]
+            assert desk.begun == [post(b"a")]
 
     run(loop, test)
 
@@ -227,12 +280,12 @@ def test_aiohttp_keeps_its_own_bound_of_what_it_is_handed(loop: Loop) -> None:
         async with served(desk) as place:
             line = place.line()
             sending = asyncio.create_task(line.write(post(b"a") + chunked(b"x" * 4096) * 40))
-            await until(lambda: bool(place.connections) and place.connections[0]._is_held)
+            await until(lambda: any(each._is_held for each in place.limits.joined(Connection)))
             await sending
-            (connection,) = place.connections
             desk.let.set()
-            await until(lambda: connection._buffer_paused)
-            assert connection.transport and not connection.transport.is_reading()
+            await until(lambda: not place.limits.joined(Connection))
+            (connection,) = place.connections
+            await until(lambda: not connection._wire.is_reading())
             desk.door.set()
             assert len(bodies(await line.comes(40 * 4096))) > 30
             assert len(bodies(await line.answers(41))) == 41
@@ -240,17 +293,18 @@ def test_aiohttp_keeps_its_own_bound_of_what_it_is_handed(loop: Loop) -> None:
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_client_that_sends_ahead_is_not_read_without_bound(loop: Loop) -> None:
+def test_a_client_that_sends_ahead_is_not_read_without_bound(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             line = place.line()
             sending = asyncio.create_task(line.send([post(b"first") + post(b"x" * (3 << 20)) * 10]))
             await until(lambda: desk.begun != [])
-            (connection,) = place.connections
+            (connection,) = place.limits.joined(Connection)
             await until(lambda: connection._is_held)
-            assert len(connection._pending) <= MOST_AHEAD + (256 << 10)  # from one read
+            assert len(connection._kept) <= MOST_AHEAD + (256 << 10)  # from one read
             assert not sending.done()
             desk.let.set()
             assert [len(body) for body in bodies(await line.comes(5 + 10 * (3 << 20)))] == [5] + [3 << 20] * 10
@@ -259,10 +313,13 @@ def test_a_client_that_sends_ahead_is_not_read_without_bound(loop: Loop) -> None
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(loop: Loop) -> None:
+def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(
+    desk_of: Callable[[], Desk], loop: Loop
+) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         desk.let.set()
         desk.times = 1 << 16
         async with served(desk) as place:
@@ -270,8 +327,8 @@ def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(lo
             requests = b"".join(post(b"%04d" % number) for number in range(64))
             await line.write(requests)
             await until(lambda: desk.begun != [])
-            (connection,) = place.connections
-            await until(lambda: connection.writing_paused)
+            (connection,) = place.limits.joined(Connection)
+            await until(lambda: connection._is_unread)
             assert len(desk.begun) < 64  # only as many as the sockets' buffers hold
             received = await line.comes(16 << 20)
             assert [body[:4] for body in bodies(received)] == [b"%04d" % number for number in range(64)]
@@ -279,11 +336,14 @@ def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(lo
     run(loop, test)
 
 
+@WAYS
 @LOOPS
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_hang_up_cancels_the_request_and_begins_none_behind_it(loop: Loop, reset: bool) -> None:
+def test_a_hang_up_cancels_the_request_and_begins_none_behind_it(
+    desk_of: Callable[[], Desk], loop: Loop, reset: bool
+) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             line = place.line()
             await line.send([post(b"a") + post(b"b")])
@@ -306,8 +366,8 @@ def test_a_hang_up_while_the_answer_is_not_read_cancels_too(loop: Loop) -> None:
             line = place.line()
             await line.write(post(b"abcd"))
             await until(lambda: desk.begun != [])
-            (connection,) = place.connections
-            await until(lambda: connection.writing_paused)
+            (connection,) = place.limits.joined(Connection)
+            await until(lambda: connection._is_unread)
             line.close()
             await until(lambda: desk.gone == [b"abcd"] or desk.unsent == [b"abcd"])
 
@@ -325,30 +385,150 @@ def test_an_answer_to_a_closed_connection_is_reported_as_not_sent(loop: Loop) ->
             await line.send([post(b"a") + post(b"b")])
             (connection,) = place.connections
             desk.let.set()
-            assert connection.transport
-            connection.transport.close()
+            connection._wire.close()
             await until(lambda: not place.connections)
             assert (desk.begun, desk.unsent, desk.gone) == ([b"a"], [b"a"], [])
 
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_client_that_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(loop: Loop) -> None:
+def test_a_client_that_ends_and_then_reads_gets_the_answer_in_flight_and_no_more(
+    desk_of: Callable[[], Desk], loop: Loop
+) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         desk.let.set()
         desk.times = 16 << 20
         async with served(desk) as place:
             line = place.line()
             await line.write(post(b"a") + post(b"b"))
-            await until(lambda: bool(place.connections) and place.connections[0].writing_paused)
+            await until(lambda: any(each._is_unread for each in place.limits.joined(Connection)))
             (connection,) = place.connections
             line.end()
-            await until(lambda: connection.transport is None or connection.transport.is_closing())
+            await until(lambda: not connection.is_connected)
             assert len(bodies(await line.comes(16 << 20))[0]) == 16 << 20
             await until(lambda: not place.connections)
         assert desk.begun == [b"a"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_an_answer_for_a_client_that_is_gone_does_nothing(loop: Loop) -> None:
+    """Whoever answers by a callback has others to answer: a write to a closed transport would raise within it."""
+
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        async with served(desk) as place:
+            for close in (methodcaller("close"), methodcaller("abort")):
+                line = place.line()
+                await line.send([post(b"a") + post(b"b")])
+                (connection,) = place.limits.joined(Connection)
+                close(connection._wire)
+                assert connection.has_hung_up() and not connection.is_connected
+                connection.answer(b"late", "")
+                await until(lambda: not place.connections)
+                connection.answer(b"later", "")
+                assert connection.address.startswith("127.0.0.1:")
+                assert not line.received
+            assert desk.begun == [b"a", b"a"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_a_hang_up_that_the_loop_has_not_read_is_known_before_an_answer(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a") + post(b"b")])
+            (connection,) = place.limits.joined(Connection)
+            assert not connection.has_hung_up()
+            line.close()
+            assert connection.has_hung_up()
+            await until(lambda: not place.connections)
+            assert (desk.begun, desk.gone) == ([b"a"], [b"a"])
+
+    run(loop, test)
+
+
+@LOOPS
+def test_many_requests_that_are_answered_at_once_are_no_deep_call(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"at once") * 500])
+            assert bodies(await line.answers(500)) == [b"at once"] * 500
+
+    run(loop, test)
+
+
+@LOOPS
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_task_whose_client_hangs_up_begins_before_it_is_cancelled(loop: Loop, is_gone: bool) -> None:
+    """It may hold jobs, which go back only by its own hand."""
+
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        seen: list[str] = []
+
+        async def work() -> None:
+            seen.append("begun")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append("cancelled")
+
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a")])
+            (connection,) = place.limits.joined(Connection)
+            connection._wire.abort()
+            if is_gone:
+                await until(lambda: not place.connections)
+            connection.complete(work())
+            await until(lambda: seen == ["begun", "cancelled"])
+
+    run(loop, test)
+
+
+@WAYS
+@LOOPS
+def test_who_asks_is_known_to_what_answers(desk_of: Callable[[], Desk], loop: Loop) -> None:
+    async def test() -> None:
+        desk = desk_of()
+        desk.let.set()
+        async with served(desk) as place:
+            line, other = place.line(), place.line()
+            await line.send([post(b"a")])
+            await other.send([GET])
+            await line.send([GET, GET])
+            addresses = [f"127.0.0.1:{each.port}" for each in (other, line, line)]
+            assert [address for address in desk.callers if address != "by a callback"][-3:] == addresses
+            assert desk.callers[0] in (addresses[1], "by a callback")
+
+    run(loop, test)
+
+
+@LOOPS
+def test_an_idle_connection_keeps_no_bytes_and_no_task(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        async with served(desk) as place:
+            tasks = len(asyncio.all_tasks())
+            line = place.line()
+            await line.send([post(b"a")[:70], post(b"a")[70:] + post(b"b")])
+            (connection,) = place.limits.joined(Connection)
+            assert connection._kept == b"" and isinstance(connection._kept, bytes)
+            assert connection._doing is None and not hasattr(connection, "__dict__")
+            assert len(asyncio.all_tasks()) == tasks
+            wire = connection._wire.get_extra_info("socket")
+            assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
     run(loop, test)
 
@@ -365,8 +545,7 @@ def test_a_client_that_ends_without_reading_gets_no_more_requests_begun(loop: Lo
             line = place.line()
             await until(lambda: bool(place.connections))
             (connection,) = place.connections
-            transport = connection.transport
-            assert transport
+            transport = connection._wire
             desk.enough = lambda: transport.get_write_buffer_size() > 0
             await line.write(post(b"a") * 1000)
             await until(lambda: not desk.let.is_set())
@@ -383,25 +562,11 @@ def test_a_client_that_ends_without_reading_gets_no_more_requests_begun(loop: Lo
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_connection_that_is_to_close_begins_nothing(loop: Loop) -> None:
+def test_a_hang_up_in_the_middle_of_a_request_begins_nothing(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(desk) as place:
-            line = place.line()
-            await line.send([b"P"])
-            (connection,) = place.connections
-            connection.close()
-            await line.send([post(b"a")[1:]])
-            assert desk.begun == []
-
-    run(loop, test)
-
-
-@LOOPS
-def test_a_hang_up_in_the_middle_of_a_request_begins_nothing(loop: Loop) -> None:
-    async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             for end in range(1, len(post(b"abc"))):
                 line = place.line()
@@ -413,39 +578,41 @@ def test_a_hang_up_in_the_middle_of_a_request_begins_nothing(loop: Loop) -> None
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_only_an_idle_connection_is_closed_when_its_time_is_over(loop: Loop) -> None:
+def test_only_an_idle_connection_is_closed_when_its_time_is_over(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(desk, keepalive_timeout=0.2) as place:
-            waiting, half, half_head, idle = (place.line() for _ in range(4))
+        desk = desk_of()
+        async with served(desk, client_timeout_s=SHORT_S, idle_s=2 * SHORT_S) as place:
+            waiting, idle, idle_get = (place.line() for _ in range(3))
             await waiting.send([post(b"a")])
-            await half.send([post(b"b")[:-1]])
-            await half_head.send([post(b"b")[:30]])
-            for line in (idle, half_head):
-                await line.answers(1)
-                assert line.closed and not line.received
-            late = place.line()  # its time begins now: when it is over, that of the first two is so twice
-            await late.answers(1)
-            assert late.closed
             desk.let.set()
-            await half.send([post(b"b")[-1:]])
-            for line, body in ((waiting, b"a"), (half, b"b")):
-                assert bodies(await line.answers(1)) == [body]
-                assert not line.closed
+            await idle.send([post(b"b")])
+            await idle_get.send([GET])
+            desk.let.clear()
+            await waiting.send([post(b"c")])
+            for line, body in ((idle, b"b"), (idle_get, b"by aiohttp: ")):
                 await line.answers(2)
-                assert line.closed
+                assert line.closed and bodies(line.received) == [body]
+            waiting.look()
+            assert not waiting.closed
+            desk.let.set()
+            assert bodies(await waiting.answers(2)) == [b"a", b"c"]
+            await waiting.answers(3)
+            assert waiting.closed
 
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_each_answer_restarts_the_idle_time(loop: Loop) -> None:
+def test_each_answer_restarts_the_idle_time(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         desk.let.set()
-        async with served(desk, keepalive_timeout=0.2) as place:
+        async with served(desk, client_timeout_s=SHORT_S, idle_s=2 * SHORT_S) as place:
             busy, idle = place.line(), place.line()
+            await idle.send([post(b"i")])
             while not idle.closed:
                 await busy.send([post(b"a")])
                 idle.look()
@@ -455,16 +622,19 @@ def test_each_answer_restarts_the_idle_time(loop: Loop) -> None:
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_stop_waits_for_the_request_in_flight_and_takes_none_behind_it(loop: Loop) -> None:
+def test_a_stop_waits_for_the_request_in_flight_and_takes_none_behind_it(
+    desk_of: Callable[[], Desk], loop: Loop
+) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(desk, shutdown_timeout=60) as place:
+        desk = desk_of()
+        async with served(desk, grace_s=60) as place:
             line, half, idle = place.line(), place.line(), place.line()
             await line.send([post(b"a") + post(b"b")])
             await half.send([post(b"c")[:-1]])
             desk.closing = True
-            stop = asyncio.create_task(place.runner.cleanup())
+            stop = asyncio.create_task(place.runner.close())
             for other in (half, idle):
                 await other.answers(1)
                 assert other.closed and not other.received
@@ -479,14 +649,15 @@ def test_a_stop_waits_for_the_request_in_flight_and_takes_none_behind_it(loop: L
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_stop_cancels_what_is_still_in_flight_after_the_grace_time(loop: Loop) -> None:
+def test_a_stop_cancels_what_is_still_in_flight_after_the_grace_time(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
-        async with served(desk, shutdown_timeout=0.1) as place:
+        desk = desk_of()
+        async with served(desk, grace_s=0.1) as place:
             line = place.line()
             await line.send([post(b"a")])
-            await place.runner.cleanup()
+            await place.runner.close()
             assert desk.gone == [b"a"]
             await line.answers(1)
             assert line.closed and not line.received
@@ -500,22 +671,23 @@ def test_a_stop_does_not_wait_for_a_client_that_does_not_read(loop: Loop) -> Non
         desk = Desk()
         desk.let.set()
         desk.times = 16 << 20
-        async with served(desk, shutdown_timeout=0.1) as place:
+        async with served(desk, grace_s=0.1) as place:
             line = place.line()
             await line.write(post(b"a"))
-            await until(lambda: bool(place.connections) and place.connections[0].writing_paused)
-            await place.runner.cleanup()
+            await until(lambda: any(each._is_unread for each in place.limits.joined(Connection)))
+            await place.runner.close()
             assert desk.gone == [b"a"]
 
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_while_it_closes_aiohttp_answers(loop: Loop) -> None:
+def test_while_it_closes_aiohttp_answers(desk_of: Callable[[], Desk], loop: Loop) -> None:
     """The application then decides the answer; the fast path begins nothing."""
 
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             line, half = place.line(), place.line()
             await half.send([post(b"b")[:-1]])
@@ -528,10 +700,11 @@ def test_while_it_closes_aiohttp_answers(loop: Loop) -> None:
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_an_answer_that_comes_while_it_closes_is_the_last(loop: Loop) -> None:
+def test_an_answer_that_comes_while_it_closes_is_the_last(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         async with served(desk) as place:
             line = place.line()
             await line.send([post(b"a") + post(b"b")])
@@ -544,10 +717,11 @@ def test_an_answer_that_comes_while_it_closes_is_the_last(loop: Loop) -> None:
     run(loop, test)
 
 
+@WAYS
 @LOOPS
-def test_a_bug_is_logged_and_reported_as_internal(loop: Loop) -> None:
+def test_a_bug_is_logged_and_reported_as_internal(desk_of: Callable[[], Desk], loop: Loop) -> None:
     async def test() -> None:
-        desk = Desk()
+        desk = desk_of()
         desk.let.set()
         async with served(desk) as place:
             line = place.line()

@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.web.connection import Client
+from jobqueue.web.port import Caller
 from jobqueue.web.runner import Runner
 
 
@@ -18,7 +18,7 @@ class NoAnswerer:
     closing = True
     most_bytes = 0
 
-    async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+    def begin(self, data: bytes, given_id: str, connection: Caller) -> None:
         raise AssertionError(data)
 
 
@@ -30,14 +30,12 @@ async def test_an_exception_in_a_handler_is_logged_and_reported_as_internal(erro
     application = web.Application()
     application.router.add_get("/", fail)
     runner = Runner(application, NoAnswerer(), ConnectionLimits(60, 1000))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await runner.open("127.0.0.1", 0)
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     with structlog.testing.capture_logs() as logs:
         async with aiohttp.ClientSession() as session, session.get(url) as response:
             answer = await response.json()
-    await runner.cleanup()
+    await runner.close()
     assert (response.status, answer["code"]) == (500, "INTERNAL")
     assert "customer" not in answer["error"]
     assert [entry["event"] for entry in logs] == ["command.failed"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
-from aiohttp import web as aiohttp_web
 
-from buckets import Durable, NewJob, Notifier, Pollers, Pool, Topics, Waiting, Walk
+from buckets import Durable, Job, NewJob, Notifier, Poller, Pollers, Pool, Topics, Waiting, Walk
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -18,6 +17,7 @@ from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.totals import Totals
 from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
+from jobqueue.web.peer import Peer
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 from tests.waiting import until
@@ -103,26 +103,24 @@ async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
     """The loop does not turn between the hang-up and the answer, which the socket would take. No request behind it is
     begun."""
     loop = asyncio.get_running_loop()
-    runner = Runner(web.application(), web, ConnectionLimits(60, 10), handler_cancellation=True)
-    await runner.setup()
-    await aiohttp_web.TCPSite(runner, "127.0.0.1", 0).start()
+    limits = ConnectionLimits(60, 10)
+    runner = Runner(web.application(), web, limits)
+    await runner.open("127.0.0.1", 0)
     with socket.create_connection(runner.addresses[0]) as client:
         client.setblocking(False)
-        pop, hung_up = Engine.pop, asyncio.Event()
+        end, hung_up = Pollers.end, asyncio.Event()
 
-        async def pop_and_hang_up(*arguments: object) -> object:
-            popped = await pop(*arguments)  # type: ignore[arg-type]
-            assert popped.jobs
+        def end_and_hang_up(pollers: Pollers, poller: Poller, jobs: Sequence[Job]) -> None:
+            """A pop has found jobs, and is about to be answered."""
+            assert jobs
+            end(pollers, poller, jobs)
             ends(client)
             hung_up.set()
-            return popped
 
-        monkeypatch.setattr(Engine, "pop", pop_and_hang_up)
+        monkeypatch.setattr(Pollers, "end", end_and_hang_up)
         await loop.sock_sendall(client, posted(POP, path) + posted(ADD, path))
         await hung_up.wait()
         await until(lambda: ready_again(live_pool))
-        server = runner.server
-        assert server
-        await until(lambda: not server.connections)
+        await until(lambda: not limits.joined(Peer))
         assert await live_pool.get("behind") is None
-    await runner.cleanup()
+    await runner.close()

@@ -14,17 +14,10 @@ import pytest
 from jobqueue.app import Service
 from jobqueue.settings import Settings
 from jobqueue.web import runner
-from jobqueue.web.refusals import Refusing
+from jobqueue.web.handed_over import HandedOver
 
 MOST_BYTES = 300_000
 _TURNS = 30  # of the loop; an answer that needs no Redis takes about ten
-
-
-class _CompleteOnly(runner._Server):
-    """Its connections have no fast path."""
-
-    def __call__(self) -> Refusing:  # type: ignore[override]  # the connection without its fast path
-        return Refusing(self, loop=self._loop, **self._kwargs)
 
 
 @asynccontextmanager
@@ -32,7 +25,7 @@ async def both(url: str) -> AsyncIterator[tuple[int, int]]:
     """The ports of the two, that with the fast path first."""
     async with started(url, "fast") as fast:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runner, "_Server", _CompleteOnly)
+            patch.setattr(runner, "Connection", HandedOver)
             other = started(url, "complete")
             port = await other.__aenter__()
         try:
@@ -56,6 +49,7 @@ class Line:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
+        self.port: int = self._socket.getsockname()[1]
         self.received = b""
         self.closed = False
 

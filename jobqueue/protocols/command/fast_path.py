@@ -1,0 +1,154 @@
+"""The fast path of the native protocol: plain requests are answered by callbacks, without a task or a future.
+
+Plain is what nearly all requests are: an add, a finish, a pop; an array of adds or of finishes; finishes and a pop
+behind them. A request that is not plain, or not valid, takes the complete path, which reads it again. So any doubt is
+settled by None, and no error is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from buckets import Prepared
+from jobqueue.engine.by_callback import prepared
+from jobqueue.errors import BadRequest
+from jobqueue.protocols.command.in_flight import (
+    ADD,
+    FINISH,
+    Changing,
+    Desk,
+    FastClient,
+    FinishingThenPopping,
+    Popping,
+    ends_of,
+)
+from jobqueue.protocols.command.reading import MANY, ONE, SHORT, parts
+from jobqueue.schema import bodies
+from jobqueue.schema.checks import check
+from jobqueue.schema.fields import are_names, is_id, is_name
+from jobqueue.schema.params import Add, Finish, Pop
+
+_MOST = 200  # commands of a kind
+_MOST_BYTES = 1 << 20
+
+_NOT_VALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest)
+
+
+class Cancellable(Protocol):
+    """A request in flight."""
+
+    def cancel(self) -> None:
+        """Give it up: its client is gone."""
+
+
+class FastPath:
+    """Begins to answer plain requests."""
+
+    def __init__(self, desk: Desk, max_body_bytes: int) -> None:
+        self._desk = desk
+        self._engine = desk.engine.by_callback
+        self._max_body_bytes = max_body_bytes
+
+    def begin(self, data: bytes, request_id: str, client: FastClient) -> Cancellable | None:
+        """Begin to answer a request; None if it is not plain, or cannot be answered here: nothing is done then, and it
+        takes the complete path."""
+        if not self._engine.lanes.is_open or self._desk.commands.is_logged:
+            return None
+        try:
+            if not data.isascii():
+                data.decode()
+            if data[:1] == b"{":
+                return self._begin([ONE.decode(data)], request_id, client, is_array=False)
+            if data[:1] == b"[" and len(data) <= _MOST_BYTES:
+                if len(data) > SHORT:
+                    parts(data)  # a million commands would hold up the process
+                return self._begin(MANY.decode(data), request_id, client, is_array=True)
+        except _NOT_VALID:
+            pass
+        return None
+
+    def _begin(self, commands: list[Any], request_id: str, client: FastClient, *, is_array: bool) -> Cancellable | None:
+        """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
+        if not 0 < len(commands) <= _MOST:
+            return None
+        kinds = {*map(type, commands)}
+        last = commands[-1]
+        if kinds == {Add}:
+            return self._add(commands, request_id, client, is_array=is_array)
+        if kinds == {Finish}:
+            return self._finish(commands, request_id, client, is_array=is_array)
+        if type(last) is not Pop or not self._is_plain_pop(last):
+            return None
+        if len(commands) == 1:
+            popping = Popping(last, self._desk, client, request_id, is_array=is_array)
+        elif {*map(type, commands[:-1])} == {Finish} and self._are_plain_finishes(commands[:-1]):
+            popping = FinishingThenPopping(commands[:-1], last, self._desk, client, request_id, is_array=is_array)
+        else:
+            return None
+        return popping if popping.begin() else None
+
+    def _add(self, adds: Sequence[Add], request_id: str, client: FastClient, *, is_array: bool) -> Cancellable | None:
+        jobs = self._prepared(adds)
+        if jobs is None:
+            return None
+        adding = Changing(ADD, adds, self._desk, client, request_id, is_array=is_array)
+        return adding if self._engine.lanes.add(jobs, adding.take) else None
+
+    def _prepared(self, adds: Sequence[Add]) -> list[Prepared] | None:
+        """The jobs of adds; None if one is not plain. Raises BadRequest for one that is not valid."""
+        if not self._engine.is_local:
+            return None
+        jobs = []
+        shapes = self._engine.shapes
+        are_clear = self._are_clear(adds)
+        for command in adds:
+            if command.durability is not None:
+                return None
+            is_doubted = not are_clear or command.at is not None or command.TTR is not None
+            if is_doubted:
+                check(command, self._max_body_bytes)
+            shape = shapes.known(command)
+            if shape is None:
+                if not is_doubted:
+                    check(command, self._max_body_bytes)
+                shape = shapes.make(command)
+                if shape is None:
+                    return None
+            jobs.append(prepared(command, shape))
+        return jobs
+
+    def _are_clear(self, adds: Sequence[Add]) -> bool:
+        """Whether the ids and bodies of adds are valid; False is only a doubt."""
+        if len(adds) == 1:
+            job_id = adds[0].id
+            if job_id is not None and not is_id(job_id):
+                return False
+            bodies.check(bytes(adds[0].body), self._max_body_bytes)
+            return True
+        ids = [command.id for command in adds if command.id is not None]
+        return (not ids or are_names(ids)) and bodies.are_clear([each.body for each in adds], self._max_body_bytes)
+
+    def _finish(
+        self, finishes: Sequence[Finish], request_id: str, client: FastClient, *, is_array: bool
+    ) -> Cancellable | None:
+        if not self._are_plain_finishes(finishes):
+            return None
+        finishing = Changing(FINISH, finishes, self._desk, client, request_id, is_array=is_array)
+        return finishing if self._engine.finish(ends_of(finishes), finishing.take) else None
+
+    def _are_plain_finishes(self, finishes: Sequence[Finish]) -> bool:
+        if not self._engine.is_local or any(command.durability is not None for command in finishes):
+            return False
+        return are_names([command.id for command in finishes]) or all(is_id(command.id) for command in finishes)
+
+    def _is_plain_pop(self, command: Pop) -> bool:
+        """Raises BadRequest for one that is not valid."""
+        if command.id is not None or (command.count or 1) > _MOST:
+            return False
+        if command.topic is None or command.topics is not None or command.ttr is not None or command.TTR is not None:
+            check(command, self._max_body_bytes)
+            return True
+        return is_name(command.topic) is not None

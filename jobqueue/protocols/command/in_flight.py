@@ -1,0 +1,275 @@
+"""Plain requests in flight on the fast path: each takes the outcome of its commands, and answers.
+
+What simply succeeded is answered at once, by a template. For anything else the request goes on with a task, as on the
+complete path: with the errors in hand, or by carrying out once more, with the same ids, what was not done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from buckets import Job, Popped
+from buckets.pollers import Client
+from jobqueue.commands import native
+from jobqueue.commands.answers import Answer
+from jobqueue.commands.carrying_out import Commands
+from jobqueue.commands.table import ROOM
+from jobqueue.engine.by_callback import Pop
+from jobqueue.engine.engine import Engine
+from jobqueue.protocols import Reply
+from jobqueue.protocols.command import templates
+from jobqueue.schema import params
+
+
+class FastClient(Client, Protocol):
+    """The client of a request: its answer may be written without a task."""
+
+    def has_hung_up(self) -> bool:
+        """Whether it is gone. Asks the socket, for what the event loop has not read yet."""
+
+    def answer(self, body: bytes, request_id: str) -> None:
+        """Answer with 200 and this JSON. Never raises; does nothing when the client is gone."""
+
+    def complete(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with a task, which always begins; it is cancelled when the client is gone."""
+
+
+class Change(NamedTuple):
+    """A kind of commands that change jobs."""
+
+    name: str
+    write: Callable[[Sequence[Any], Sequence[Any]], bytes | None]
+    """Writes the answers where all succeeded."""
+    answer: Callable[[Any, Any], Answer]
+    """Makes the answer to one, with its result or error."""
+
+
+ADD = Change("add", templates.added, native.added)
+FINISH = Change("finish", templates.finished, native.finished)
+
+Work = Callable[[list[Job]], Awaitable[Reply]]
+"""Makes the reply to a request; the list receives the jobs that it hands out."""
+Respond = Callable[[Work, str, Any], Coroutine[Any, Any, None]]
+"""Answers a request, by its id, to its client, with the reply that some work makes."""
+
+_PENDING = object()
+
+
+class Desk:
+    """What the requests in flight share."""
+
+    def __init__(
+        self, engine: Engine, commands: Commands, render: Callable[[list[Answer], bool], Reply], respond: Respond
+    ) -> None:
+        """`render`: writes answers, as those of an array or of one command."""
+        self.engine = engine
+        self.commands = commands
+        self.render = render
+        self.respond = respond
+
+
+class _InFlight:
+    """A request: answered once, unless it is cancelled before."""
+
+    __slots__ = ("_begun", "_client", "_desk", "_is_array", "_is_over", "_request_id")
+
+    def __init__(self, desk: Desk, client: FastClient, request_id: str, *, is_array: bool) -> None:
+        self._desk = desk
+        self._client = client
+        self._request_id = request_id
+        self._is_array = is_array
+        self._is_over = False
+        self._begun = time.perf_counter()
+
+    def cancel(self) -> None:
+        """Its client is gone."""
+        self._is_over = True
+
+    def _answer(self, body: bytes) -> None:
+        self._is_over = True
+        self._client.answer(b"[%b]" % body if self._is_array else body, self._request_id)
+
+    def _go_on(self, work: Callable[[list[Job]], Awaitable[list[Answer]]]) -> None:
+        """Answer with a task, which gets the answers from `work`."""
+        desk, is_array = self._desk, self._is_array
+        self._is_over = True
+
+        async def reply(reserved: list[Job]) -> Reply:
+            return desk.render(await work(reserved), is_array)
+
+        self._client.complete(desk.respond(reply, self._request_id, self._client))
+
+    async def _settled(
+        self, run: Sequence[Any], outcome: Any, reserved: list[Job], begun: float, how: Change | None = None
+    ) -> list[Answer]:
+        """The answers to commands of which not all succeeded. `how`: of those that have a result each."""
+        commands = self._desk.commands
+        if outcome is None:
+            return await commands.answer(run, reserved)
+        if how and isinstance(outcome, list):
+            answers = [how.answer(command, result) for command, result in zip(run, outcome, strict=True)]
+        else:
+            answers = [native.failed(outcome, command) for command in run]
+        commands.count(run[0], answers, begun)
+        return answers
+
+
+class Changing(_InFlight):
+    """Commands of one kind that change jobs."""
+
+    __slots__ = ("_how", "_run")
+
+    def __init__(
+        self, how: Change, run: Sequence[Any], desk: Desk, client: FastClient, request_id: str, *, is_array: bool
+    ) -> None:
+        super().__init__(desk, client, request_id, is_array=is_array)
+        self._how = how
+        self._run = run
+
+    def take(self, outcome: Any) -> None:
+        """What became of them."""
+        if self._is_over:
+            return
+        how = self._how
+        body = how.write(self._run, outcome) if type(outcome) is list else None
+        if body is None:
+            self._go_on(lambda reserved: self._settled(self._run, outcome, reserved, self._begun, how))
+            return
+        self._desk.commands.count_done(how.name, len(outcome), self._begun)
+        self._answer(body)
+
+
+class Popping(_InFlight):
+    """A pop. There may be many that wait, so it is small."""
+
+    __slots__ = ("_command", "_pop")
+
+    def __init__(self, command: params.Pop, desk: Desk, client: FastClient, request_id: str, *, is_array: bool) -> None:
+        super().__init__(desk, client, request_id, is_array=is_array)
+        self._command = command
+        self._pop: Pop | None = None
+
+    def begin(self) -> bool:
+        """Pop; returns whether the engine takes it."""
+        self._pop = self._desk.engine.by_callback.pop(self._command, ROOM, self._client, self.take)
+        return self._pop is not None
+
+    def cancel(self) -> None:
+        """Its client is gone: no job is reserved for it any more, and those that are, go back."""
+        super().cancel()
+        if self._pop is not None:
+            self._pop.cancel()
+
+    def take(self, found: Any) -> None:
+        """What it found."""
+        body = self._written(found)
+        if body is None:
+            self._go_on(lambda reserved: self._explained(found, reserved))
+        else:
+            self._hand_out(body, found)
+
+    def _written(self, found: Any) -> bytes | None:
+        """The answer to a pop that simply succeeded; it counts as done."""
+        body = templates.popped(self._command, found) if type(found) is Popped else None
+        if body is not None:
+            self._desk.commands.count_done("pop", 1, self._begun, waiting=bool(self._command.wait))
+        return body
+
+    def _hand_out(self, body: bytes, found: Popped) -> None:
+        """Answer with jobs; they go back if the client hung up meanwhile."""
+        if found.jobs and self._client.has_hung_up():
+            self._is_over = True
+            self._desk.engine.give_back(found.jobs)
+        else:
+            self._answer(body)
+
+    async def _explained(self, found: Any, reserved: list[Job]) -> list[Answer]:
+        """The answer to a pop that failed, or that is to say why it found nothing."""
+        command = self._command
+        if isinstance(found, Popped):
+            return [await self._desk.commands.say_why(command, found, self._begun)]
+        return await self._settled([command], found, reserved, self._begun)
+
+
+class FinishingThenPopping(Popping):
+    """Finishes, and a pop behind them. They leave for Redis together."""
+
+    __slots__ = ("_ended", "_ended_s", "_finishes", "_found")
+
+    def __init__(
+        self,
+        finishes: Sequence[params.Finish],
+        command: params.Pop,
+        desk: Desk,
+        client: FastClient,
+        request_id: str,
+        *,
+        is_array: bool,
+    ) -> None:
+        super().__init__(command, desk, client, request_id, is_array=is_array)
+        self._finishes = finishes
+        self._ended: Any = (
+            _PENDING  # what became of the finishes: their answers, or the outcome where not all succeeded
+        )
+        self._ended_s = 0.0  # how long they took
+        self._found: Any = _PENDING
+
+    def begin(self) -> bool:
+        """Finish, and pop; returns whether the engine takes the finishes."""
+        if not self._desk.engine.by_callback.finish(ends_of(self._finishes), self.take_ended):
+            return False
+        if not super().begin():
+            self._found = None
+        return True
+
+    def take_ended(self, outcome: Any) -> None:
+        """What became of the finishes."""
+        if self._is_over:
+            return
+        body = templates.finished(self._finishes, outcome) if type(outcome) is list else None
+        if body is not None:
+            self._desk.commands.count_done("finish", len(outcome), self._begun)
+            self._ended, self._finishes = body, ()
+        elif outcome is None and self._found is _PENDING and self._pop is not None:
+            self._pop.cancel(is_gone=False)  # it must not overtake the finishes
+            self._go_on(lambda reserved: self._desk.commands.answer([*self._finishes, self._command], reserved))
+            return
+        else:
+            self._ended, self._ended_s = outcome, time.perf_counter() - self._begun
+        if self._found is not _PENDING:
+            self._settle()
+
+    def take(self, found: Any) -> None:
+        """What the pop found."""
+        self._found = found
+        if self._ended is not _PENDING:
+            self._settle()
+
+    def _settle(self) -> None:
+        ended, found = self._ended, self._found
+        body = self._written(found) if type(ended) is bytes else None
+        if body is None:
+            self._go_on(self._both)
+        else:
+            self._hand_out(b"%b,%b" % (ended, body), found)
+
+    async def _both(self, reserved: list[Job]) -> list[Answer]:
+        """The answers where not all succeeded."""
+        found, ended = self._found, self._ended
+        if isinstance(found, Popped):
+            reserved += found.jobs
+        if isinstance(ended, bytes):
+            answers: list[Answer] = orjson.loads(b"[%b]" % ended)
+        else:
+            begun = time.perf_counter() - self._ended_s
+            answers = await self._settled(self._finishes, ended, reserved, begun, FINISH)
+        return [*answers, *await self._explained(found, reserved)]
+
+
+def ends_of(finishes: Sequence[params.Finish]) -> list[tuple[str, int | None]]:
+    """The jobs that commands finish, as the engine takes them."""
+    return [(command.id, command.lease) for command in finishes]

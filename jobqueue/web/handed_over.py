@@ -1,0 +1,128 @@
+"""A connection that belongs to aiohttp: passes all to its handler, and keeps to the limits of connections beside it.
+
+The handler is aiohttp's own and writes to the transport itself. This stands in its place as the transport's protocol,
+because aiohttp cannot be asked what it has of a request; so the bytes that go in are counted here, and the requests
+that begin and end by them are told by `watched`. Both are public, so no version of aiohttp is excluded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from aiohttp import StreamReader, web
+
+from buckets.errors import NoRoom
+from jobqueue.caller import CALLER
+from jobqueue.web.fast_path import written
+from jobqueue.web.peer import Awaited, Peer
+from jobqueue.web.port import Port
+from jobqueue.web.refusals import Handler, refusal
+
+_MOST_UNCHARGED = 64 << 10  # a request of so many bytes is never refused for want of room
+
+
+class HandedOver(Peer):
+    """A connection that belongs to aiohttp."""
+
+    __slots__ = ("_charged", "_content", "_handler", "_is_fed", "_request")
+
+    def __init__(self, port: Port) -> None:
+        super().__init__(port)
+        self._handler = port.handler()
+        self._request: web.BaseRequest | None = None  # the one that is being handled
+        self._content: StreamReader | None = None  # the body of the last request that has begun
+        self._is_fed = False  # whether bytes have come of which no request has begun yet
+        self._charged = 0  # bytes of an incomplete request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        before = CALLER.set(self)  # the handler's tasks inherit it
+        try:
+            self._handler.connection_made(transport)
+        finally:
+            CALLER.reset(before)
+
+    def take_over(self, wire: asyncio.Transport, received: bytes, *, is_surplus: bool) -> None:
+        """Go on with a connection of which these bytes are the next ones."""
+        wire.set_protocol(self)
+        self.connection_made(wire)
+        self.is_surplus = is_surplus
+        self.data_received(received)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        is_whole = self._is_whole()
+        self._is_fed |= is_whole
+        self._handler.data_received(data)
+        if self._is_fed or self._request is not None:
+            self._charge(len(data))
+
+    def _is_whole(self) -> bool:
+        """Whether all of the last request that has begun is there."""
+        return self._content is None or self._content.is_eof()
+
+    def _charge(self, size: int) -> None:
+        """Account for more bytes of an incomplete request; refuse it if they are too many for all connections."""
+        self._charged += size
+        has_room = self._port.limits.charge(size)
+        if not has_room and self._charged > _MOST_UNCHARGED:
+            self._refuse(NoRoom("this process is receiving as many large requests as it may"))
+
+    def begin(self, request: web.BaseRequest) -> None:
+        """aiohttp begins with a request."""
+        self._request, self._content = request, request.content
+        self._is_fed = False
+        self._awaited = None
+        if self._is_whole():
+            self._charge(-self._charged)
+        if self.is_surplus:
+            self._handler.close()  # behind the answer
+
+    def finish(self) -> None:
+        """The request is handled."""
+        self._request = None
+        self._charge(-self._charged)
+
+    def _refuse(self, error: Exception) -> None:
+        is_unanswered = self._request is None or self._request.writer.output_size == 0
+        if is_unanswered and not self._wire.is_closing():
+            self._wire.write(written(refusal(error), "", last=True))
+        self._handler.force_close()
+
+    def eof_received(self) -> None:
+        """The client sends no more."""
+        self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._handler.resume_writing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The client is gone, or the connection was closed here."""
+        super().connection_lost(exc)
+        self._charge(-self._charged)
+        self._handler.connection_lost(exc)
+
+    def _awaits(self) -> Awaited:
+        is_whole = not self._is_fed if self._request is None else self._is_whole()
+        return Awaited.NOTHING if is_whole else Awaited.REST  # how long it may be idle, aiohttp knows itself
+
+
+def watched(handler: Handler) -> Handler:
+    """A handler that tells the connection of a request when it begins and ends."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast(HandedOver, CALLER.get())
+        connection.begin(request)
+        try:
+            return await handler(request)
+        finally:
+            connection.finish()
+
+    return handle

@@ -1,0 +1,84 @@
+"""What a connection of HTTP is, whoever reads its bytes: a client that may keep us waiting for so long, and no longer.
+
+A loop visits each connection now and then (see `ConnectionLimits`), and looks what is awaited of its client. Thus a
+request needs no timer, and hardly any accounts: it only marks that it has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import Any, cast
+
+from jobqueue.errors import TooSlow
+from jobqueue.web.port import Port
+
+
+class Awaited(enum.Enum):
+    """What a client has to do next."""
+
+    FIRST = enum.auto()  # to send something: it has sent nothing since it connected
+    REST = enum.auto()  # to send the rest of a request
+    READING = enum.auto()  # to take its answer
+    NEXT = enum.auto()  # to send a request, whenever it likes
+    NOTHING = enum.auto()  # it waits for us
+
+
+class Peer(asyncio.Protocol):
+    """A connection of a client."""
+
+    __slots__ = ("_awaited", "_port", "_since", "_wire", "is_surplus")
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._wire: asyncio.Transport = None  # type: ignore[assignment]  # set before all else
+        self._awaited: Awaited | None = Awaited.FIRST  # None: a request has begun since the last visit
+        self._since = 0.0  # loop time of the visit that found it so; 0: none has
+        self.is_surplus = False
+        """Whether it is one connection too many, which may only ask for the health of the service."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._wire = cast(asyncio.Transport, transport)
+        limits, allows = self._port.limits, self._port.allows
+        self.is_surplus = limits.is_full
+        if not limits.join(self) or (allows and not allows(transport.get_extra_info("peername"))):
+            self._wire.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The client is gone, or the connection was closed here."""
+        self._port.limits.leave(self)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is still there, as far as is known."""
+        return not self._wire.is_closing()
+
+    @property
+    def address(self) -> str:
+        """The client's address and port."""
+        peer: Any = self._wire.get_extra_info("peername")
+        host, port = peer[:2] if isinstance(peer, tuple) else ("", 0)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def visit(self, now: float, timeout_s: float) -> None:
+        """Disconnect a client that has kept us waiting for `timeout_s`; it gets 408 if its request had begun."""
+        awaited = Awaited.READING if self._wire.get_write_buffer_size() else self._awaits()
+        if awaited is not self._awaited or not self._since:
+            self._awaited, self._since = awaited, now
+        elif now - self._since < (self._port.idle_s if awaited is Awaited.NEXT else timeout_s):
+            return
+        elif awaited is Awaited.READING:
+            self._wire.abort()
+        elif awaited is Awaited.REST:
+            self._refuse(TooSlow(f"the request was not complete within {timeout_s:g} s"))
+        elif awaited is not Awaited.NOTHING:
+            self._wire.close()
+
+    def _awaits(self) -> Awaited:
+        """What is awaited of a client that has taken all answers."""
+        raise NotImplementedError
+
+    def _refuse(self, error: Exception) -> None:
+        """Answer with an error, before there is a whole request, and close the connection."""
+        raise NotImplementedError
