@@ -177,13 +177,13 @@ local raws = sleepers and {}
 local sub, read = string.sub, redis.pcall
 local LEAD, since = string.char(VERSION, SHORT), struct.pack('>I6', now_ms)
 local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
-local keys = {}
-for place, id in ipairs(ids) do keys[place] = JOB .. id end
 for place, id in ipairs(ids) do
-  local key = keys[place]
+  local key = JOB .. id
   if small and place > last_of_some then
     before_some, last_of_some = place - 1, math.min(place - 1 + TOGETHER, #ids)
-    some = read('MGET', unpack(keys, place, last_of_some))
+    local keys = {}
+    for each = place, last_of_some do keys[#keys + 1] = JOB .. ids[each] end
+    some = read('MGET', unpack(keys))
   end
   local front = some and some[place - before_some] or read('GETRANGE', key, '0', place == 1 and '255' or '127')
   small = (small or place == 1) and #front < SMALL
