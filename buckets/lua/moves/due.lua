@@ -57,7 +57,7 @@ local function complete_path(push, due, headers, out)
   return process, commit_all, plan
 end
 
-local FRONT, FRONT_END = 256, '255'  -- bytes of a record that show whether it is simple; most records are shorter
+local FRONT, SMALL = 128, 256  -- bytes of a record that show whether it is simple; most records are smaller than SMALL
 
 -- Hand due jobs to the sleepers, as their pops would right behind this script. What a pop would not do on its own fast path is
 -- left to it. Returns nil if nobody gets a job, else the jobs of each group; how many of a topic; their entries in the bucket;
@@ -91,7 +91,7 @@ local function hand_out(push, raws, headers, ids)
   local head_of, block_of, front, over  -- of the job before: usually the same
   local function delivered(id, block)
     local key, raw = JOB .. id, raws[id]
-    if #raw == FRONT then raw = redis.call('GETRANGE', key, '0', whole(LARGE)) end
+    if #raw == FRONT or #raw == SMALL then raw = redis.call('GETRANGE', key, '0', whole(LARGE)) end
     local head = sub(raw, 1, SHORT + string.byte(raw, 6))
     if head ~= head_of or block ~= block_of then
       local flags, level = string.byte(raw, 3, 4)
@@ -170,23 +170,23 @@ local promoted = {}
 local handed, straight, members, records  -- what goes straight to sleepers
 local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: usually the same
 local process, commit_all, plan
--- The first record is read up to FRONT. While records are short, the next ones are read together; a large one between them is
--- read whole once, and the others behind it are not.
-local TOGETHER, some, before_some, last_of_some, short = 16, nil, 0, 1, false
+-- The first record is read up to SMALL. While records are small, the next ones are read together; of those behind a larger one
+-- only the front is read.
+local TOGETHER, some, before_some, last_of_some, small = 16, nil, 0, 1, false
 local raws = sleepers and {}
 local sub, read = string.sub, redis.pcall
 local LEAD, since = string.char(VERSION, SHORT), struct.pack('>I6', now_ms)
 local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
-local keys = {}
-for place, id in ipairs(ids) do keys[place] = JOB .. id end
 for place, id in ipairs(ids) do
-  local key = keys[place]
-  if short and place > last_of_some then
+  local key = JOB .. id
+  if small and place > last_of_some then
     before_some, last_of_some = place - 1, math.min(place - 1 + TOGETHER, #ids)
-    some = read('MGET', unpack(keys, place, last_of_some))
+    local keys = {}
+    for each = place, last_of_some do keys[#keys + 1] = JOB .. ids[each] end
+    some = read('MGET', unpack(keys))
   end
-  local front = some and some[place - before_some] or read('GETRANGE', key, '0', FRONT_END)
-  short = (short or place == 1) and #front < FRONT
+  local front = some and some[place - before_some] or read('GETRANGE', key, '0', place == 1 and '255' or '127')
+  small = (small or place == 1) and #front < SMALL
   if raws then raws[id] = front end
   local last, flags, priority, at_bucket = simple(front, delayed, SHORT)
   local head = last and at_bucket == bucket and sub(front, 1, last)
