@@ -133,6 +133,8 @@ class Waiting:
         self._remove(waiter)
         if pass_on:
             self._pass_on(outcome if isinstance(outcome, Popped) else Popped(), waiter.ask.topics)
+        if isinstance(outcome, Popped):
+            self._pool.report_delivered(outcome.jobs)
         try:
             waiter.done(outcome)
         except Exception as error:  # the others are to be answered all the same

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable
-from buckets.job import STATE_WORDS, Job
+from buckets.job import STATE_WORDS
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Prepared, pack_groups, read_results
 from buckets.pool.pop_search import Ask, Popped, read_reply, turns
@@ -88,15 +88,12 @@ def _tell(done: Done, outcome: Any) -> None:
 class Lane:
     """The lane of one shard."""
 
-    def __init__(
-        self, shards: Shards, shard: int, bucket: Callable[[], int], delivered: Callable[[Sequence[Job]], None]
-    ) -> None:
-        """`bucket`: the next one in turn. `delivered` is told of the jobs that pops hand out."""
+    def __init__(self, shards: Shards, shard: int, bucket: Callable[[], int]) -> None:
+        """`bucket`: the next one in turn."""
         self._shards = shards
         self._redis = shards.redis
         self._keys = shards.keys[shard]
         self._bucket = bucket
-        self._delivered = delivered
         self._adds = _Batch()
         self._finishes = _Batch()
         self._pops: list[tuple[Ask, int, Done]] = []
@@ -144,8 +141,8 @@ class Lane:
         return True
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """Reserve up to `count` jobs. `done` gets a Popped, later; if nobody wants its jobs any more, whoever takes it
-        gives them back. False: see `add`."""
+        """Reserve up to `count` jobs. `done` gets a Popped, later; who takes it reports its jobs as delivered or, if
+        nobody wants them any more, gives them back. False: see `add`."""
         if count > MOST or self.closed or self._link() is None:
             return False
         self._pops.append((ask, count, done))
@@ -265,7 +262,6 @@ class Lane:
         self._popping -= 1
         if isinstance(reply, list):
             popped, cut_short = read_reply(reply)
-            self._delivered(popped.jobs)
             _hand_out(pops, popped, cut_short)
         else:
             for _, _, done in pops:

@@ -295,7 +295,6 @@ class Pool(Popping):
         for topic, late_us, number in zip(late[::3], late[1::3], late[2::3], strict=True):
             self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, number)
         jobs = [unpack_all(pairs) for pairs in handed] or [[] for _ in offers]
-        self._report_lateness([job for some in jobs for job in some])
         return moved, wait, jobs
 
     def _give_back_handed(self, reply: Any) -> None:

@@ -48,7 +48,7 @@ class Popping(Shards):
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of some pop left before the answer came
-        self._lanes = [Lane(self, shard, self._next_bucket, self._report_lateness) for shard in range(shards)]
+        self._lanes = [Lane(self, shard, self._next_bucket) for shard in range(shards)]
         self.lanes = Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
         self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
@@ -73,14 +73,16 @@ class Popping(Shards):
         When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
         """
         ask = ask_for(topics, ttr_ms=ttr_ms, worker=worker, room=room, by_priority=by_priority)
-        return await self._pop_asked(ask, count)
+        popped = await self._pop_asked(ask, count)
+        self.report_delivered(popped.jobs)
+        return popped
 
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
         return await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
 
     def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
         """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
-        then, whoever takes it gives them back."""
+        then, whoever takes it gives them back; else he reports them as delivered."""
 
         def took(outcome: Any) -> None:
             if outcome is None:
@@ -129,10 +131,11 @@ class Popping(Shards):
             self._is_abandoned = True
             raise
         job = unpack(job_id, record)
-        self._report_lateness([job])
+        self.report_delivered([job])
         return job
 
-    def _report_lateness(self, jobs: Sequence[Job]) -> None:
+    def report_delivered(self, jobs: Sequence[Job]) -> None:
+        """Tell the meter of jobs that reached their caller."""
         late_us: dict[str, list[int]] = {}
         for job in jobs:
             kind = job.kind
@@ -225,7 +228,6 @@ class Popping(Shards):
         else:
             await search.in_many()
             self._is_abandoned |= search.left_behind
-        self._report_lateness(popped.jobs)
 
     def _give_back_results(self, results: Sequence[Popped | JobQueueError]) -> None:
         """Give back the jobs of callers that are gone."""

@@ -29,6 +29,7 @@ class ByCallback:
         self.pollers = pollers
         self.is_local = is_local
         self.give_back = pool.unpop_later
+        self.report_delivered = pool.report_delivered
         self._shape = pool.shape
         self.shapes = Shapes(policies, pool.shape)
 
@@ -88,6 +89,8 @@ class Pop:
                 self._engine.give_back(outcome.jobs)
             return
         if found:
+            if self._waiter is None:
+                self._engine.report_delivered(outcome.jobs)
             self._engine.pollers.end(self.poller, outcome.jobs)
         else:
             self._engine.pollers.break_off(self.poller, is_gone=False)

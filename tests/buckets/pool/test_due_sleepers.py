@@ -215,12 +215,16 @@ async def test_writes_come_in_the_order_that_leaves_at_most_an_index_entry_too_m
         assert written.names() == ["RPUSH", "HINCRBY", "HDEL", "SETRANGE", "MSET", "ZADD", "ZREM", "SPUBLISH"]
 
 
-async def test_a_handed_job_is_told_as_ready_and_as_delivered(redis: Redis, one: Pool, clock: HeldClock) -> None:
+async def test_a_handed_job_is_told_as_ready_and_whoever_takes_it_tells_that_it_is_delivered(
+    redis: Redis, one: Pool, clock: HeldClock
+) -> None:
     notes = redis.meter = Notes()
     await one.add([NewJob(each, "t", b"", delay_ms=1_000) for each in "abc"])
     clock.now_us += 1_000_300
-    await one.due(0, 0, [offer(jobs=2)])
-    assert (notes.pages, notes.ready, notes.deliveries) == ([3], [("t", 300, 3)], [("t", 300)] * 2)
+    (jobs,) = (await one.due(0, 0, [offer(jobs=2)]))[2]
+    assert (notes.pages, notes.ready, notes.deliveries) == ([3], [("t", 300, 3)], [])
+    one.report_delivered(jobs)
+    assert notes.deliveries == [("t", 300)] * 2
 
 
 async def test_jobs_for_a_timer_that_is_gone_go_back(own_server: RedisServer) -> None:

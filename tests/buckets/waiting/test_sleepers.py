@@ -18,6 +18,7 @@ from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop_one, state
+from tests.buckets.test_meter import Notes
 from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -293,3 +294,21 @@ async def test_an_answer_that_fails_keeps_no_job_from_the_others(deaf: Waiting, 
     assert (await job_of(parked[1])).id == "b"
     assert len(errors) == 1
     parked[0].cancel()
+
+
+async def test_a_job_counts_as_delivered_once_and_only_to_a_pop_that_is_still_there(
+    redis: Redis, deaf: Waiting, pool: Pool, clock: HeldClock
+) -> None:
+    notes = redis.meter = Notes()
+    (parked,) = await sleeping(deaf, "w")
+    await fall_due(pool, clock, "a")
+    await hand_out(deaf, pool, deaf.sleepers(PAGE))
+    assert (await job_of(parked)).id == "a"
+    assert notes.deliveries == [("t", 0)]
+    (gone,) = await sleeping(deaf, "v")
+    await fall_due(pool, clock, "b")
+    offers = deaf.sleepers(PAGE)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    await hand_out(deaf, pool, offers)
+    assert notes.deliveries == [("t", 0)]
