@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from buckets import Ask, Client, Lanes, Poller, Pollers, Pool, Popped, Prepared, Shape, Waiter, Waiting, ask_for
-from jobqueue.engine.new_jobs import new_id
+from buckets import Ask, Client, Lanes, Poller, Pollers, Pool, Popped, Waiter, Waiting, ask_for
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.shapes import Shapes
 from jobqueue.schema import params
-from jobqueue.schema.params import at_ms, ms, ms_or_none
+from jobqueue.schema.params import ms_or_none
 
 Done = Callable[[Any], None]
 """Takes the outcome: see buckets/pool/lanes.py."""
@@ -105,14 +104,3 @@ class Pop:
         self._engine.pollers.break_off(self.poller, is_gone=is_gone)
         if self._waiter is not None:
             self._engine.waiting.cancel(self._waiter)
-
-
-def prepared(command: params.Add, shape: Shape) -> Prepared:
-    """The job that an add of this shape asks for. A command without an id gets one."""
-    if command.id is None:
-        command.id = new_id()
-    if command.at is not None:
-        when = str(max(at_ms(command.at), 1))
-    else:
-        when = f"+{ms(command.delay)}" if command.delay else "+0"
-    return Prepared(shape, command.id, when, bytes(command.body))

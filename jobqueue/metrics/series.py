@@ -50,7 +50,10 @@ class Spread:
 
     def add(self, value: float, *labels: str, n: int = 1) -> None:
         """Count `n` observations of this value."""
-        numbers = self._of(labels)
+        try:  # as `_of`, without the call
+            numbers = self._numbers[labels]
+        except KeyError:
+            numbers = self._of(labels)
         numbers[bisect_left(self._bounds, value)] += n
         numbers[-1] += value * n
 

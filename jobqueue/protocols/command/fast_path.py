@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 
 from buckets import Prepared
-from jobqueue.engine.by_callback import prepared
 from jobqueue.errors import BadRequest
 from jobqueue.protocols.command.in_flight import (
     ADD,
@@ -34,6 +33,8 @@ from jobqueue.schema.params import Add, Finish, Pop
 _MOST = 200  # commands of a kind
 _MOST_BYTES = 1 << 20
 
+_ADDS, _FINISHES = {Add}, {Finish}
+_NONE = {None}
 _NOT_VALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest)
 
 
@@ -72,19 +73,18 @@ class FastPath:
 
     def _begin(self, commands: list[Any], request_id: str, client: FastClient, *, is_array: bool) -> Cancellable | None:
         """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
-        if not 0 < len(commands) <= _MOST:
+        if not commands or len(commands) - (type(commands[-1]) is Pop) > _MOST:
             return None
-        kinds = {*map(type, commands)}
-        last = commands[-1]
-        if kinds == {Add}:
+        last, kinds = commands[-1], {*map(type, commands)}
+        if kinds == _ADDS:
             return self._add(commands, request_id, client, is_array=is_array)
-        if kinds == {Finish}:
+        if kinds == _FINISHES:
             return self._finish(commands, request_id, client, is_array=is_array)
         if type(last) is not Pop or not self._is_plain_pop(last):
             return None
         if len(commands) == 1:
             popping = Popping(last, self._desk, client, request_id, is_array=is_array)
-        elif {*map(type, commands[:-1])} == {Finish} and self._are_plain_finishes(commands[:-1]):
+        elif {*map(type, commands[:-1])} == _FINISHES and self._are_plain_finishes(commands[:-1]):
             popping = FinishingThenPopping(commands[:-1], last, self._desk, client, request_id, is_array=is_array)
         else:
             return None
@@ -102,22 +102,18 @@ class FastPath:
         if not self._engine.is_local:
             return None
         jobs = []
-        shapes = self._engine.shapes
+        prepared = self._engine.shapes.prepared
         are_clear = self._are_clear(adds)
         for command in adds:
             if command.durability is not None:
                 return None
-            is_doubted = not are_clear or command.at is not None or command.TTR is not None
-            if is_doubted:
+            job = prepared(command) if are_clear and command.at is None and command.TTR is None else None
+            if job is None:
                 check(command, self._max_body_bytes)
-            shape = shapes.known(command)
-            if shape is None:
-                if not is_doubted:
-                    check(command, self._max_body_bytes)
-                shape = shapes.make(command)
-                if shape is None:
+                job = prepared(command) or (prepared(command) if self._engine.shapes.learn(command) else None)
+                if job is None:
                     return None
-            jobs.append(prepared(command, shape))
+            jobs.append(job)
         return jobs
 
     def _are_clear(self, adds: Sequence[Add]) -> bool:
@@ -140,8 +136,10 @@ class FastPath:
         return finishing if self._engine.finish(ends_of(finishes), finishing.take) else None
 
     def _are_plain_finishes(self, finishes: Sequence[Finish]) -> bool:
-        if not self._engine.is_local or any(command.durability is not None for command in finishes):
+        if not self._engine.is_local or {command.durability for command in finishes} != _NONE:
             return False
+        if len(finishes) == 1:
+            return is_id(finishes[0].id) is not None
         return are_names([command.id for command in finishes]) or all(is_id(command.id) for command in finishes)
 
     def _is_plain_pop(self, command: Pop) -> bool:
