@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -194,11 +194,6 @@ class System(ABC):
 def in_ms(seconds: float) -> int:
     """A time from now, in milliseconds since the epoch, rounded up."""
     return int((time.time() + seconds) * 1000) + 1
-
-
-def pages(ids: list[str], size: int) -> Iterator[list[str]]:
-    """Pages of ids, as an iterator that several can share."""
-    return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
 def job_id(number: int) -> str:
