@@ -14,6 +14,7 @@ from buckets.redis.client import Redis
 from buckets.timers import members as members_module
 from buckets.timers.members import Members
 from tests.buckets.instances import Instance, sign
+from tests.redis_server import RedisServer
 from tests.waiting import until
 
 
@@ -196,6 +197,25 @@ async def test_who_stops_in_order_is_off_the_list_at_once(live_pool: Pool) -> No
     async with instance.running():
         await until(lambda: bool(instance.members.living))
     assert await sign(live_pool, "other") == ["other"]
+
+
+async def is_past(pool: Pool, ms: int) -> bool:
+    return await pool.now_ms() > ms
+
+
+async def test_an_instance_stays_on_the_list_of_a_redis_that_is_full(own_server: RedisServer) -> None:
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis)
+    members = Members(pool, Notifier(pool))
+    await members.tick()
+    await redis.read("CONFIG", "SET", "maxmemory", 1)
+    for _ in range(3):
+        signed_ms = int(await redis.read("ZSCORE", pool.keys[0].members, members.token))
+        assert await members._ticked() == 0.0, "it may not sign without a look, and looks at once"
+        await until(lambda: is_past(pool, signed_ms))
+        await members._ticked()
+        assert int(await redis.read("ZSCORE", pool.keys[0].members, members.token)) > signed_ms
+    await redis.close()
 
 
 async def test_the_list_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: Pool, clock: HeldClock) -> None:
