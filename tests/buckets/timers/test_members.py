@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import pytest
 
@@ -212,7 +213,7 @@ async def test_an_instance_stays_on_the_list_of_a_redis_that_is_full(own_server:
     for _ in range(3):
         signed_ms = int(await redis.read("ZSCORE", pool.keys[0].members, members.token))
         assert await members._ticked() == 0.0, "it may not sign without a look, and looks at once"
-        await until(lambda: is_past(pool, signed_ms))
+        await until(partial(is_past, pool, signed_ms))
         await members._ticked()
         assert int(await redis.read("ZSCORE", pool.keys[0].members, members.token)) > signed_ms
     await redis.close()
