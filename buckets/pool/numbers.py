@@ -19,7 +19,7 @@ BLOCK = 64
 MOST_BLOCK = 4096
 LARGEST_NUMBER = 2_147_483_647
 KEPT_MS = 3_600_000  # of an alias, after the end of the job's lease
-_FAST_S = 1.0  # where a block does not last so long, the next one is twice as large
+_FAST_S = 1.0  # where a block does not last so long, the next one is four times as large
 
 
 class Numbers:
@@ -49,7 +49,7 @@ class Numbers:
 
     async def _refill(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._size = min(self._size * 2, MOST_BLOCK) if now - self._refilled_at < _FAST_S else BLOCK
+        self._size = min(self._size * 4, MOST_BLOCK) if now - self._refilled_at < _FAST_S else BLOCK
         self._refilled_at = now
         try:
             async with self._taking:

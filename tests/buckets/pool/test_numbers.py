@@ -12,6 +12,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.buckets.jobs import add
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 HOUR = 3_600_000
 SEQ = "{jq:0}:seq"
@@ -181,3 +182,56 @@ async def test_the_check_sets_a_spoilt_counter_or_alias_aside(
     await (await Fsck.open(redis, rest=0, repair=True)).run()
     assert await redis.read("EXISTS", key) == 0
     assert (await (await Fsck.open(redis, rest=0)).run()).findings == {}
+
+
+async def test_ready_numbers_follow_without_waiting_and_are_refilled_in_time(live_pool: Pool, redis: Redis) -> None:
+    numbers = Numbers(live_pool)
+    assert numbers.ready(1) is None
+    assert await numbers.next() == 1
+    found: list[int] = []
+    while len(found) < 5000:
+        some = numbers.ready(7)
+        found += some or []
+        await asyncio.sleep(0)
+    assert found == list(range(2, 2 + len(found)))
+    assert await scripts_run(redis) < 20
+
+
+async def test_numbers_that_are_put_back_are_the_next_ones(pool: Pool) -> None:
+    numbers = Numbers(pool)
+    await numbers.next()
+    some = numbers.ready(3)
+    assert some == [2, 3, 4]
+    numbers.put_back(some)
+    assert numbers.ready(2) == [2, 3]
+    assert await numbers.some(2) == [4, 5]
+
+
+async def test_ready_numbers_and_those_that_are_waited_for_differ(live_pool: Pool) -> None:
+    numbers = Numbers(live_pool)
+    found: list[int] = []
+
+    async def wait() -> None:
+        found.extend(await numbers.some(50))
+
+    async def grab() -> None:
+        for _ in range(200):
+            found.extend(numbers.ready(9) or [])
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(wait() for _ in range(40)), *(grab() for _ in range(5)))
+    assert len(found) == len(set(found)) >= 2000
+
+
+async def test_numbers_that_cannot_be_refilled_are_asked_for_again(own_server: RedisServer) -> None:
+    redis = Redis(own_server.url, timeout_s=0.2)
+    pool = await Pool.open(redis)
+    numbers = Numbers(pool)
+    await numbers.next()
+    await asyncio.to_thread(own_server.kill)
+    left = [numbers.ready(1) for _ in range(BLOCK - 1)]
+    assert all(left) and numbers.ready(1) is None
+    await asyncio.to_thread(own_server.start)
+    await until(lambda: numbers.ready(1) is not None)
+    await pool.close()
+    await redis.close()

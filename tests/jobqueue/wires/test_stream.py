@@ -52,6 +52,27 @@ class Patient(Echo):
     may_be_idle = True
 
 
+class Prompt(Echo):
+    """Answers lines of small letters by callback; `give up` by a task after all, `oops` with a bug, and anything with a
+    capital by a task from the beginning."""
+
+    def begin(self, request: bytes) -> bool:
+        if not request.islower():
+            return False
+        self._loop.call_soon(self.taking(self._took), request)
+        return True
+
+    def _took(self, request: bytes) -> None:
+        if request == b"oops\n":
+            raise ValueError("of a customer")
+        if request == b"give up\n":
+            self.complete(lambda: self.answer(request))
+        elif not self._let.is_set():
+            self._loop.call_later(0.001, self.taking(self._took), request)
+        else:
+            self.answered(request * (1 << 20) if request == b"many\n" else request)
+
+
 class Staying(Echo):
     """Stays when the service stops."""
 
@@ -116,6 +137,83 @@ def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(loop: Loop) -> 
         await until(lambda: not place.streams.open)
 
     run(loop, scene)
+
+
+@LOOPS
+def test_answers_by_callback_and_by_task_come_in_order(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        reader, writer = await place.line()
+        lines = [b"a\n", b"b\n", b"C\n", b"give up\n", b"D\n", b"E\n", b"f\n"] * 500
+        writer.write(b"".join(lines))
+        writer.write_eof()
+        assert await reader.read() == b"".join(lines)
+        writer.close()
+
+    run(loop, scene, lambda: Place(Prompt))
+
+
+@LOOPS
+def test_a_bug_in_a_callback_closes_the_connection(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        with structlog.testing.capture_logs() as logs:
+            reader, writer = await place.line()
+            writer.write(b"a\noops\nb\n")
+            assert await reader.read() == b"a\n"
+        assert [each["event"] for each in logs] == ["client.failed"]
+        writer.close()
+
+    run(loop, scene, lambda: Place(Prompt))
+
+
+@LOOPS
+def test_a_client_that_reads_late_gets_all_answers_by_callback(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        reader, writer = await place.line()
+        writer.write(b"many\n" * 20 + b"C\n" + b"d\n")
+        stream = await place.entered()
+        await until(lambda: stream.transport is not None and stream.transport.get_write_buffer_size() > 0)
+        assert stream.is_busy
+        assert (await reader.readexactly((5 << 20) * 20 + 4)).endswith(b"many\nC\nd\n")
+        writer.close()
+
+    run(loop, scene, lambda: Place(Prompt))
+
+
+@LOOPS
+def test_a_stop_waits_for_what_is_answered_by_callback(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        place.let.clear()
+        reader, writer = await place.line()
+        writer.write(b"a\n")
+        stream = await place.entered()
+        await until(lambda: stream.is_busy)
+        closing = asyncio.create_task(place.streams.close(60))
+        await asyncio.sleep(0)
+        place.let.set()
+        assert await reader.read() == b"a\n"
+        await closing
+        writer.close()
+
+    run(loop, scene, lambda: Place(Prompt))
+
+
+@LOOPS
+def test_an_answer_by_callback_to_a_client_that_is_gone_is_dropped(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        place.let.clear()
+        with structlog.testing.capture_logs() as logs:
+            _, writer = await place.line()
+            writer.write(b"a\nb\n")
+            stream = await place.entered()
+            await until(lambda: stream.is_busy)
+            stream.abort()
+            await until(lambda: not place.streams.open)
+            place.let.set()
+            await until(lambda: not stream.is_busy)
+        assert logs == []
+        writer.close()
+
+    run(loop, scene, lambda: Place(Prompt))
 
 
 @LOOPS
