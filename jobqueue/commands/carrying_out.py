@@ -54,7 +54,7 @@ class Commands:
         self._protocol = protocol
         self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
         """Whether each command is logged."""
-        self.plain = Plain(engine, self.count, is_logged=self.is_logged)
+        self.plain = Plain(engine, self, is_logged=self.is_logged)
         """Carries out those whose answers come by callback."""
 
     def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> Awaitable[list[Answer]]:

@@ -20,26 +20,30 @@ from jobqueue.engine.numbered_by_callback import New, NumberedPop
 from jobqueue.schema import inner, params
 
 _DONE = success()
-_ADD, _FINISH = inner.Add(topic="", body=Raw()), params.Finish(id="")  # what is counted has their names
+_NAMED: dict[str, inner.Add | params.Finish] = {"add": inner.Add(topic="", body=Raw()), "finish": params.Finish(id="")}
 
 Done = Callable[[list[Answer | None] | None], None]
 """Takes the answers, later; None in the place of one, or of all: that was not done, and takes the complete way."""
 
 
-class Count(Protocol):
-    """Counts and logs answers to commands like this one that began at this time (`perf_counter`)."""
+class Books(Protocol):
+    """Where answers are counted, and logged."""
 
-    def __call__(self, command: inner.Inner | params.Command, answers: list[Answer], begun: float) -> None: ...
+    def count(self, command: inner.Inner | params.Command, answers: list[Answer], begun: float) -> None:
+        """Count answers to commands like this one that began at this time (`perf_counter`)."""
+
+    def count_done(self, name: str, number: int, begun: float) -> None:
+        """The same, for commands that succeeded, where nothing is logged."""
 
 
 class Plain:
     """Plain commands of the connections of a dialect."""
 
-    def __init__(self, engine: Engine, count: Count, *, is_logged: bool) -> None:
+    def __init__(self, engine: Engine, books: Books, *, is_logged: bool) -> None:
         """`is_logged`: whether each answer is; then adds and finishes take the complete way, which does that."""
         self._engine = engine.by_callback
         self._numbered = engine.numbered_by_callback
-        self._count = count
+        self._books = books
         self._is_logged = is_logged
 
     def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
@@ -56,7 +60,7 @@ class Plain:
             done(None)
             return
         answers = [_added(result) for result in results]
-        self._count(_ADD, [answer for answer in answers if answer is not None], begun)
+        self._count("add", [answer for answer in answers if answer is not None], begun)
         done(answers)
 
     def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
@@ -71,8 +75,14 @@ class Plain:
             return
         results = [outcome] * number if isinstance(outcome, JobQueueError) else outcome
         answers = [failure(result) if isinstance(result, JobQueueError) else _DONE for result in results]
-        self._count(_FINISH, answers, begun)
+        self._count("finish", answers, begun)
         done(list(answers))
+
+    def _count(self, name: str, answers: list[Answer], begun: float) -> None:
+        if all(answer["success"] for answer in answers):
+            self._books.count_done(name, len(answers), begun)
+        else:
+            self._books.count(_NAMED[name], answers, begun)
 
     def pop(self, command: inner.Pop, times: int, client: Client, done: Callable[[list[Answer]], None]) -> NumberedPop:
         """Answer a pop of one job, or the first of so many like ones, in their order: as many as there are jobs for;
@@ -97,7 +107,7 @@ class Plain:
             if not answers and (times == 1 or not command.wait):
                 answers = [success(jobs=[], numbers=[]) for _ in range(times)]
         if answers:
-            self._count(command, answers, begun)
+            self._books.count(command, answers, begun)
         done(answers)
 
 

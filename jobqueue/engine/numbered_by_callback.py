@@ -65,7 +65,7 @@ class NumberedByCallback:
         """Add jobs under the next numbers; their shapes reject an id that exists. `done` gets the number or the error
         of each, later; None: nothing was done. Returns False, and does nothing, for what takes the complete way."""
         lanes, counter = self._by_callback.lanes, self._numbered.counter
-        numbers = counter.ready(len(jobs)) if self._may_add and lanes.is_open else None
+        numbers = counter.ready(len(jobs)) if self._may_add else None
         if numbers is None:
             return False
         prepared = [

@@ -185,7 +185,7 @@ class Connection(Stream[Run]):
         if first is None:
             return None
         name, run = first[0], [first[1]]
-        while name in _IN_RUNS and len(run) < _LONGEST_RUN and (ahead := self._next()) is not None:
+        while self.received and name in _IN_RUNS and len(run) < _LONGEST_RUN and (ahead := self._next()) is not None:
             if ahead[0] != name:
                 self._ahead = ahead
                 break
@@ -197,7 +197,7 @@ class Connection(Stream[Run]):
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead
-        return self._parser.take(self.received, self.desk.options.max_job_bytes) if self.received else None
+        return self._parser.take(self.received, self.desk.dialect.options.max_job_bytes) if self.received else None
 
     def leave(self, left: Run) -> None:
         """Take the rest of a run next."""
