@@ -22,7 +22,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs demo demo-spark package clean
-.PHONY: bench bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
+.PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
 
 help:  ## show this list
@@ -106,8 +106,11 @@ demo: setup  ## close 500 real orders; fails if a job is lost, early or delivere
 demo-spark: setup-test  ## from a file of 6,919 orders to callbacks received; 3 minutes
 	$(BIN)/python -m tests.spark.demo
 
-bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redis; 15 minutes, writes docs/bench.md
+bench: setup-test  ## compare with beanstalkd, BullMQ, arq, Celery and bare Redis; 25 minutes, writes docs/bench.md
 	$(BIN)/python -m tests.bench.compare
+
+bench-before: setup-test  ## compare with older versions of ours: BEFORE="COMMIT COMMIT"; ROUNDS=n
+	$(BIN)/python -m tests.bench.compare $(addprefix --before ,$(BEFORE)) $(addprefix --rounds ,$(ROUNDS))
 
 bench-memory: setup  ## bytes per job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory

@@ -10,6 +10,7 @@
                                        │                          │
                                      dead ◄──── last try, bury ───┘
 
+    timer              to ready, or straight to reserved where a pop waits in its process
     retry, last try    the job was released, or its TTR is over: with tries left, or without
     unpop              the pop did not reach its client: the try does not count
     take               a pop of one job by its id: from delayed, ready or dead to reserved

@@ -50,7 +50,7 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
     (State.DEAD, State.READY): {"add", "kick"},  # replaced; kicked
     (State.RESERVED, State.RESERVED): {"touch"},
     (State.READY, State.RESERVED): {"pop", "pop_by_priority", "take"},
-    (State.DELAYED, State.RESERVED): {"take"},
+    (State.DELAYED, State.RESERVED): {"due", "take"},  # due while a pop waited; taken
     (State.DEAD, State.RESERVED): {"take"},
     (State.READY, State.FINISHED): {
         "pop",
@@ -128,7 +128,7 @@ class NewJob:
     keeps_body: bool = False  # its tombstone has the body, and all else; not if it is purged
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Kind:
     """The part of a record that like jobs share, decoded once for all of them."""
 
@@ -143,6 +143,8 @@ class Kind:
     deliveries: int
     step: int  # on the back-off ladder
     optional: dict[int, bytes]  # by tag, unknown ones included
+
+    __hash__ = object.__hash__  # so that what follows from a kind can be kept in a dictionary
 
 
 @dataclass(slots=True)

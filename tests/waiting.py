@@ -17,7 +17,7 @@ async def tick_all(pool: Pool) -> int:
         for bucket in range(pool.buckets):
             wait = 0
             while wait == 0:
-                some, wait = await pool.due(shard, bucket)
+                some, wait, _ = await pool.due(shard, bucket)
                 moved += some
     return moved
 

@@ -17,8 +17,9 @@ from buckets.errors import JobQueueError, Unanswered, Unavailable
 from buckets.job import NewJob, State
 from buckets.keys import Keys, shard_of
 from buckets.pool.add_codec import Added, may_be_repeated
+from buckets.pool.lanes import Sent
 from buckets.pool.pool import Moved, Pool
-from buckets.redis.link import Link, Sent
+from buckets.redis.link import Link
 
 _TRIES = 3  # to make a change and learn what it reached, when connections are lost in between
 

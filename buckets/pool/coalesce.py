@@ -1,8 +1,8 @@
-"""Request coalescing: what callers hand in during one turn of the event loop becomes one piece of work.
+"""Request coalescing, for work that is a coroutine: what comes while a batch is in flight becomes the next one.
 
-Under load many requests arrive in a turn; one script for all their jobs costs Redis a fraction of one script each. A
-lone caller leaves on the next loop turn; a patient one waits for the batch in flight and leaves with all that arrived
-meanwhile.
+A lone caller's work begins on the next turn of the event loop. Others wait until the batch in flight is done (or has
+taken 10 ms), so that batches grow under load, as with a database's group commit. Work that is one script goes by a lane
+instead (lanes.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-_LONGEST_S = 0.01  # that patient callers wait for the batch in flight
+_LONGEST_S = 0.01  # that callers wait for the batch in flight
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -38,17 +38,12 @@ class Coalescer(Generic[T]):
         work: Callable[[list[T]], Awaitable[list[Any]]],
         joined: Callable[[], Joined[T]],
         orphan: Callable[[list[Any]], None] | None = None,
-        *,
-        patient: bool = False,
     ) -> None:
         """`joined` makes the object that decides which callers are joined. `orphan` receives the results of a caller
-        that was cancelled while the work was in progress. `patient`: begin when the batch in flight is done (or has
-        taken 10 ms), so that batches grow, as with a database's group commit; for work whose start is expensive and
-        whose items are cheap."""
+        that was cancelled while the work was in progress."""
         self._work = work
         self._joined = joined
         self._orphan = orphan
-        self._patient = patient
         self._next: asyncio.Handle | None = None
         self._waiting: Part[T] = []
         self._working: set[asyncio.Task[None]] = set()
@@ -58,7 +53,7 @@ class Coalescer(Generic[T]):
         begun continues when its caller is cancelled."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            busy = self._patient and self._working
+            busy = bool(self._working)
             self._next = loop.call_later(_LONGEST_S, self._begin) if busy else loop.call_soon(self._begin)
         future = loop.create_future()
         self._waiting.append((items, future))
@@ -88,7 +83,7 @@ class Coalescer(Generic[T]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
-        if self._patient and self._waiting and not self._working:
+        if self._waiting and not self._working:
             self._begin()
 
     async def _run(self, part: Part[T]) -> None:

@@ -13,10 +13,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable
 from buckets.job import STATE_WORDS
+from buckets.keys import shard_of
 from buckets.pool.add_codec import Prepared, pack_groups, read_results
 from buckets.pool.pop_search import Ask, Popped, read_reply, turns
 from buckets.redis.client import judge, judge_all
@@ -28,6 +29,10 @@ log = logging.getLogger(__name__)
 
 _LONGEST_S = 0.01  # that pops wait for those in flight
 
+T = TypeVar("T")
+
+Sent = Callable[[], None]
+"""Called when jobs leave for Redis: what is asked from then on comes behind them."""
 Done = Callable[[Any], None]
 """Takes the outcome, once: a list with a result or error for each job, for a pop a `Popped`; None: nothing was done, or
 it may be repeated, so take the complete way, with the same ids; a JobQueueError: it failed, and was perhaps done."""
@@ -80,16 +85,15 @@ def _tell(done: Done, outcome: Any) -> None:
         log.exception("answer.failed")
 
 
-class Lanes:
-    """The lanes of the only shard of a namespace; those of several are closed."""
+class Lane:
+    """The lane of one shard."""
 
-    def __init__(self, shards: Shards, bucket: Callable[[], int], delivered: Callable[[Popped], None]) -> None:
-        """`bucket`: the next one in turn. `delivered` is told of the jobs that pops hand out."""
+    def __init__(self, shards: Shards, shard: int, bucket: Callable[[], int]) -> None:
+        """`bucket`: the next one in turn."""
         self._shards = shards
         self._redis = shards.redis
-        self._keys = shards.keys[0]
+        self._keys = shards.keys[shard]
         self._bucket = bucket
-        self._delivered = delivered
         self._adds = _Batch()
         self._finishes = _Batch()
         self._pops: list[tuple[Ask, int, Done]] = []
@@ -98,7 +102,7 @@ class Lanes:
         self._is_leaving = False  # whether `_leave` is about to be called
         self._in_flight = 0
         self._quiet: asyncio.Future[None] | None = None
-        self.closed = len(shards.keys) > 1
+        self.closed = False
         """Whether nothing is taken any more."""
 
     @property
@@ -124,8 +128,9 @@ class Lanes:
         self._leave_soon()
         return True
 
-    def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
-        """End jobs, given as id and lease. `done` gets the new state or an error for each, later. False: see `add`."""
+    def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
+        """End jobs, given as id and lease (None or empty: any). `done` gets the new state or an error for each, later.
+        False: see `add`."""
         ids = {job_id for job_id, _ in ends}
         if not self._fits(ids, ends, 0):
             return False
@@ -136,16 +141,20 @@ class Lanes:
         return True
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """Reserve up to `count` jobs. `done` gets a Popped, later; if nobody wants its jobs any more, whoever takes it
-        gives them back. False: see `add`."""
+        """Reserve up to `count` jobs. `done` gets a Popped, later; who takes it reports its jobs as delivered or, if
+        nobody wants them any more, gives them back. False: see `add`."""
         if count > MOST or self.closed or self._link() is None:
             return False
         self._pops.append((ask, count, done))
         self._leave_soon()
         return True
 
+    def withdraw(self, done: Done) -> None:
+        """Forget a pop whose caller is gone, if it has not left yet."""
+        self._pops = [pop for pop in self._pops if pop[2] is not done]
+
     def _fits(self, ids: set[str], jobs: Sequence[Any], size: int) -> bool:
-        return len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self.is_open
+        return 0 < len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self.is_open
 
     def _leave_soon(self) -> None:
         if not self._is_leaving:
@@ -161,6 +170,9 @@ class Lanes:
             self._send_adds()
         if self._pops:
             self._send_pops_in_time()
+        self._flush()
+
+    def _flush(self) -> None:
         link = self._link()
         if link is not None:
             link.flush()
@@ -173,8 +185,8 @@ class Lanes:
             return
         keys, chosen = self._keys, SCRIPTS[script]
         named: dict[str, Value] = {"meta": keys.meta, "never": keys.never, "now": self._shards.clock.now(), **arguments}
-        self._in_flight += 1
         command = ("EVALSHA", chosen.sha, *chosen.arguments(named, rest))
+        self._in_flight += 1
         link.send(command, partial(self._take, script, time.perf_counter(), took))
 
     def _take(self, script: str, begun: float, took: Done, reply: Any) -> None:
@@ -250,26 +262,13 @@ class Lanes:
         self._popping -= 1
         if isinstance(reply, list):
             popped, cut_short = read_reply(reply)
-            self._delivered(popped)
-            self._hand_out(pops, None if cut_short and not popped.jobs else popped)
+            _hand_out(pops, popped, cut_short)
         else:
             for _, _, done in pops:
                 _tell(done, reply)
         if self._pops and not self._popping:
             self._send_pops()
-            link = self._link()
-            if link is not None:
-                link.flush()
-
-    @staticmethod
-    def _hand_out(pops: list[tuple[Ask, int, Done]], popped: Popped | None) -> None:
-        """The jobs in the order of the pops. None: entries without jobs stood in the way; there may be more behind."""
-        if popped is None or len(pops) == 1:
-            for _, _, done in pops:
-                _tell(done, popped)
-            return
-        for at, (_, _, done) in enumerate(pops):
-            _tell(done, Popped(popped.jobs[at : at + 1], popped.left, popped.opens_us, popped.ask_why))
+            self._flush()
 
     async def close(self) -> None:
         """Take nothing any more, and wait for what is in flight."""
@@ -280,6 +279,75 @@ class Lanes:
         if self._in_flight:
             self._quiet = asyncio.get_running_loop().create_future()
             await self._quiet
+
+
+async def taken(lane: Callable[[Sequence[T], Done], bool], jobs: Sequence[T], leaving: Sent | None = None) -> Any:
+    """The outcome of jobs handed in to a lane; None also where it does not take them. `leaving` is called when it has
+    taken them."""
+    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(given: Any) -> None:
+        if not outcome.done():
+            outcome.set_result(given)
+
+    if not lane(jobs, done):
+        return None
+    if leaving:
+        leaving()
+    return await outcome
+
+
+class Lanes:
+    """The lanes of all shards, for callers who take the complete way where these do not take their jobs."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self._lanes = lanes
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is taken any more."""
+        return self._lanes[0].closed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some of what is handed in may be taken."""
+        return any(lane.is_open for lane in self._lanes)
+
+    def add(self, jobs: Sequence[Prepared], done: Done) -> bool:
+        """As `Lane.add`; also False for jobs of several shards."""
+        lane = self._of([job[1] for job in jobs])
+        return lane is not None and lane.add(jobs, done)
+
+    def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
+        """As `Lane.finish`; also False for jobs of several shards."""
+        lane = self._of([job_id for job_id, _ in ends])
+        return lane is not None and lane.finish(ends, done)
+
+    def pop(self, ask: Ask, count: int, done: Done) -> bool:
+        """As `Lane.pop`; False where there are several shards, of which a pop may have to ask more than one."""
+        return len(self._lanes) == 1 and self._lanes[0].pop(ask, count, done)
+
+    def withdraw(self, done: Done) -> None:
+        """As `Lane.withdraw`."""
+        self._lanes[0].withdraw(done)
+
+    def _of(self, ids: Sequence[str]) -> Lane | None:
+        if len(self._lanes) == 1:
+            return self._lanes[0]
+        shards = {shard_of(job_id, len(self._lanes)) for job_id in ids}
+        return self._lanes[shards.pop()] if len(shards) == 1 else None
+
+
+def _hand_out(pops: list[tuple[Ask, int, Done]], popped: Popped, cut_short: bool) -> None:
+    """Hand jobs out in the order of the pops. Where the script stopped early, those that got none take the complete
+    way: there may be more behind."""
+    jobs, shared = popped.jobs, (popped.left, popped.opens_us, popped.ask_why)
+    empty = None if cut_short else Popped([], *shared)
+    if len(pops) == 1:
+        _tell(pops[0][2], popped if jobs else empty)
+        return
+    for at, (_, _, done) in enumerate(pops):
+        _tell(done, Popped([jobs[at]], *shared) if at < len(jobs) else empty)
 
 
 def _was_not_done(error: JobQueueError) -> bool:

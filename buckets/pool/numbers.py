@@ -1,8 +1,9 @@
 """Numbers for systems whose ids are integers: one counter of the namespace, and aliases of jobs with other ids.
 
-The counter is in shard 0. A process takes a block of numbers at a time; those that it has left when it ends are never
-given out. Behind 2,147,483,647, the largest that clients of 32 bits can read, it begins again with 1. If Redis forgets
-numbers, as in a failover, the next process that takes a block lets the counter go on behind those that it knows of.
+The counter is in shard 0. A process takes a block of numbers at a time, a larger one where they go fast; those that it
+has left when it ends are never given out. Behind 2,147,483,647, the largest that clients of 32 bits can read, it begins
+again with 1. If Redis forgets numbers, as in a failover, the next process that takes a block lets the counter go on
+behind those that it knows of.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from buckets.errors import JobQueueError
 from buckets.shards import Shards
 
 BLOCK = 64
+MOST_BLOCK = 4096
 LARGEST_NUMBER = 2_147_483_647
 KEPT_MS = 3_600_000  # of an alias, after the end of the job's lease
+_FAST_S = 1.0  # where a block does not last so long, the next one is twice as large
 
 
 class Numbers:
@@ -27,6 +31,33 @@ class Numbers:
         self._known = 0  # the last number of the newest block
         self._taking = asyncio.Lock()
         self._wanted = 0  # by all callers that wait
+        self._size = BLOCK  # of the next block that is taken ahead
+        self._refilled_at = 0.0  # loop time
+        self._refilling: asyncio.Task[None] | None = None
+
+    def ready(self, count: int) -> list[int] | None:
+        """The next numbers, without waiting; None where fewer are left here. Then `some` takes more, and before it
+        comes to that, they are taken in the background."""
+        block = self._block
+        if len(block) - count < self._size // 2 and self._refilling is None:
+            self._refilling = asyncio.create_task(self._refill())
+        return [block.popleft() for _ in range(count)] if len(block) >= count else None
+
+    def put_back(self, numbers: Sequence[int]) -> None:
+        """Numbers from `ready` that were not used are the next ones again."""
+        self._block.extendleft(reversed(numbers))
+
+    async def _refill(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._size = min(self._size * 2, MOST_BLOCK) if now - self._refilled_at < _FAST_S else BLOCK
+        self._refilled_at = now
+        try:
+            async with self._taking:
+                await self._extend(self._size)
+        except JobQueueError:
+            pass  # who finds no number is told why
+        finally:
+            self._refilling = None
 
     async def next(self) -> int:
         """The next number."""
@@ -37,10 +68,8 @@ class Numbers:
         self._wanted += count
         try:
             async with self._taking:
-                if len(self._block) < count:
-                    size = max(self._wanted - len(self._block), BLOCK)
-                    first = await self._take(size)
-                    self._block.extend((number - 1) % LARGEST_NUMBER + 1 for number in range(first, first + size))
+                while len(self._block) < count:  # `ready` may give some of them to others
+                    await self._extend(max(self._wanted - len(self._block), BLOCK))
                 return [self._block.popleft() for _ in range(count)]
         finally:
             self._wanted -= count
@@ -50,6 +79,10 @@ class Numbers:
         async with self._taking:
             self._block.clear()
             await self._take(count)
+
+    async def _extend(self, size: int) -> None:
+        first = await self._take(size)
+        self._block.extend((number - 1) % LARGEST_NUMBER + 1 for number in range(first, first + size))
 
     async def _take(self, count: int) -> int:
         first: int = await self._shards.call("take_numbers", 0, count=count, known=self._known)

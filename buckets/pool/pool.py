@@ -10,7 +10,7 @@ Redis too long), and turns the reply into values.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,16 +18,15 @@ from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import STATE_WORDS, Job, NewJob, State
 from buckets.keys import shard_of
-from buckets.pool.add_codec import Added, Preparing, Shape, may_be_repeated, pack_groups, read_results
-from buckets.pool.coalesce import Coalescer
+from buckets.pool.add_codec import Added, Prepared, Preparing, Shape, may_be_repeated, pack_groups, read_results
 from buckets.pool.deaths import Deaths
+from buckets.pool.lanes import Sent, taken
+from buckets.pool.pop_search import Offer
 from buckets.pool.popping import Popping
-from buckets.pool.send_order import SendOrder
-from buckets.record import pack_ladder, unpack
+from buckets.record import pack_ladder, unpack, unpack_all
 from buckets.redis.client import Redis, judge_all
-from buckets.redis.link import Sent
 from buckets.scripts import Value
-from buckets.shards import Item, OneScript
+from buckets.shards import Item
 
 PAGE = 150  # due entries a script: about 1.5 ms of Redis, a third of what a script may take
 
@@ -44,14 +43,11 @@ class Pool(Popping):
 
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: Clock | None = None) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
-        # Two pages at a time keep Redis busy; with one for each bucket, all other calls would wait behind eight.
-        self._paging = [asyncio.Semaphore(2) for _ in self.keys]
+        self.paging = [asyncio.Semaphore(2) for _ in self.keys]
+        """In which timers call `due`, by shard. Two pages at a time keep Redis busy; with one for each bucket, all
+        other calls would wait behind eight."""
         self._preparing = Preparing(shards)
         self._deaths = Deaths()
-        # One for each shard: a Cluster server that is away delays no caller whose jobs are on another.
-        self._adding = [Coalescer(partial(self._add, shard, True), OneScript) for shard in range(shards)]
-        self._adding_once = [Coalescer(partial(self._add, shard, False), OneScript) for shard in range(shards)]
-        self._finishing = [Coalescer(partial(self._finish, shard), OneScript) for shard in range(shards)]
 
     def shape(self, job: NewJob) -> Shape:
         """What all new jobs share that differ from this one in id, time and body only."""
@@ -61,10 +57,17 @@ class Pool(Popping):
         """Keep jobs, as if one after the other. Returns what was added for each, or the error."""
         prepared = self._preparing.job
         items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
-        adding = self._adding if all(map(may_be_repeated, jobs)) else self._adding_once
-        results = await self.spread(items, lambda shard, some: adding[shard].hand_in(some))
+        results = await self.spread(items, self._add_some)
         self._note_added(zip(jobs, results, strict=True))
         return results
+
+    async def _add_some(self, shard: int, items: Sequence[Item]) -> list[Any]:
+        """Add jobs of one shard, by its lane or, where that does not take them, by scripts of their own."""
+        jobs: list[Prepared] = [item.values[0] for item in items]
+        outcome = await taken(self._lanes[shard].add, jobs)
+        if outcome is None:
+            return await self._add(shard, all(job.shape.repeatable for job in jobs), items)
+        return [outcome] * len(jobs) if isinstance(outcome, JobQueueError) else outcome
 
     async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, as if one after the other, each group whole or not at all. The ids of a group are equal
@@ -115,20 +118,32 @@ class Pool(Popping):
     ) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
 
-        `sent` is called when they have left for Redis (send_order.py): a pop made from then on comes behind them. It is
-        not called when they cannot be sent, or when they need more than one script.
+        `sent` is called when they have left for Redis: a pop made from then on comes behind them. It is not called when
+        they cannot be sent, or when they need more than one script. A shard whose server is away while another one can
+        be asked counts as sent: a pop asks no such shard either, so it cannot get ahead of anything there.
         """
-        items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
-        if sent is None:
-            return _words(await self.spread(items, self._hand_in_finishes))
-        with SendOrder(self, items, sent):
-            return _words(await self.spread(items, self._hand_in_finishes))
+        unsent = {shard_of(job_id, len(self.keys)) for job_id, _ in jobs}
 
-    def _hand_in_finishes(self, shard: int, items: Sequence[Item]) -> Awaitable[list[Any]]:
-        return self._finishing[shard].hand_in(items)
+        def left(shard: int) -> None:
+            unsent.discard(shard)
+            if not unsent and sent:
+                asyncio.get_running_loop().call_soon(sent)  # behind the lanes, which leave at the end of this turn
+
+        items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
+        return _words(await self.spread(items, partial(self._finish_some, left)))
+
+    async def _finish_some(self, left: Callable[[int], None], shard: int, items: Sequence[Item]) -> list[Any]:
+        """As `_add_some`. `left` is told when the finishes of the shard leave in this turn, or need not be waited
+        for."""
+        if self.is_passed_over(shard):
+            left(shard)
+        outcome = await taken(self._lanes[shard].finish, [item.values for item in items], partial(left, shard))
+        if outcome is None:
+            return await self._finish(shard, items)
+        return [outcome] * len(items) if isinstance(outcome, JobQueueError) else outcome
 
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
-        return await self.run_in(shard, "finish", items, {"now": self.clock.now()}, sent_of=_sent_of)
+        return await self.run_in(shard, "finish", items, {"now": self.clock.now()})
 
     async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or NotFound, WrongState."""
@@ -252,17 +267,40 @@ class Pool(Popping):
         self._note_moved(job_id, moved.state)
         return moved
 
-    async def due(self, shard: int, bucket: int) -> tuple[int, int]:
-        """Move a page of due entries out of a bucket; returns how many, and the us until the next is due (0: now, -1:
-        there is none)."""
-        async with self._paging[shard]:
-            moved, wait, died, *late = await self.call("due", shard, now=self.clock.now(), bucket=bucket, page=PAGE)
+    async def due(self, shard: int, bucket: int, offers: Sequence[Offer] = ()) -> tuple[int, int, list[list[Job]]]:
+        """Move a page of due entries out of a bucket; returns how many, the us until the next is due (0: now, -1: there
+        is none), and the jobs that were reserved for each offer.
+
+        With offers it is not repeated when its answer is lost: raises Unanswered, and jobs may have been reserved. As
+        with `pop`, the jobs of a caller that was cancelled meanwhile are given back.
+        """
+        sleepers = [value for offer in offers for value in offer.arguments()]
+        try:
+            moved, wait, died, handed, *late = await self.call(
+                "due",
+                shard,
+                sleepers,
+                repeat=not offers,
+                orphan=self._give_back_handed,
+                now=self.clock.now(),
+                bucket=bucket,
+                page=PAGE,
+            )
+        except asyncio.CancelledError:
+            self._is_abandoned |= bool(offers)
+            raise
         self.redis.meter.paged(moved)
         if died:
             self._deaths.report(died)
-        for topic, late_us, jobs in zip(late[::3], late[1::3], late[2::3], strict=True):
-            self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, jobs)
-        return moved, wait
+        for topic, late_us, number in zip(late[::3], late[1::3], late[2::3], strict=True):
+            self.redis.meter.promoted(topic.decode("utf-8", "replace"), late_us, number)
+        jobs = [unpack_all(pairs) for pairs in handed] or [[] for _ in offers]
+        return moved, wait, jobs
+
+    def _give_back_handed(self, reply: Any) -> None:
+        """Give back the jobs that a timer's script handed to sleepers and whose answer reaches nobody."""
+        if isinstance(reply, list):  # otherwise the script failed
+            self.unpop_later([job for pairs in reply[3] for job in unpack_all(pairs)])
 
     async def get(self, job_id: str, within: str = "") -> Job | None:
         """The job, or its tombstone."""
@@ -274,23 +312,8 @@ class Pool(Popping):
 
     async def close(self) -> None:
         """Wait for the work in progress, and until the jobs that nobody received have been given back."""
-        for coalescer in (*self._adding, *self._adding_once, *self._finishing):
-            await coalescer.close()
         self._deaths.sum_up()
         await super().close()
-
-
-def _sent_of(items: Sequence[Item]) -> Sent | None:
-    """What to call when the script for these items has been sent."""
-    calls = [item.sent for item in items if item.sent]
-    if not calls:
-        return None
-
-    def sent() -> None:
-        for call in calls:
-            call()
-
-    return sent
 
 
 def _or_empty(value: int | None) -> Value:
@@ -307,4 +330,4 @@ def _word(state: bytes) -> str:
 
 
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:
-    return [result if isinstance(result, JobQueueError) else STATE_WORDS[result] for result in results]
+    return [STATE_WORDS[result] if isinstance(result, bytes) else result for result in results]

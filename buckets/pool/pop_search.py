@@ -49,11 +49,17 @@ class Ask(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Like waiting pops that sleep, to which a script may hand jobs that fall due: their topics in order, and how many
-    jobs each worker gets."""
+    """Like pops that wait, to which a timer may hand due jobs: without a ttr of their own, and for jobs in the order of
+    the topics."""
 
     topics: tuple[str, ...]
     workers: list[tuple[int, str]]
+    """How many jobs each wants, in the order of serving."""
+
+    def arguments(self) -> list[Value]:
+        """As due.lua takes them."""
+        want = sum(jobs for jobs, _ in self.workers)
+        return [want, turns(self.workers, 0), len(self.topics), *self.topics]
 
 
 def ask_for(

@@ -11,14 +11,14 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 from buckets.clock import Clock
 from buckets.errors import JobQueueError
 from buckets.job import Job
 from buckets.keys import shard_of
 from buckets.pool.coalesce import Coalescer
-from buckets.pool.lanes import Lanes
+from buckets.pool.lanes import Lane, Lanes
 from buckets.pool.pop_search import Ask, Popped, PopSearch, ask_for
 from buckets.pool.ready_shards import ReadyShards
 from buckets.record import unpack, unpack_all
@@ -48,9 +48,13 @@ class Popping(Shards):
         self._turn = itertools.count(random.randrange(buckets))  # round robin; each process starts elsewhere
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of some pop left before the answer came
-        self.lanes = Lanes(self, lambda: next(self._turn) % buckets, lambda popped: self._report_lateness(popped.jobs))
+        self._lanes = [Lane(self, shard, self._next_bucket) for shard in range(shards)]
+        self.lanes = Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
-        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results, patient=True)
+        self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
+
+    def _next_bucket(self) -> int:
+        return next(self._turn) % self.buckets
 
     async def pop(
         self,
@@ -69,16 +73,16 @@ class Popping(Shards):
         When the caller is cancelled while Redis works on it, the jobs that were reserved are given back.
         """
         ask = ask_for(topics, ttr_ms=ttr_ms, worker=worker, room=room, by_priority=by_priority)
-        return await self._pop_asked(ask, count)
+        popped = await self._pop_asked(ask, count)
+        self.report_delivered(popped.jobs)
+        return popped
 
     async def _pop_asked(self, ask: Ask, count: int) -> Popped:
-        popped = await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
-        self._report_lateness(popped.jobs)
-        return popped
+        return await self._pop_one(ask) if count == 1 else await self._pop_many(ask, count)
 
     def look(self, ask: Ask, count: int, done: Callable[[Popped | JobQueueError], None]) -> None:
         """Pop once, without a task where the lanes are open. `done` gets the outcome later; if nobody wants the jobs by
-        then, whoever takes it gives them back."""
+        then, whoever takes it gives them back; else he reports them as delivered."""
 
         def took(outcome: Any) -> None:
             if outcome is None:
@@ -118,7 +122,7 @@ class Popping(Shards):
                 orphan=orphan,
                 now=self.clock.now(),
                 id=job_id,
-                bucket=next(self._turn) % self.buckets,
+                bucket=self._next_bucket(),
                 ttr="" if ttr_ms is None else ttr_ms,
                 worker=worker,
                 within=within,
@@ -127,10 +131,11 @@ class Popping(Shards):
             self._is_abandoned = True
             raise
         job = unpack(job_id, record)
-        self._report_lateness([job])
+        self.report_delivered([job])
         return job
 
-    def _report_lateness(self, jobs: Sequence[Job]) -> None:
+    def report_delivered(self, jobs: Sequence[Job]) -> None:
+        """Tell the meter of jobs that reached their caller."""
         late_us: dict[str, list[int]] = {}
         for job in jobs:
             kind = job.kind
@@ -151,6 +156,34 @@ class Popping(Shards):
 
     async def _pop_one(self, ask: Ask) -> Popped:
         """Pop one job, with a script that concurrent callers share."""
+        popped = await self._popped_by_lane(ask) if len(self.keys) == 1 else None
+        if popped is None:
+            popped = await self._popped_together(ask)
+        if isinstance(popped, JobQueueError):
+            raise popped
+        return popped
+
+    async def _popped_by_lane(self, ask: Ask) -> Popped | JobQueueError | None:
+        """None: the lane does not take it."""
+        popping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Any) -> None:
+            if not popping.done():
+                popping.set_result(outcome)
+            elif isinstance(outcome, Popped):  # its caller is gone
+                self.unpop_later(outcome.jobs)
+
+        if not self.lanes.pop(ask, 1, done):
+            return None
+        try:
+            return cast(Popped | JobQueueError | None, await popping)
+        except asyncio.CancelledError:
+            if popping.done() and not popping.cancelled():
+                done(popping.result())  # it arrived on the turn of the cancellation
+            self.lanes.withdraw(done)
+            raise
+
+    async def _popped_together(self, ask: Ask) -> Popped | JobQueueError:
         popping = self._popping.hand_in([ask])
         try:
             popped: Popped | JobQueueError = (await popping)[0]
@@ -158,8 +191,6 @@ class Popping(Shards):
             if popping.done() and not popping.cancelled() and not popping.exception():
                 self._give_back_results(popping.result())  # it arrived on the turn of the cancellation
             raise
-        if isinstance(popped, JobQueueError):
-            raise popped
         return popped
 
     async def _pop_ones(self, asks: Sequence[Ask]) -> list[Popped | JobQueueError]:
@@ -190,13 +221,13 @@ class Popping(Shards):
     async def _pop(self, popped: Popped, ask: Ask, count: int, workers: list[tuple[int, str]]) -> None:
         """Fill `popped`. An answer that arrives after the caller was cancelled goes back. `workers`: how many jobs each
         gets."""
-        bucket = next(self._turn) % self.buckets
+        bucket = self._next_bucket()
         search = PopSearch(self, self.ready_shards, ask, count, workers, bucket, self._give_back_reply, popped)
         if len(self.keys) == 1:
             await search.in_one()
-            return
-        await search.in_many()
-        self._is_abandoned |= search.left_behind
+        else:
+            await search.in_many()
+            self._is_abandoned |= search.left_behind
 
     def _give_back_results(self, results: Sequence[Popped | JobQueueError]) -> None:
         """Give back the jobs of callers that are gone."""
@@ -209,11 +240,13 @@ class Popping(Shards):
         if isinstance(reply, list):  # otherwise the script failed
             self.unpop_later(unpack_all(reply[3:]))
 
-    async def _give_back(self, jobs: Sequence[Job]) -> None:
+    async def _give_back(self, jobs: Sequence[Job], then: Callable[[], None] | None) -> None:
         results = await self.unpop(jobs)
         kept = sum(isinstance(result, JobQueueError) for result in results)
         if kept:  # they come back at the end of their TTR
             log.warning("jobs.kept", extra={"jobs": kept})
+        if then:
+            then()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it in the background; `close` waits for it."""
@@ -221,10 +254,10 @@ class Popping(Shards):
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
-    def unpop_later(self, jobs: Sequence[Job]) -> None:
-        """As `unpop`, in the background."""
+    def unpop_later(self, jobs: Sequence[Job], then: Callable[[], None] | None = None) -> None:
+        """As `unpop`, in the background; `then` is called when it is done."""
         if jobs:
-            self._later(self._give_back(jobs))
+            self._later(self._give_back(jobs, then))
 
     async def unpop(self, jobs: Sequence[Job]) -> list[int | JobQueueError]:
         """Return deliveries that reached nobody to the front of their lists, their attempts uncounted. The result has,
@@ -238,7 +271,8 @@ class Popping(Shards):
 
     async def close(self) -> None:
         """Wait for the pops in progress, and until the jobs that nobody received have been given back."""
-        await self.lanes.close()
+        for lane in self._lanes:
+            await lane.close()
         await self._popping.close()
         if self._is_abandoned:
             with contextlib.suppress(JobQueueError):

@@ -8,7 +8,7 @@ from typing import Any
 from buckets.clock import SteppedClock
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.redis.link import Orphan, Sent
+from buckets.redis.link import Orphan
 from buckets.scripts import Value
 
 _BY_REAL_TIME = {"sign_in", "report_workers"}  # who is alive and who polls, which are not about jobs
@@ -21,7 +21,8 @@ class SteppedPool(Pool):
     def __init__(self, redis: Redis, namespace: str, shards: int, buckets: int, clock: SteppedClock) -> None:
         super().__init__(redis, namespace, shards, buckets, clock)
         self.clock: SteppedClock = clock
-        self.lanes.closed = True  # what they send does not wait for its turn
+        for lane in self._lanes:
+            lane.closed = True  # what they send does not wait for its turn
 
     async def call(
         self,
@@ -31,13 +32,12 @@ class SteppedPool(Pool):
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
-        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         """As `Shards.call`. The time is taken when the script is sent, which may be long after the caller asked."""
         if "now" in arguments:
             arguments["now"] = "" if script in _BY_REAL_TIME else self.clock.step()
-        return await super().call(script, shard, rest, repeat=repeat, orphan=orphan, sent=sent, **arguments)
+        return await super().call(script, shard, rest, repeat=repeat, orphan=orphan, **arguments)
 
 
 class QueuedPool(SteppedPool):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailable, from_reply
 from buckets.meter import Meter
 from buckets.redis.cluster import Cluster
-from buckets.redis.link import LOST, ErrorReply, Link, Orphan, Sent
+from buckets.redis.link import LOST, ErrorReply, Link, Orphan
 from buckets.redis.sentinels import Sentinels
 from buckets.redis.server import SILENT_S, Retired, Server, within
 from buckets.redis.standalone import Standalone
@@ -80,10 +80,8 @@ class Servers(Protocol):
 _KINDS: dict[Kind, type[Servers]] = {"standalone": Standalone, "sentinel": Sentinels, "cluster": Cluster}
 
 
-async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None, sent: Sent | None) -> Any:
+async def _answer_to(reply: asyncio.Future[Any], orphan: Orphan | None) -> Any:
     """Wait for the reply. One that came in the same turn in which the caller was cancelled is an orphan too."""
-    if sent and not reply.done():  # otherwise the connection was lost before
-        sent()
     try:
         return await reply
     except asyncio.CancelledError:
@@ -130,19 +128,17 @@ class Redis:
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
-        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         """Run a script by the names of its arguments; errors inside a list of results are left in their places.
 
         `repeat`: whether to run it again when it is not known if it ran; the script's own word by default. `orphan` is
-        called with the answer that comes when the caller was cancelled and does not hear it. `sent` is called
-        each time the script has been put on a connection.
+        called with the answer that comes when the caller was cancelled and does not hear it.
         """
         script = SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
         repeat = script.repeatable if repeat is None else repeat
-        return await self._metered(name, str(arguments["meta"]), command, repeat, script, orphan, sent)
+        return await self._metered(name, str(arguments["meta"]), command, repeat, script, orphan)
 
     async def read(self, *command: Value) -> Any:
         """Run a plain command that changes nothing, or that may be repeated, on the server of its key, which is its
@@ -180,12 +176,11 @@ class Redis:
         repeat: bool,
         script: Script | None,
         orphan: Orphan | None,
-        sent: Sent | None = None,
         only: Server | None = None,
     ) -> Any:
         begun = time.perf_counter()
         try:
-            reply = await self._ask(key, command, repeat, script, orphan, sent, only)
+            reply = await self._ask(key, command, repeat, script, orphan, only)
             if isinstance(reply, ErrorReply):
                 raise judge(reply)
             if self._refusals:
@@ -204,7 +199,6 @@ class Redis:
         repeat: bool,
         script: Script | None,
         orphan: Orphan | None,
-        sent: Sent | None,
         only: Server | None,
     ) -> Any:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
@@ -224,7 +218,7 @@ class Redis:
                 await within(deadline, link.room)
                 continue
             try:
-                reply = await _answer_to(link.ask(command, orphan), orphan, sent)
+                reply = await _answer_to(link.ask(command, orphan), orphan)
             except Unanswered:
                 if not repeat:
                     raise

@@ -30,8 +30,6 @@ LOST = "the subscription is lost: "
 Orphan = Callable[[Any], None]
 Took = Callable[[Any], None]
 """Takes the answer to a command: the reply, which may be an ErrorReply, or Unanswered when the link is lost."""
-Sent = Callable[[], None]
-"""Called when a command is on its connection: what is asked over it from now on comes behind that command."""
 
 
 class ErrorReply(Exception):

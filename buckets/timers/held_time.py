@@ -49,7 +49,7 @@ class HeldTime:
         while due and due[0][0] <= end_us:
             at_us, shard, bucket = heapq.heappop(due)
             self._clock.now_us = max(self._clock.now_us, at_us)
-            _, wait_us = await self._pool.due(shard, bucket)
+            _, wait_us, _ = await self._pool.due(shard, bucket)
             if wait_us >= 0:
                 heapq.heappush(due, (self._clock.now_us + wait_us, shard, bucket))
         self._clock.now_us = max(self._clock.now_us, end_us)

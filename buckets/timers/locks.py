@@ -25,7 +25,7 @@ from buckets.timers.members import Members
 log = logging.getLogger(__name__)
 
 LEASE_S = 6.0
-BEAT_S = 2.0
+BEAT_S = 3.0
 _TRUST_S = 5.4
 _AGAIN_S = 0.15  # after a beat that failed, or missed a lock that its owner has not given up yet
 _GIVE_UP_S = 1.0  # that a shutdown waits for Redis

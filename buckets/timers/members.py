@@ -1,8 +1,10 @@
 """Members: the instances that are alive, and the timers that each of them is assigned.
 
-Each process that runs timers signs a list in Redis several times a second, with a token of its own, and reads who else
-did. An instance that has not signed for a while is struck off: it died, or stands still. From the same list all derive
-the same assignment (assignment.py), so each timer has one instance, and the load is even.
+Each process that runs timers signs a list in Redis several times a second, with a token of its own. It reads who else
+did only when one of them might have to be struck off by what was read last, and often enough to see new ones: the
+commands of an idle service are mostly these. An instance that has not signed for a while is struck off: it died, or
+stands still. From the same list all derive the same assignment (assignment.py), so each timer has one instance, and
+the load is even.
 
 The list guards nothing, and neither do the locks that follow it (locks.py): while it cannot be read, its last state
 goes on to hold.
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 
 SIGN_S = 0.15
 LIFE_S = 0.45  # after its last signature
+_READ_S = 0.5  # between two looks at the list, at most
 _APART_S = 0.25  # the most between the last signatures of two live instances; when Redis stands still, all are old
 _STALE_S = 1.0  # without an answer: then it is logged, and the locks are looked after without the list
 _SPARE_S = 1.0  # once Redis answers again, for the other instances to find it, too
@@ -43,6 +46,11 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int) -> tuple
         "sign_in", 0, token=token, life=life_ms, apart=apart_ms, now=shards.clock.now()
     )
     return now_us, soonest_ms, living
+
+
+async def sign_again(shards: Shards, token: str, at_ms: int) -> bool:
+    """Sign the list at a time of Redis's clock, without reading it. Returns False if it does not hold the instance."""
+    return bool(await shards.call("sign_again", 0, token=token, at=at_ms))
 
 
 async def strike(shards: Shards, token: str) -> None:
@@ -61,6 +69,8 @@ class Members:
         self._refresh = asyncio.Event()
         self._outage = Outage(log, "roll.lost", "roll.found")
         self._spare_until = 0.0  # the loop's time until which no instance is struck off
+        self._read_at = 0.0  # the loop's time at which the list is to be read again
+        self._ahead_s = 0.0  # Redis's clock minus the loop's
         self.token = secrets.token_hex(8)
         self.living: list[bytes] = []
         """Their tokens, in order, with our own; empty until Redis has answered once."""
@@ -83,7 +93,7 @@ class Members:
         self._refresh.set()
 
     async def tick(self) -> float:
-        """Sign once; returns after how many seconds to do so again."""
+        """Sign and read the list once; returns after how many seconds to sign again."""
         loop = asyncio.get_running_loop()
         begun, asked = loop.time(), time.monotonic()
         was_lost = bool(self.living) and self.is_stale()
@@ -101,8 +111,22 @@ class Members:
             self._spare_until = loop.time() + _SPARE_S
         self.last_answer = begun
         self._take(sorted(living))
-        pause_s = max(begun + SIGN_S - loop.time(), 0.0)
-        return pause_s if soonest_ms < 0 else min(pause_s, (soonest_ms + 1) / 1000)
+        answered = loop.time()
+        self._ahead_s = now_us / 1e6 - answered
+        self._read_at = answered + (_READ_S if soonest_ms < 0 else min(_READ_S, (soonest_ms + 1) / 1000))
+        return self._pause(begun)
+
+    async def tick_unread(self) -> float:
+        """As `tick`, without reading the list. One that is lost, or does not hold this instance, is read next."""
+        begun = asyncio.get_running_loop().time()
+        if not await sign_again(self._pool, self.token, int((begun + self._ahead_s) * 1000)):
+            self._read_at = 0.0
+        self.last_answer = begun
+        return self._pause(begun)
+
+    def _pause(self, begun: float) -> float:
+        """For how many seconds to sleep after a tick."""
+        return max(min(begun + SIGN_S, self._read_at) - asyncio.get_running_loop().time(), 0.0)
 
     def _take(self, living: list[bytes]) -> None:
         if living != self.living:
@@ -126,7 +150,9 @@ class Members:
         """Sign until cancelled; then this instance is taken off the list."""
         try:
             while True:
-                self._refresh.clear()
+                if self._refresh.is_set():
+                    self._read_at = 0.0
+                    self._refresh.clear()
                 pause = await self._ticked()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -135,10 +161,12 @@ class Members:
             await self._leave()
 
     async def _ticked(self) -> float:
-        """As `tick`; an error changes nothing, and is logged once."""
+        """As `tick`, or `tick_unread` if the list is to be read later; an error changes nothing, and is logged once."""
+        # The signature after this one would come too late to read the list.
+        is_read = asyncio.get_running_loop().time() + SIGN_S > self._read_at
         try:
             async with asyncio.timeout(_STALE_S):
-                pause = await self.tick()
+                pause = await (self.tick() if is_read else self.tick_unread())
             self._outage.end()
             return pause
         except (JobQueueError, TimeoutError) as error:
@@ -147,6 +175,7 @@ class Members:
                 self._wake_locks()
         except Exception:
             log.exception("roll.failed")
+        self._read_at = 0.0
         return SIGN_S
 
     async def _leave(self) -> None:

@@ -11,7 +11,7 @@ import logging
 
 from buckets.errors import JobQueueError
 from buckets.outage import Outage
-from buckets.pool.pool import Pool
+from buckets.pool.pool import PAGE, Pool
 from buckets.timers.awake import AHEAD_S, LONGEST_S, Awake
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
@@ -44,10 +44,21 @@ class Timer:
     async def tick(self) -> float:
         """Move a page of due entries; returns for how many seconds nothing will be due (0: go on at once)."""
         timed, self._timed = self._timed, None
-        moved, wait_us = await self._pool.due(self._shard, self._bucket)
+        moved, wait_us = await self._page()
         if timed and (moved or 0 < wait_us < _NEAR_US):  # else the job that it waited for is gone
             timed.learn(early=not moved)
         return _LONGEST_SLEEP_S if wait_us < 0 else min(wait_us / 1e6, _LONGEST_SLEEP_S)
+
+    async def _page(self) -> tuple[int, int]:
+        """What is due goes to the pops that sleep here, where it can; they stay as they are if the script fails."""
+        async with self._pool.paging[self._shard]:  # not sooner, or they would be held back while others page
+            offers = self._waiting.sleepers(PAGE)
+            handed = None
+            try:
+                moved, wait_us, handed = await self._pool.due(self._shard, self._bucket, offers)
+            finally:
+                self._waiting.settle(offers, handed)
+        return moved, wait_us
 
     async def run(self) -> None:
         """Tick while the lock is held, until cancelled."""

@@ -21,6 +21,7 @@ from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, failure
 from jobqueue.commands.native import failed
+from jobqueue.commands.plain import Plain
 from jobqueue.commands.table import MANY, ONE, Handover
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadRequest
@@ -53,6 +54,8 @@ class Commands:
         self._protocol = protocol
         self.is_logged = logging.getLogger().isEnabledFor(logging.DEBUG)
         """Whether each command is logged."""
+        self.plain = Plain(engine, self.count, is_logged=self.is_logged)
+        """Carries out those whose answers come by callback."""
 
     def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> Awaitable[list[Answer]]:
         """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.

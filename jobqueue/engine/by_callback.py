@@ -28,6 +28,7 @@ class ByCallback:
         self.pollers = pollers
         self.is_local = is_local
         self.give_back = pool.unpop_later
+        self.report_delivered = pool.report_delivered
         self._shape = pool.shape
         self.shapes = Shapes(policies, pool.shape)
 
@@ -51,7 +52,10 @@ class ByCallback:
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room)
         pop = Pop(self, self.pollers.begin(worker, client, topics), done)
-        if pop.begin(ask, command.count or 1, command.wait or 0):
+        if command.wait:
+            pop.wait(ask, command.count or 1, command.wait)
+            return pop
+        if pop.look(ask, command.count or 1):
             return pop
         self.pollers.break_off(pop.poller, is_gone=False)
         return None
@@ -68,12 +72,13 @@ class Pop:
         self._waiter: Waiter | None = None
         self.poller = poller
 
-    def begin(self, ask: Ask, count: int, wait_s: float) -> bool:
-        """Returns whether it is taken."""
-        if wait_s:
-            self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take)
-            return True
+    def look(self, ask: Ask, count: int) -> bool:
+        """Look once. Returns whether it is taken."""
         return self._engine.lanes.pop(ask, count, self._take)
+
+    def wait(self, ask: Ask, count: int, wait_s: float) -> None:
+        """Wait up to `wait_s` seconds; it is always taken."""
+        self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take)
 
     def _take(self, outcome: Any) -> None:
         done, self._done = self._done, None
@@ -83,6 +88,8 @@ class Pop:
                 self._engine.give_back(outcome.jobs)
             return
         if found:
+            if self._waiter is None:
+                self._engine.report_delivered(outcome.jobs)
             self._engine.pollers.end(self.poller, outcome.jobs)
         else:
             self._engine.pollers.break_off(self.poller, is_gone=False)

@@ -38,6 +38,7 @@ from jobqueue.engine.by_callback import ByCallback
 from jobqueue.engine.listing import Listing
 from jobqueue.engine.new_jobs import new_id, new_job
 from jobqueue.engine.numbered import MOST_TRIES, Numbered
+from jobqueue.engine.numbered_by_callback import NumberedByCallback
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.virtual_topics import Copy, fan_out, is_virtual
 from jobqueue.errors import BadField
@@ -101,6 +102,8 @@ class Engine:
         """Topics by their prefixes, as dialects ask for them."""
         self.by_callback = ByCallback(pool, waiting, pollers, policies, is_local=durability == LOCAL)
         """Adds, finishes and pops without a task."""
+        self.numbered_by_callback = NumberedByCallback(pool, self.by_callback, self.numbered, lambda: self.policies)
+        """Adds and pops of jobs by their numbers, without a task."""
         self._policies = policies
         self.held_time: HeldTime | None = None
         """Of a test service only."""

@@ -1,8 +1,9 @@
 """TCP connections of a dialect: who may connect, how many, how long a client may keep us waiting, and how they end.
 
-One request of a connection is answered at a time; what a client sends ahead is kept, within bounds, until then. A task
-runs only while there are requests to answer, so a connection that is idle costs a socket and this object. A client that
-does not read its answers gets no more requests answered.
+One request of a connection is answered at a time; what a client sends ahead is kept, within bounds, until then. A
+request is answered by callbacks, if its class can do that, or by a task, which runs no longer than that takes: a
+connection that is idle costs a socket and this object. A client that does not read its answers gets no more requests
+answered.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
@@ -27,6 +29,7 @@ MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, an
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}  # s, s, unanswered probes
 
 Request = TypeVar("Request")
+Outcome = TypeVar("Outcome")
 
 
 class Streams:
@@ -86,8 +89,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
     """Whether a client may stay connected without a request for as long as it likes."""
 
     __slots__ = (
-        *("_charged", "_drained", "_has_ended", "_late_since", "_loop", "_peer", "_served", "_served_at_visit"),
-        *("_streams", "_task", "_unread_since", "is_waiting", "received", "transport"),
+        *("_charged", "_has_begun", "_has_ended", "_is_unread", "_late_since", "_loop", "_peer", "_served"),
+        *("_served_at_visit", "_streams", "_task", "_unread_since", "is_waiting", "received", "transport"),
     )
 
     def __init__(self, streams: Streams) -> None:
@@ -101,8 +104,9 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         """Whether the request in flight is given up when the client sends no more: it waits, or hands out jobs."""
         self._peer: Any = None
         self._charged = 0  # bytes of an incomplete request
-        self._task: asyncio.Task[None] | None = None  # answers the requests that are there
-        self._drained: asyncio.Future[None] | None = None  # done when the client has read enough of its answers
+        self._task: asyncio.Task[None] | None = None  # answers the request in flight
+        self._has_begun = False  # whether it is answered by callbacks
+        self._is_unread = False  # whether the client does not read its answers
         self._has_ended = False  # whether the client sends no more
         self._late_since = 0.0  # loop time since when a request is awaited; 0: none is
         self._unread_since = 0.0  # loop time since when the client has not taken its answer
@@ -112,6 +116,11 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
     @abstractmethod
     def take(self) -> Request | None:
         """The first whole request in `received`, which is removed; None if there is none."""
+
+    def begin(self, request: Request) -> bool:
+        """Begin to answer a request without a task: `answered` or `complete` follows, later. False: nothing is done,
+        and `answer` is to do it."""
+        return False
 
     @abstractmethod
     async def answer(self, request: Request) -> None:
@@ -123,7 +132,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     def drain(self) -> None:
         """The service begins to stop: end when what was received is answered."""
-        if self._task is None:
+        if not self.is_busy:
             self.close()
 
     def entered(self) -> None:
@@ -134,8 +143,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered."""
-        return self._task is not None
+        """Whether a request is being answered, or others wait until the client reads its answers."""
+        return self._task is not None or self._has_begun or self._is_unread
 
     @property
     def is_connected(self) -> bool:
@@ -174,20 +183,61 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         if self.is_closing:
             return
         self.received += data
-        if self._task is None:
-            self._begin()
+        if not self.is_busy:
+            self._go_on()
         elif len(self.received) > MOST_AHEAD and self.transport is not None:
             self.transport.pause_reading()
         if len(self.received) != self._charged:
             self._charge()
 
-    def _begin(self) -> None:
-        """Answer the requests that are there."""
-        request = self.take()
-        if request is not None:
-            self._task = self._loop.create_task(self._serve(request))
-        elif self._has_ended:
-            self.close()
+    def _go_on(self) -> None:
+        """Begin with the next request, if there is one."""
+        if self.is_busy or self.is_closing:
+            return
+        try:
+            request = self.take()
+            if request is None:
+                self._rest()
+                return
+            self._has_begun = self.begin(request)
+        except Exception as error:
+            self._fail(error)
+            return
+        if not self._has_begun:
+            self._start(partial(self.answer, request))
+
+    def _start(self, answer: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._task = self._loop.create_task(self._serve(answer))
+
+    def _fail(self, error: Exception) -> None:
+        """A bug."""
+        log.error("client.failed", exc_info=error)
+        self.close()
+
+    def answered(self, data: bytes) -> None:
+        """The request that `begin` began is answered; the next one follows."""
+        self._has_begun = False
+        self._served += 1
+        if not self.is_closing:
+            self.write(data)
+            self._go_on()
+
+    def complete(self, answer: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Go on with a task to answer the request that `begin` began."""
+        self._has_begun = False
+        if not self.is_closing:
+            self._start(answer)
+
+    def taking(self, take: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+        """A callback for `begin`: a bug in it closes the connection."""
+
+        def took(outcome: Outcome) -> None:
+            try:
+                take(outcome)
+            except Exception as error:
+                self._fail(error)
+
+        return took
 
     def _charge(self) -> None:
         size = len(self.received)
@@ -196,23 +246,17 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         if not has_room and size > MOST_AHEAD:
             self.abort()
 
-    async def _serve(self, request: Request | None) -> None:
+    async def _serve(self, answer: Callable[[], Coroutine[Any, Any, None]]) -> None:
         CALLER.set(self)
         try:
-            while request is not None and not self.is_closing:
-                await self.answer(request)
-                self._served += 1
-                if self._drained is not None:
-                    await self._drained
-                request = self.take()
+            await answer()
         except (ConnectionError, asyncio.CancelledError):
             self.close()
-        except Exception:
-            log.exception("client.failed")
-            self.close()
-        finally:
-            self._task = None
-        self._rest()
+        except Exception as error:
+            self._fail(error)
+        self._task = None
+        self._served += 1
+        self._go_on()
 
     def _rest(self) -> None:
         """All that is there is answered."""
@@ -237,18 +281,17 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     def pause_writing(self) -> None:
         """The client does not read its answers."""
-        self._drained = self._loop.create_future()
+        self._is_unread = True
 
     def resume_writing(self) -> None:
         """The client has read enough of them."""
-        drained, self._drained = self._drained, None
-        if drained is not None and not drained.done():
-            drained.set_result(None)
+        self._is_unread = False
+        self._go_on()
 
     def eof_received(self) -> bool:
         """The client sends no more; it gets the answers to what it has sent."""
         self._has_ended = True
-        if self._task is None:
+        if not self.is_busy:
             self.close()
         elif self.is_waiting:
             self.abort()
@@ -292,7 +335,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     def _is_late(self) -> bool:
         """Whether the client still has to send a request, or the rest of one."""
-        return self._task is None and (not self.may_be_idle or self.is_amid())
+        return not self.is_busy and (not self.may_be_idle or self.is_amid())
 
 
 def _keep_alive(wire: socket.socket) -> None:

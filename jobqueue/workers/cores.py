@@ -14,7 +14,9 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def workers_for(setting: int) -> int:
-    """How many workers to run. 0: one per core, minus one for Redis where there are three or more.
+    """How many workers to run. 0: one per core minus one, which is left to Redis, and at least one.
+
+    On two cores a second worker makes the service slower: it takes its place on a core from Redis or from the other.
 
     Raises SettingsError for more than one where the system does not spread connections over the sockets of a port.
     """
@@ -22,8 +24,7 @@ def workers_for(setting: int) -> int:
         if setting > 1:
             raise SettingsError("workers must be 0 or 1 on this system: only Linux shares a port among processes")
         return 1
-    cores = usable()
-    return setting or min(cores - 1 if cores >= 3 else cores, MOST_WORKERS)
+    return setting or max(1, min(usable() - 1, MOST_WORKERS))
 
 
 def usable(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:

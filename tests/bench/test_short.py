@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, sizing, walk
-from tests.bench.compare import MissingError
-from tests.bench.compare.__main__ import GROUPS, bench
+from tests.bench.compare import NOT_MEASURED, MissingError
+from tests.bench.compare.__main__ import GROUPS, bench, load, versions
 from tests.bench.compare.install import program
+from tests.bench.compare.load.compiled import compiler
 from tests.bench.compare.works import TINY
 from tests.redis_server import binaries, binary
 
@@ -77,15 +78,31 @@ async def test_the_benchmark_of_the_clients_runs(capsys: pytest.CaptureFixture[s
     assert "python-async: SIGTERM in a stream" in capsys.readouterr().out
 
 
-def test_the_comparison_runs_and_has_a_figure_of_us_for_each_work(tmp_path: Path) -> None:
+@pytest.fixture
+def comparable() -> None:
+    """Skips where what the comparison needs is missing; CI installs it."""
     try:
-        for name in ("wrk", "beanstalkd"):
-            program(name)
-    except MissingError as error:  # only Debian has them; CI installs them
+        compiler()
+        program("beanstalkd")
+    except MissingError as error:
         pytest.skip(str(error))
-    report = bench(["ours", "ours-beanstalkd", "redis", "beanstalkd"], GROUPS, TINY, tmp_path)
-    said = report.data()
+
+
+@pytest.mark.usefixtures("comparable")
+def test_the_comparison_runs_and_has_a_figure_of_us_for_each_work(tmp_path: Path) -> None:
+    systems = [load(name) for name in ("ours", "ours-beanstalkd", "redis", "beanstalkd")]
+    said = bench(systems, GROUPS, TINY, tmp_path).data()
     assert said["missing"] == {}
     assert not any("ours" in words for words in said["words"].values()), said["words"]
     assert not any("failed" in why for words in said["words"].values() for why in words.values()), said["words"]
     assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.json", "lateness.svg", "growth.svg"}
+
+
+@pytest.mark.usefixtures("comparable")
+def test_the_comparison_with_other_stores_and_versions_of_ours_runs() -> None:
+    systems = [*(load(name) for name in ("ours", "ours-aof", "ours-valkey")), *versions(["HEAD"])[1:3]]
+    report = bench(systems, ["popbatch", "late", "crowd"], TINY, None)
+    assert report.data()["missing"] == {}
+    assert report.data()["words"] == {"crowd": {"ours@HEAD-default": NOT_MEASURED}}
+    table = report.markdown().partition("### Lateness")[2]
+    assert "|  | ours | ours-aof | ours-valkey | ours@HEAD | ours@HEAD-default |" in table

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from buckets.job import Cause, NewJob, State
+from buckets.job import DEFAULT_RETENTION_MS, Cause, NewJob, State
 from buckets.keys import shard_of
+from buckets.pool.pop_search import Offer
 from buckets.topics import RANGES
 
 DAY_MS = 86_400_000
@@ -64,6 +65,14 @@ class Life:
         if self.state is State.READY and self.new.ttl_ms is not None:
             return self.due + self.new.ttl_ms
         return None
+
+    def is_plain(self) -> bool:
+        """Whether it is delayed, was never popped, and its timer has nothing to decide."""
+        return self.state is State.DELAYED and not (self.lease or self.keeps_body or self.new.ttl_ms is not None)
+
+    def has_optional(self) -> bool:
+        new = self.new
+        return bool(new.retention_ms != DEFAULT_RETENTION_MS or new.backoff_ms or new.headers or new.tags or self.note)
 
     def facts(self) -> dict[str, Any]:
         """The facts that must be read of it, by the names of Job."""
@@ -495,14 +504,37 @@ class Model:
             life.cause = Cause.NONE
             self._to_ready(life)
 
-    def due(self, shard: int, bucket: int) -> tuple[int, int]:
-        """Do what the timer of a bucket does now."""
+    def due(self, shard: int, bucket: int, offers: Sequence[Offer] = ()) -> tuple[int, int, list[list[dict[str, Any]]]]:
+        """Do what the timer of a bucket does now, for pops that wait too; the facts of their jobs come last."""
         events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
-        now = sorted(event for event in events if event[0] <= self.now_ms)
-        for _, job_id in now:
-            self._event(self.lives[job_id])
+        now = [self.lives[job_id] for _, job_id in sorted(event for event in events if event[0] <= self.now_ms)]
+        blocked: set[str] = set()  # topics whose first job is left to a pop
+        plain = all(life.is_plain() for life in now)
+        handed = [self._hand_out(shard, now, offer, blocked) if plain else [] for offer in offers]
+        for life in now:
+            if life.state is not State.RESERVED or life.next <= self.now_ms:
+                self._event(life)
         ahead = [at for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
-        return len(now), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1
+        return len(now), max(0, min(ahead) * 1000 - self.now_us) if ahead else -1, handed
+
+    def _hand_out(self, shard: int, due: Sequence[Life], offer: Offer, blocked: set[str]) -> list[dict[str, Any]]:
+        """Deliver due jobs straight to pops that wait."""
+        workers = [worker for jobs, worker in offer.workers for _ in range(jobs)]
+        handed: list[dict[str, Any]] = []
+        for topic in offer.topics:
+            if self._is_paused(topic, Look()):
+                continue
+            if topic in blocked or any(self._counts_as_ready(life, shard, topic) for life in self.lives.values()):
+                break
+            waiting = [life for life in due if life.state is State.DELAYED and life.new.topic == topic]
+            for life in sorted(waiting, key=lambda life: -life.new.priority):
+                if len(handed) == len(workers):
+                    return handed
+                if life.new.ttr_ms == 0 or (workers[len(handed)] and life.has_optional()):
+                    blocked.add(topic)
+                    return handed
+                handed.append(self._deliver(life, None, workers[len(handed)]))
+        return handed
 
     def in_bucket(self, shard: int, bucket: int) -> list[Life]:
         lives = [life for job_id, life in self.lives.items() if shard_of(job_id, self.shards) == shard]

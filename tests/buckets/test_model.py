@@ -11,7 +11,7 @@ import itertools
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -30,6 +30,7 @@ from buckets.errors import JobQueueError
 from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Moved, Pool
+from buckets.pool.pop_search import Offer
 from buckets.redis.client import Redis
 from buckets.topics import Bounds, Topic, Topics
 from buckets.walk import Position, Purged, Walk
@@ -85,6 +86,16 @@ groups = st.one_of(
 # Ahead of the held clock, or behind it, in ms; 0: the delay counts.
 ats = st.sampled_from([0, 0, 0, 1, -1, 700, 86_400_000])
 leases = st.sampled_from(["none", "none", "newest", "newest", "first", "of nobody"])
+offers = st.lists(
+    st.builds(
+        Offer,
+        st.sampled_from([("t",), ("u:1",), ("t", "u:1"), ("none", "u:1", "t")]),
+        st.lists(
+            st.tuples(st.sampled_from([1, 2]), st.sampled_from(["", "", "w", "a longer name"])), min_size=1, max_size=2
+        ),
+    ),
+    max_size=3,
+)
 # Every second one was recently with this worker: the others are mostly not reserved.
 some_id = st.one_of(ids, st.sampled_from([-1, -1, -2]))
 some_topic = st.sampled_from(TOPICS)
@@ -199,10 +210,13 @@ class Comparison(RuleBasedStateMachine):
         assert answer == (look.ids, look.left, look.opens_us)
         expected = self.model.pop(look, ttr_ms, worker)
         assert [facts(job, each) for job, each in zip(popped.jobs, expected, strict=True)] == expected
-        for job in popped.jobs:
+        self.hand_out(popped.jobs)
+
+    def hand_out(self, jobs: list[Job]) -> None:
+        for job in jobs:
             self.model.lives[job.id].bucket = job.bucket
             self.leases[job.id].append(job.lease)
-        self.handed_out += popped.jobs
+        self.handed_out += jobs
 
     @rule(new=new_jobs, count=st.sampled_from([1, 1, 2]), worker=st.sampled_from(["", "w"]), again=st.booleans())
     def deliver(self, new: NewJob, count: int, worker: str, again: bool) -> None:
@@ -425,13 +439,26 @@ class Comparison(RuleBasedStateMachine):
         if tick:
             self.due()
 
-    @rule()
-    def due(self) -> None:
+    @rule(some=offers)
+    def due(self, some: Sequence[Offer] = ()) -> None:
+        """What the timers do, for pops that wait too."""
         for shard in range(self.model.shards):
             for bucket in range(self.pool.buckets):
-                assert self.run(self.pool.due(shard, bucket)) == self.model.due(shard, bucket)
+                moved, wait_us, handed = self.run(self.pool.due(shard, bucket, some))
+                *answer, expected = self.model.due(shard, bucket, some)
+                assert ([moved, wait_us], list(map(len, handed))) == (answer, list(map(len, expected)))
+                for job, each in zip(itertools.chain(*handed), itertools.chain(*expected), strict=True):
+                    assert facts(job, each) == each
+                self.hand_out(list(itertools.chain(*handed)))
         for job_id in IDS:
             self.see(job_id)
+
+    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=3), some=offers)
+    def deliver_when_due(self, jobs: list[NewJob], some: list[Offer]) -> None:
+        """By chance alone, few jobs would be due while pops wait for them."""
+        self.add([dataclasses.replace(new, delay_ms=5) for new in jobs], 0)
+        self.go(6_000)
+        self.due(some)
 
     @rule(job_id=ids, within=withins)
     def get(self, job_id: str, within: str) -> None:

@@ -82,7 +82,7 @@ def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(scrip
 
 def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
     assert script.repeatable == (
-        script.name not in ("pop", "pop_by_priority", "take", "release", "bury", "kick", "run")
+        script.name not in ("pop", "pop_by_priority", "due", "take", "release", "bury", "kick", "run")
     )
 
 

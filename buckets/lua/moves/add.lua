@@ -6,7 +6,7 @@
 --   then; for each group of several jobs a list of those; result is created, existing or replaced, and in groups cancelled
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
 -- repeat: yes
--- include: clock indexes planned_writes retention
+-- include: clock indexes retention
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
@@ -16,15 +16,12 @@ local jobs = {unpack(ARGV, 4)}  -- strings: for each run of like jobs: jobs, how
 -- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit.
 -- More: 1 if each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not
 -- at all. Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
-local runs, place = {}, 1  -- first, last: the places of the first and of the last job's id
-while place < #jobs do
-  local run = {how = jobs[place + 1], most = jobs[place + 2], more = jobs[place + 3] == '1', front = jobs[place + 4],
-    first = place + 5, last = place + 2 + 3 * jobs[place]}
-  runs[#runs + 1], place = run, run.last + 3
-end
 
 -- Greater than all numbers of a life that left no trace: each of its pushes took a script, and a script takes more than 1 us.
 local NEW_NUMBER, PLUS = now_us % 4294967296, 43
+-- The jobs of a call go into one bucket, so that what falls due together is moved together. Calls take the buckets in turn,
+-- those of many jobs at random: a caller that alternates between one job and a hundred would fill every second bucket.
+local home = (bucket + (#jobs > 8 and now_us or 0)) % buckets
 
 -- When a job is due: at a time or, with a `+`, in so many ms from now.
 local function due_at(when)
@@ -33,9 +30,111 @@ local function due_at(when)
   return ms == 0 and now_ms or from_ms + ms
 end
 
+-- Whether a topic should be marked as used now: this is done every 10 s.
+local function is_unmarked(topic) return now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 end
+
+-- The fast path, for new jobs that stand alone, which are nearly all. As in fast_path.lua, there is no table of a job and hardly
+-- a function, and what like jobs share is made once. Any doubt sends all jobs down the complete path, before anything is
+-- written; both have the same result.
+-- The keys of the jobs; each job must end its group, have no limit of pending jobs, and an id that is unknown.
+local alone, run, keys = true, 1, {}
+while alone and run < #jobs do
+  alone = jobs[run + 2] == '0' and jobs[run + 3] ~= '1'
+  local last = run + 2 + 3 * jobs[run]
+  for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
+  run = last + 3
+end
+local fast = alone and redis.call('EXISTS', unpack(keys)) == 0
+
+-- What it collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of ready lists, each
+-- list with its topic; entries of the bucket, and their first time; records.
+local results, counts, bins, lists, members, first, records = {}, {}, {}, {}, {}, nil, {}
+local sub, place, done = string.sub, 1, 0
+while fast and place < #jobs do
+  local front, at, last = jobs[place + 4], place + 5, place + 2 + 3 * jobs[place]
+  local first_flags, priority, _, length = string.byte(front, 3, 6)
+  local topic = sub(front, SHORT + 1, SHORT + length)
+  local numbers = under(counts, topic)
+  local flags, state, result, opening, closing, entries, mark  -- of the job before: usually the same
+  numbers.created = (numbers.created or 0) + jobs[place]
+  place = last + 3
+  while at <= last do
+    local when, n = jobs[at + 1], done
+    local due = due_at(when)
+    local is_ready, hourly = due <= now_ms, due - now_ms > FAR
+    local now_flags = first_flags - delayed + (is_ready and ready or delayed) + (hourly and HOURLY or 0)
+    if now_flags ~= flags then
+      local word, number = WORDS[now_flags % 8], (NEW_NUMBER + (is_ready and 1 or 0)) % 4294967296
+      if word ~= state then
+        state, result = word, {'created', word}
+        results[#results + 1] = result
+      end
+      if is_ready then
+        -- Of the optional fields, the ttl affects which indexes hold a ready job.
+        if first_flags % 32 >= OPTIONAL and not retention_in(front, SHORT + length + 1) then
+          fast = false
+          break
+        end
+        entries, mark = under(lists, READY .. priority .. ':' .. topic), whole(number) .. ':'
+        entries.topic = topic
+      end
+      -- The delay of a delayed job is exactly the time from its creation to its due time.
+      opening = string.char(VERSION, SHORT, now_flags, priority, home, length)
+        .. struct.pack('>I6', is_ready and now_ms or from_ms)
+      flags, closing = now_flags, sub(front, 25, 30) .. struct.pack('>I4', number) .. sub(front, SHORT + 1)
+    end
+    local score, head = whole(due), opening .. struct.pack('>I6I6', due, due) .. closing
+    repeat
+      done = done + 1
+      records[2 * done - 1], records[2 * done] = keys[done], head .. jobs[at + 2]
+      if is_ready then
+        entries[#entries + 1] = mark .. jobs[at]
+      else
+        local m = #members
+        members[m + 1], members[m + 2] = score, jobs[at]
+      end
+      at = at + 3
+    until at > last or jobs[at + 1] ~= when
+    n = done - n
+    result[#result + 1] = n
+    result[#result + 1] = due
+    numbers[state] = (numbers[state] or 0) + n
+    if not is_ready then
+      local own, bin = under(bins, topic), bin_at(due, hourly)
+      own[bin], first = (own[bin] or 0) + n, math.min(first or due, due)
+    end
+  end
+end
+
+-- It writes in the order of planned_writes.lua.
+if fast then
+  local rings, topics = {}, {}
+  for topic in pairs(counts) do topics[topic] = is_unmarked(topic) end
+  if first then
+    local set = BUCKET .. home
+    if earlier_than_head(set, first) then rings[1] = 'due ' .. home end
+    index('ZADD', set, unpack(members))
+  end
+  for topic, unmarked in pairs(topics) do
+    if unmarked then index('ZADD', TOPICS, whole(now_ms), topic) end
+  end
+  for list, entries in pairs(lists) do
+    local length = index('RPUSH', list, unpack(entries))
+    if length == #entries then rings[#rings + 1] = 'ready ' .. length .. ' ' .. entries.topic end
+  end
+  for topic, numbers in pairs(counts) do
+    local key = COUNTS .. topic
+    for field, n in pairs(numbers) do index('HINCRBY', key, field, whole(n)) end
+  end
+  for topic, own in pairs(bins) do write_bins(topic, own) end
+  redis.call('MSET', unpack(records))
+  for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
+  return results
+end
+
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: record moves
+  -- include: planned_writes record moves
   -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
   local function keep(job, result)
@@ -48,7 +147,7 @@ local function complete_path()
   -- Set the fields that the caller could not know.
   local function begin(job, when, old)
     job.due = due_at(when)
-    job.next, job.bucket = job.due, plan.home
+    job.next, job.bucket = job.due, home
     job.number = old and old.number or NEW_NUMBER
     job.lease = old and old.lease or 0
     if job.lease > 0 then job.header = LONG end
@@ -113,125 +212,24 @@ local function complete_path()
     return #group == 1 and results[1] or results
   end
 
-  local function add_all()
-    local results, group = {}, {}
-    for _, run in ipairs(runs) do
-      for at = run.first, run.last, 3 do
-        group[#group + 1] = {run, at}
-        if not run.more then
-          results[#results + 1] = add(group)
-          group = {}
-        end
+  local results, group, place = {}, {}, 1
+  while place < #jobs do
+    local run = {how = jobs[place + 1], most = jobs[place + 2], front = jobs[place + 4]}
+    local first, last, more = place + 5, place + 2 + 3 * jobs[place], jobs[place + 3] == '1'
+    for at = first, last, 3 do
+      group[#group + 1] = {run, at}
+      if not more then
+        results[#results + 1] = add(group)
+        group = {}
       end
     end
-    return results
+    place = last + 3
   end
-
-  return add_all, start
-end
-
--- The fast path, for new jobs that stand alone, which are nearly all: what like jobs share is made once, without a table of a
--- job. Any doubt goes the complete path; both have the same result.
--- What new jobs with one front that enter one state have in common; `closing` is all of the record from the ttr to the body.
-local function new_kind(front, state, hourly)
-  local flags, priority, _, length = string.byte(front, 3, 6)
-  local topic = string.sub(front, SHORT + 1, SHORT + length)
-  local number = (NEW_NUMBER + (state == ready and 1 or 0)) % 4294967296
-  local created = struct.pack('>I6', state == delayed and from_ms or now_ms)  -- as `begin` has it
-  flags = flags - delayed + state + (hourly and HOURLY or 0)
-  local kind = {word = WORDS[state], hourly = hourly, counts = under(plan.counts, topic),
-    opening = string.sub(front, 1, 2) .. string.char(flags, priority, plan.home, length) .. created,
-    closing = string.sub(front, 25, 30) .. struct.pack('>I4', number) .. string.sub(front, SHORT + 1)}
-  if state == ready then
-    kind.entries, kind.mark = under(under(plan.push, topic), priority), whole(number) .. ':'
-    -- Of the optional fields, the ttl affects which indexes hold a ready job.
-    kind.complete = flags % 32 >= OPTIONAL and not retention_in(front, SHORT + length + 1)
-  else
-    kind.members, kind.bins = under(plan.bucket, plan.home), under(plan.due, topic)
+  for topic in pairs(plan.counts) do
+    if is_unmarked(topic) then plan.topics[topic] = now_ms end
   end
-  return kind
-end
-
--- Enter into the indexes the jobs between two places in the arguments, all due at one time.
-local function enter_new(kind, due, first, last)
-  local n = (last - first) / 3 + 1
-  tally(kind.counts, 'created', n)
-  tally(kind.counts, kind.word, n)
-  if kind.entries then
-    local entries, mark = kind.entries, kind.mark
-    for at = first, last, 3 do entries[#entries + 1] = mark .. jobs[at] end
-  else
-    local members, score = kind.members, whole(due)
-    for at = first, last, 3 do append(members, score, jobs[at]) end
-    plan.first[plan.home] = math.min(plan.first[plan.home] or due, due)
-    tally(kind.bins, bin_at(due, kind.hourly), n)
-  end
-  return n
-end
-
--- Create the jobs of a run, whose ids are unknown, from a place in the arguments on. Returns where it stopped: behind the run,
--- or at a job for the complete path. `results` gets, for all that enter one state, {result, state, jobs, due, …}.
-local function create(run, at, results)
-  local records, front, last, made = plan.records, run.front, run.last, {}
-  local kind, result
-  while at <= last do
-    local when, first = jobs[at + 1], at
-    local due = due_at(when)
-    local name = due <= now_ms and 'ready' or due - now_ms > FAR and 'far' or 'near'
-    if not made[name] then made[name] = new_kind(front, name == 'ready' and ready or delayed, name == 'far') end
-    if made[name].complete then return at end
-    if not kind or made[name].word ~= kind.word then
-      result = {'created', made[name].word}
-      results[#results + 1] = result
-    end
-    kind = made[name]
-    local head = kind.opening .. struct.pack('>I6I6', due, due) .. kind.closing
-    repeat
-      append(records, JOB .. jobs[at], head .. jobs[at + 2])
-      at = at + 3
-    until at > last or jobs[at + 1] ~= when
-    append(result, enter_new(kind, due, first, at - 3), due)
-  end
-  return at
-end
-
--- The jobs of a call go into one bucket, so that what falls due together is moved together. Calls take the buckets in turn,
--- those of many jobs at random: a caller that alternates between one job and a hundred would fill every second bucket.
-plan.home = (bucket + (#jobs > 8 and now_us or 0)) % buckets
-
--- The jobs of one run, all new; those that are not simple go the complete path.
-local _, start
-local function create_run(run, results)
-  local at = run.first
-  while at <= run.last do
-    at = create(run, at, results)
-    if at <= run.last then
-      if not start then _, start = complete_path() end
-      results[#results + 1] = start(run, at)
-      at = at + 3
-    end
-  end
-end
-
-local function create_all()
-  local results = {}
-  for _, run in ipairs(runs) do create_run(run, results) end
+  commit()
   return results
 end
 
--- Whether, as usual, each job may be added on its own and all ids are unknown.
-local function all_new()
-  local keys = {}
-  for _, run in ipairs(runs) do
-    if run.more or run.most ~= '0' then return false end
-    for at = run.first, run.last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
-  end
-  return redis.call('EXISTS', unpack(keys)) == 0
-end
-
-local results = all_new() and create_all() or complete_path()()
-for topic in pairs(plan.counts) do
-  if now_ms - (index('ZSCORE', TOPICS, topic) or 0) > 10000 then plan.topics[topic] = now_ms end
-end
-commit()
-return results
+return complete_path()

@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
--- Move a page of what is due out of one bucket.
--- arrows: delayed -> ready, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead, ready -> dead
--- returns: {moved, wait, died, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the next is due, 0 if
---   some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); how late (us) how many jobs of a
---   topic became ready
+-- Move a page of what is due out of one bucket, straight to pops that wait for it where that is simple.
+-- arrows: delayed -> ready, delayed -> reserved, delayed -> dead, reserved -> ready, reserved -> delayed, reserved -> dead,
+--   ready -> dead
+-- returns: {moved, wait, died, handed, topic, late, jobs, topic, late, jobs, …}: entries processed; us until the next is due,
+--   0 if some are due now, -1 for an empty bucket; the jobs that died, as in `die` (moves.lua); the jobs that each group of
+--   sleepers gets, as in pop.lua (id, record, id, record, …), or nothing if none gets any; how late (us) how many jobs of a
+--   topic became ready, those that were handed out included
 -- fails: never
--- repeat: yes
+-- repeat: no
 -- include: clock indexes fast_path
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: which one
 local page = ARGV[3]  -- integer: entries at most
+local sleepers = #ARGV > 3 and {unpack(ARGV, 4)}  -- strings: of each group jobs wanted, workers (see pop.lua), n, n topics
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(push, due, headers, out)
@@ -54,18 +57,137 @@ local function complete_path(push, due, headers, out)
   return process, commit_all, plan
 end
 
+local FRONT, SMALL = 128, 256  -- bytes of a record that show whether it is simple; most records are smaller than SMALL
+
+-- Hand due jobs to the sleepers, as their pops would right behind this script. What a pop would not do on its own fast path is
+-- left to it. Returns nil if nobody gets a job, else the jobs of each group; how many of a topic; their entries in the bucket;
+-- their records; headers and ids of the other jobs. What is handed out leaves `push`. Reads only.
+local function hand_out(push, raws, headers, ids)
+  -- include: pauses
+  local LARGE = 4096  -- bytes: larger records are left to the pop, which counts them
+  local sub, FIRST = string.sub, struct.pack(DELIVERY, 1, 1, 0, now_us)
+  local given, straight, members, records = {}, {}, {}, {}
+
+  -- The due jobs of a topic in the order of a pop, as far as nobody has them yet. False if the topic has a job that comes before
+  -- them, or that its pop must find first.
+  local queues = {}
+  local function queue_of(topic)
+    local queue = queues[topic]
+    if queue ~= nil then return queue end
+    queue = {taken = 0}
+    local has_ready = (redis.pcall('HGET', COUNTS .. topic, 'ready') or '0') ~= '0'
+    if (has_ready or push[topic]) and not paused(topic) then
+      for priority = 9, 0, -1 do
+        for _, entry in ipairs(push[topic] and push[topic][priority] or {}) do queue[#queue + 1] = entry end
+      end
+      queue = not has_ready and queue
+    end
+    queues[topic] = queue
+    return queue
+  end
+
+  -- The record of a job that is delivered for the first time, and the end of its lease; nil for one that is not plain. `block`
+  -- names its worker, see pop.lua.
+  local head_of, block_of, front, over  -- of the job before: usually the same
+  local function delivered(id, block)
+    local key, raw = JOB .. id, raws[id]
+    if #raw == FRONT or #raw == SMALL then raw = redis.call('GETRANGE', key, '0', whole(LARGE)) end
+    local head = sub(raw, 1, SHORT + string.byte(raw, 6))
+    if head ~= head_of or block ~= block_of then
+      local flags, level = string.byte(raw, 3, 4)
+      local ttr, tries, number = struct.unpack('>I4HI4', raw, 25)
+      local ends = from_ms + ttr
+      head_of, block_of, front, over = head, block, nil, whole(ends)
+      if ttr > 0 and (block == '' or flags % 32 < OPTIONAL) then
+        front = string.char(VERSION, LONG, flags - delayed + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
+          .. sub(raw, 6, 18) .. struct.pack('>I6I4HI4', ends, ttr, tries, (number + 1) % 4294967296) .. FIRST
+          .. sub(raw, SHORT + 1, #head) .. block
+      end
+    end
+    if front and #raw <= LARGE then return front .. sub(raw, #head + 1), over end
+  end
+
+  -- Give a group what it wants of a topic. Returns whether it may have jobs of its next one.
+  local function serve(group, topic)
+    local queue, jobs = queue_of(topic), group.jobs
+    while queue and queue.taken < #queue and #jobs < group.most do
+      if #jobs == group.served then
+        local n, size = struct.unpack('>HH', group.workers, group.at)
+        local worker = sub(group.workers, group.at + 4, group.at + 3 + size)
+        group.block = size > 0 and struct.pack('>HBH', 3 + size, TAG_WORKER, size) .. worker or ''
+        group.served, group.at = group.served + 2 * n, group.at + 4 + size
+      end
+      local entry = queue[queue.taken + 1]
+      local id = sub(entry, string.find(entry, ':', 1, true) + 1)
+      local record, lasts = delivered(id, group.block)
+      if record then
+        local n, j = #members, #jobs
+        members[n + 1], members[n + 2] = lasts, id
+        records[n + 1], records[n + 2] = JOB .. id, record
+        jobs[j + 1], jobs[j + 2] = id, record
+        queue.taken, given[id], straight[topic] = queue.taken + 1, true, (straight[topic] or 0) + 1
+      else
+        queue, queues[topic] = false, false
+      end
+    end
+    return queue and #jobs < group.most
+  end
+
+  -- Take the first jobs, those of the highest priority, out of the lists of a topic.
+  local function take_out(lists, n)
+    for priority = 9, 0, -1 do
+      local entries = lists[priority] or {}
+      lists[priority] = n < #entries and {unpack(entries, n + 1)} or nil
+      n = math.max(n - #entries, 0)
+    end
+  end
+
+  local handed, at = {}, 1
+  while sleepers[at] do
+    local first, last = at + 3, at + 2 + tonumber(sleepers[at + 2])
+    local group = {jobs = {}, most = 2 * tonumber(sleepers[at]), workers = sleepers[at + 1], served = 0, at = 1}
+    handed[#handed + 1], at = group.jobs, last + 1
+    while last >= first and not push[sleepers[last]] do last = last - 1 end  -- behind them nothing is due
+    while first <= last and serve(group, sleepers[first]) do first = first + 1 end
+  end
+  if #members == 0 then return nil end
+  for topic, n in pairs(straight) do take_out(push[topic], n) end
+  local other_headers, others = {}, {}
+  for place, id in ipairs(ids) do
+    if not given[id] then
+      local n = #others
+      others[n + 1] = id
+      other_headers[2 * n + 1], other_headers[2 * n + 2] = headers[2 * place - 1], headers[2 * place]
+    end
+  end
+  return handed, straight, members, records, other_headers, others
+end
+
 -- The fast path (include/fast_path.lua), for delayed jobs. What it collects: the number of jobs moved by topic; the others as in
 -- planned_writes.lua; and for the reply, how many jobs became ready, by topic and by the time they were due.
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
+local handed, straight, members, records  -- what goes straight to sleepers
 local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: usually the same
 local process, commit_all, plan
+-- The first record is read up to SMALL. While records are small, the next ones are read together; of those behind a larger one
+-- only the front is read.
+local TOGETHER, some, before_some, last_of_some, small = 16, nil, 0, 1, false
+local raws = sleepers and {}
 local sub, read = string.sub, redis.pcall
 local LEAD, since = string.char(VERSION, SHORT), struct.pack('>I6', now_ms)
 local ids = index('ZRANGE', BUCKET .. bucket, '-inf', whole(now_ms), 'BYSCORE', 'LIMIT', '0', page)
-for _, id in ipairs(ids) do
+for place, id in ipairs(ids) do
   local key = JOB .. id
-  local front = read('GETRANGE', key, '0', '127')
+  if small and place > last_of_some then
+    before_some, last_of_some = place - 1, math.min(place - 1 + TOGETHER, #ids)
+    local keys = {}
+    for each = place, last_of_some do keys[#keys + 1] = JOB .. ids[each] end
+    some = read('MGET', unpack(keys))
+  end
+  local front = some and some[place - before_some] or read('GETRANGE', key, '0', place == 1 and '255' or '127')
+  small = (small or place == 1) and #front < SMALL
+  if raws then raws[id] = front end
   local last, flags, priority, at_bucket = simple(front, delayed, SHORT)
   local head = last and at_bucket == bucket and sub(front, 1, last)
   if head and head ~= head_of then
@@ -99,6 +221,11 @@ end
 if commit_all then
   commit_all(moved)
 else
+  if sleepers then
+    local other_headers, others
+    handed, straight, members, records, other_headers, others = hand_out(push, raws, headers, out)
+    if handed then headers, out = other_headers, others end
+  end
   local rings = {}
   for topic, by_priority in pairs(push) do
     for priority, entries in pairs(by_priority) do
@@ -107,18 +234,28 @@ else
     end
   end
   for topic, n in pairs(moved) do
-    n = whole(n)
-    index('HINCRBY', COUNTS .. topic, 'delayed', '-' .. n)
-    index('HINCRBY', COUNTS .. topic, 'ready', n)
+    local counts, gone = COUNTS .. topic, straight and straight[topic] or 0
+    index('HINCRBY', counts, 'delayed', '-' .. whole(n))
+    index('HINCRBY', counts, 'ready', whole(n - gone))
+    if gone > 0 then
+      index('HINCRBY', counts, 'reserved', whole(gone))
+      index('HINCRBY', counts, 'delivered', whole(gone))
+    end
     write_bins(topic, due[topic])
   end
   for at = 1, #headers, 2 do redis.call('SETRANGE', headers[at], '0', headers[at + 1]) end
+  if handed then
+    redis.call('MSET', unpack(records))
+    -- Behind the records, as this removes their old entries too: until then these bring the timer back, which corrects them.
+    index('ZADD', BUCKET .. bucket, unpack(members))
+  end
   if #out > 0 then index('ZREM', BUCKET .. bucket, unpack(out)) end
   for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end
 
 local head = index('ZRANGE', BUCKET .. bucket, '0', '0', 'WITHSCORES')
-local answer, n = {#ids, head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1, plan and plan.died or {}}, 3
+local wait = head[2] and math.max(0, tonumber(head[2]) * 1000 - now_us) or -1
+local answer, n = {#ids, wait, plan and plan.died or {}, handed or {}}, 4
 for topic, times in pairs(promoted) do
   for at, jobs in pairs(times) do
     answer[n + 1], answer[n + 2], answer[n + 3] = topic, now_us - at * 1000, jobs

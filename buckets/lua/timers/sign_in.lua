@@ -37,7 +37,8 @@ end
 if foreign then redis.call('DEL', MEMBERS) end
 if #gone > 0 then redis.call('ZREM', MEMBERS, unpack(gone)) end
 redis.call('ZADD', MEMBERS, now_ms, token)
-if not own or math.floor(own / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
+-- (A second long each time: our last signature may come from sign_again.lua, which does not renew it.)
+if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
   redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end
 return {now_us, soonest, unpack(living)}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
 
 from buckets import Job, State, Tag
+from jobqueue.commands.plain import Plain
 from jobqueue.dialect_settings import Beanstalkd
+from jobqueue.engine.numbered_by_callback import NumberedPop
 from jobqueue.protocols import Dialect
 from jobqueue.protocols.beanstalkd import priorities, replies
 from jobqueue.protocols.beanstalkd.parser import PUT, Parser, Request
@@ -21,13 +22,18 @@ from jobqueue.wires.stream import Stream, Streams
 
 log = structlog.get_logger()
 
-_MOST_PUTS = 64  # that go to Redis together
+_LONGEST_RUN = 64  # commands that go to Redis together
+_IN_RUNS = {PUT, "delete", "reserve", "reserve-with-timeout"}
 _LONGEST_S = 86_400.0  # of a lease
 _RESERVED = State.RESERVED
 
 Command = Callable[..., Awaitable[bytes]]
 """Answers a request: given the connection and the arguments."""
 Commands = Mapping[str, Command]
+Run = tuple[str, list[tuple[Any, ...]]]
+"""The name of a command, and the arguments of each that the client sent in a row; of most commands only one."""
+Begin = Callable[["Connection", Run], bool]
+"""Begins to answer a run without a task, as `Stream.begin`."""
 
 
 class Held:
@@ -61,10 +67,14 @@ class Held:
 class Desk:
     """What the connections of a dialect in this process share."""
 
-    def __init__(self, dialect: Dialect[Beanstalkd], streams: Streams, commands: Commands) -> None:
+    def __init__(
+        self, dialect: Dialect[Beanstalkd], streams: Streams, commands: Commands, begins: Mapping[str, Begin]
+    ) -> None:
         self.dialect = dialect
         self.streams = streams
         self.commands = commands
+        self.begins = begins
+        """Those that may be answered without a task."""
         self.tubes = Tubes()
         self.counts: Counter[str] = Counter()
         """How often each command came."""
@@ -72,11 +82,14 @@ class Desk:
         """Connections that have put a job."""
         self.workers = 0
         """Connections that have reserved one."""
-        self.waiting = 0
-        """Reserves in progress."""
         self._returning: set[asyncio.Task[None]] = set()
         self._names = Names(dialect.options.prefix)
         self._watches_default = (self.names.topic(DEFAULT) or DEFAULT,)
+
+    @property
+    def plain(self) -> Plain:
+        """Carries out plain commands."""
+        return self.dialect.tools.commands.plain
 
     @property
     def options(self) -> Beanstalkd:
@@ -89,6 +102,11 @@ class Desk:
         if self._names.prefix != self.options.prefix:
             self._names = Names(self.options.prefix)
         return self._names
+
+    def waiting(self) -> Counter[str]:
+        """How many connections wait for a job of each topic, and of any: the empty one."""
+        watched = (each.watched for each in self.streams.open if isinstance(each, Connection) and each.is_waiting)
+        return Counter(topic for topics in watched for topic in ("", *topics))
 
     def give_back(self, jobs: Iterable[Held]) -> None:
         """Release the jobs of a connection that is closed, at once, without counting as a try."""
@@ -119,12 +137,12 @@ class Desk:
         return self._watches_default
 
 
-class Connection(Stream[Request]):
+class Connection(Stream[Run]):
     """One connection of a client."""
 
     may_be_idle = True
 
-    __slots__ = ("_ahead", "_parser", "desk", "has_put", "has_reserved", "held", "used", "watched")
+    __slots__ = ("_ahead", "_left", "_parser", "desk", "has_put", "has_reserved", "held", "pop", "used", "watched")
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk.streams)
@@ -136,8 +154,11 @@ class Connection(Stream[Request]):
         """The jobs that it reserved, by their numbers."""
         self.has_put = False
         self.has_reserved = False
+        self.pop: NumberedPop | None = None
+        """That it waits for."""
         self._parser = Parser()
-        self._ahead: Request | None = None  # what came behind a run of puts
+        self._ahead: Request | None = None  # what came behind a run
+        self._left: Run | None = None  # of a run that is partly answered
 
     def entered(self) -> None:
         """It may stay."""
@@ -155,36 +176,50 @@ class Connection(Stream[Request]):
         """Whether the service stops."""
         return self.desk.streams.draining
 
-    def take(self) -> Request | None:
-        """The next request."""
+    def take(self) -> Run | None:
+        """The next command, with like ones that follow it."""
+        if self._left is not None:
+            left, self._left = self._left, None
+            return left
+        first = self._next()
+        if first is None:
+            return None
+        name, run = first[0], [first[1]]
+        while name in _IN_RUNS and len(run) < _LONGEST_RUN and (ahead := self._next()) is not None:
+            if ahead[0] != name:
+                self._ahead = ahead
+                break
+            run.append(ahead[1])
+        self.desk.counts[name] += len(run)
+        return name, run
+
+    def _next(self) -> Request | None:
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead
         return self._parser.take(self.received, self.desk.options.max_job_bytes) if self.received else None
 
-    def _run_of_puts(self, first: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """The arguments of the puts that were sent in a row: these go to Redis together."""
-        run = [first]
-        while len(run) < _MOST_PUTS and (ahead := self.take()) is not None:
-            if ahead[0] != PUT:
-                self._ahead = ahead
-                break
-            run.append(ahead[1])
-        return run
+    def leave(self, left: Run) -> None:
+        """Take the rest of a run next."""
+        self._left = left
 
     def is_amid(self) -> bool:
         """Whether a request has begun and is not whole."""
         return bool(self.received) or self._parser.is_amid
 
-    async def answer(self, request: Request) -> None:
-        """Answer a request."""
-        name, arguments = request
-        if name == PUT:
-            arguments = (self._run_of_puts(arguments),)
-        self.desk.counts[name] += len(arguments[0]) if name == PUT else 1
-        reply = await self.desk.commands[name](self, *arguments)
-        if reply:
-            self.write(reply)
+    def begin(self, request: Run) -> bool:
+        """Begin to answer plain commands."""
+        begin = self.desk.begins.get(request[0])
+        return begin is not None and begin(self, request)
+
+    async def answer(self, request: Run) -> None:
+        """Answer commands."""
+        name, run = request
+        command = self.desk.commands[name]
+        for arguments in [(run,)] if name == PUT else run:
+            reply = await command(self, *arguments)
+            if reply:
+                self.write(reply)
 
     def holds(self, number: int) -> Held | None:
         """The job that it holds under this number; a lease that has ended holds nothing."""
@@ -201,22 +236,6 @@ class Connection(Stream[Request]):
             del self.held[number]
         return min((held.ends for held in self.held.values() if not held.is_gone), default=None)
 
-    @contextlib.contextmanager
-    def wait(self) -> Iterator[None]:
-        """It waits for a job while the block runs. Raises ConnectionError when its client sends no more."""
-        if self.has_ended:
-            raise ConnectionResetError("the client is gone")
-        desk, watched = self.desk, self.watched
-        self.is_waiting = True
-        desk.waiting += 1
-        desk.tubes.waiting.update(watched)
-        try:
-            yield
-        finally:
-            self.is_waiting = False
-            desk.waiting -= 1
-            desk.tubes.wait_no_more(watched)
-
     def drain(self) -> None:
         """The service stops: a connection stays while it holds jobs, but does not wait for more."""
         if self.is_waiting or not (self.is_busy or self.held):
@@ -225,6 +244,8 @@ class Connection(Stream[Request]):
     def lost(self) -> None:
         """The connection is gone: what it held goes back at once."""
         desk = self.desk
+        if self.pop:
+            self.pop.cancel()
         desk.give_back(self.held.values())
         self.held.clear()
         desk.tubes.unuse(self.used)

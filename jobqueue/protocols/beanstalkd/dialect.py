@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.protocols import SocketDialect, Tools
 from jobqueue.protocols.beanstalkd import holding, jobs, replies, statistics, watching
-from jobqueue.protocols.beanstalkd.connection import Commands, Connection, Desk
+from jobqueue.protocols.beanstalkd.connection import Begin, Commands, Connection, Desk
 from jobqueue.protocols.beanstalkd.parser import QUIT, REFUSED
 from jobqueue.wires.stream import Streams
 
@@ -28,8 +29,6 @@ COMMANDS: Commands = {
     "use": watching.use,
     "watch": watching.watch,
     "ignore": watching.ignore,
-    "reserve": holding.reserve,
-    "reserve-with-timeout": holding.reserve_with_timeout,
     "reserve-job": holding.reserve_job,
     "delete": holding.delete,
     "release": holding.release,
@@ -51,6 +50,12 @@ COMMANDS: Commands = {
     QUIT: quit_,
     REFUSED: refused,
 }
+BEGINS: Mapping[str, Begin] = {
+    "put": jobs.begin_puts,
+    "reserve": holding.begin_reserves,
+    "reserve-with-timeout": holding.begin_reserves,
+    "delete": holding.begin_deletes,
+}
 
 
 class BeanstalkdDialect(SocketDialect[Beanstalkd]):
@@ -59,7 +64,7 @@ class BeanstalkdDialect(SocketDialect[Beanstalkd]):
     def __init__(self, tools: Tools, options: Beanstalkd) -> None:
         super().__init__(tools, options)
         self._streams = Streams(tools.limits, lambda: self.options.allow)
-        self._desk = Desk(self, self._streams, COMMANDS)
+        self._desk = Desk(self, self._streams, COMMANDS, BEGINS)
 
     def connection(self) -> asyncio.Protocol:
         """A new connection."""

@@ -4,34 +4,87 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
+from typing import cast
 
 from msgspec import Raw
 
 from buckets import State
 from jobqueue.commands.answers import Answer
+from jobqueue.engine.numbered_by_callback import New
 from jobqueue.errors import TooLarge
 from jobqueue.protocols.beanstalkd import priorities, replies
-from jobqueue.protocols.beanstalkd.connection import Connection
+from jobqueue.protocols.beanstalkd.connection import Connection, Run
 from jobqueue.schema import inner, params
 from jobqueue.schema.fields import DAY_S
 from jobqueue.wires.bodies import given_bytes, stored_bytes
 
 _PAGE = 1000
+Put = tuple[int, int, int, bytes]
+"""Priority, delay, ttr and data."""
 _ENDED = (State.FINISHED, State.DELETED)
 
 
-async def put(connection: Connection, puts: Sequence[tuple[int, int, int, bytes]]) -> bytes:
-    """Jobs for the used tube, each given as priority, delay, ttr and data."""
+def begin_puts(connection: Connection, run: Run) -> bool:
+    """Jobs for the used tube."""
+    puts = run[1]
+    jobs = [_new(connection, *put) for put in puts]
+    if connection.is_draining or None in jobs:
+        return False
+    took = connection.taking(partial(_put, connection, puts))
+    if not connection.desk.plain.add_numbered(cast(list[New], jobs), took):
+        return False
+    _count_producer(connection)
+    return True
+
+
+def _new(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> New | None:
+    """The job of a put; None for one that is not plain."""
     desk = connection.desk
-    if not connection.has_put:
-        connection.has_put = True
-        desk.producers += 1
+    try:
+        body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
+    except TooLarge:
+        return None
+    levels = desk.options.levels
+    level = priorities.level(levels, priority)
+    note = priorities.written(levels, level, priority, delay)
+    shape = None if headers else desk.plain.shape(_command, connection.used, level, ttr, note)
+    return (shape, delay * 1000, body) if shape else None
+
+
+def _put(connection: Connection, puts: Sequence[Put], answers: list[Answer | None] | None) -> None:
+    if answers is None or None in answers:
+        connection.complete(partial(_put_rest, connection, puts, answers or [None] * len(puts)))
+    else:
+        connection.answered(b"".join(map(_inserted, cast(list[Answer], answers))))
+
+
+async def _put_rest(connection: Connection, puts: Sequence[Put], answers: list[Answer | None]) -> None:
+    """Put those that have no answer yet, and answer them all."""
+    left = [put for put, answer in zip(puts, answers, strict=True) if answer is None]
+    others = iter(await _put_all(connection, left))
+    connection.write(b"".join([next(others) if answer is None else _inserted(answer) for answer in answers]))
+
+
+async def put(connection: Connection, puts: Sequence[Put]) -> bytes:
+    """Jobs for the used tube."""
+    _count_producer(connection)
+    return b"".join(await _put_all(connection, puts))
+
+
+async def _put_all(connection: Connection, puts: Sequence[Put]) -> list[bytes]:
     if connection.is_draining:
-        return replies.DRAINING * len(puts)
+        return [replies.DRAINING] * len(puts)
     adds = [_add(connection, *each) for each in puts]
     commands = [add for add in adds if add is not None]
-    answers = iter(await desk.dialect.tools.commands.answer(commands, []) if commands else ())
-    return b"".join([replies.JOB_TOO_BIG if add is None else _inserted(next(answers)) for add in adds])
+    answers = iter(await connection.desk.dialect.tools.commands.answer(commands, []) if commands else ())
+    return [replies.JOB_TOO_BIG if add is None else _inserted(next(answers)) for add in adds]
+
+
+def _count_producer(connection: Connection) -> None:
+    if not connection.has_put:
+        connection.has_put = True
+        connection.desk.producers += 1
 
 
 def _inserted(answer: Answer) -> bytes:
@@ -47,17 +100,23 @@ def _add(connection: Connection, priority: int, delay: int, ttr: int, data: byte
         return None
     levels = desk.options.levels
     level = priorities.level(levels, priority)
+    command = _command(connection.used, level, ttr, priorities.written(levels, level, priority, delay))
+    command.body, command.delay, command.headers = Raw(body), delay, headers or None
+    return command
+
+
+def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
+    """The add of a job, without its delay and body."""
     return inner.Add(
-        topic=connection.used,
-        body=Raw(body),
-        delay=delay,
+        topic=topic,
+        body=Raw(),
         ttr=min(max(ttr, 1), DAY_S),
         priority=level,
         tries=0,
         retention=0,
-        headers=headers or None,
-        note=priorities.written(levels, level, priority, delay),
+        note=note,
         numbered=True,
+        if_exists="reject",
     )
 
 

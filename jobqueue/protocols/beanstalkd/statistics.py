@@ -79,7 +79,7 @@ async def stats_tube(connection: Connection, tube: str) -> bytes:
             "total-jobs": _total(answer["figures"].totals),
             "current-using": tubes.using[topic],
             "current-watching": tubes.watching[topic],
-            "current-waiting": tubes.waiting[topic],
+            "current-waiting": desk.waiting()[topic],
             "cmd-delete": tubes.deletes[topic],
             "cmd-pause-tube": tubes.pauses[topic],
             "pause": pause_s,
@@ -132,7 +132,7 @@ def _of_connections(desk: Desk) -> dict[str, Any]:
         "current-connections": len(desk.streams.open),
         "current-producers": desk.producers,
         "current-workers": desk.workers,
-        "current-waiting": desk.waiting,
+        "current-waiting": desk.waiting()[""],
         "total-connections": desk.streams.total,
     }
 

@@ -1,11 +1,11 @@
-"""Tubes: their names, and which of them the connections of this process use, watch and wait for."""
+"""Tubes: their names, and which of them the connections of this process use and watch."""
 
 from __future__ import annotations
 
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from jobqueue.wires import names
 
@@ -59,7 +59,6 @@ class Tubes:
     def __init__(self) -> None:
         self.using: Counter[str] = Counter()
         self.watching: Counter[str] = Counter()
-        self.waiting: Counter[str] = Counter()
         self.deletes: Counter[str] = Counter()
         """Deleted jobs; of a tube that is in use here."""
         self.pauses: Counter[str] = Counter()
@@ -97,13 +96,6 @@ class Tubes:
         """Count what was done with a tube; one that nobody here uses is not remembered."""
         if topic in self:
             counter[topic] += 1
-
-    def wait_no_more(self, topics: Iterable[str]) -> None:
-        """A connection that waited for a job of these has ended its wait."""
-        for topic in topics:
-            self.waiting[topic] -= 1
-            if not self.waiting[topic]:
-                del self.waiting[topic]
 
     def _end(self, counter: Counter[str], topic: str) -> None:
         counter[topic] -= 1

@@ -56,7 +56,7 @@ class FastPath:
     def begin(self, data: bytes, request_id: str, client: FastClient) -> Cancellable | None:
         """Begin to answer a request; None if it is not plain, or cannot be answered here: nothing is done then, and it
         takes the complete path."""
-        if self._engine.lanes.closed or self._desk.commands.is_logged:
+        if not self._engine.lanes.is_open or self._desk.commands.is_logged:
             return None
         try:
             if not data.isascii():

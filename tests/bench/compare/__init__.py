@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +20,7 @@ FAR_S = 86_400  # when pending jobs fall due that nobody should get
 BATCHERS = 8  # connections for batches
 CONSUMERS = 16  # consumers that wait for due jobs
 LEAD_S = 2.0  # jobs of lateness and burst are due from this long afterwards, so that all are added by then
+NOT_MEASURED = "not measured"  # why a system that may well be able to do a work has no figure
 PARKING_S = 0.2  # consumers of a burst start to wait this long before
 
 
@@ -59,6 +60,7 @@ class Run:
     jobs: int
     seconds: float
     cpu: Cpu
+    load_us: float | None = None  # of the load generator, where it is a process of its own
 
     @property
     def rate(self) -> float:
@@ -88,9 +90,10 @@ class Parked:
 class System(ABC):
     """A system under comparison. Methods block; one that it cannot do raises CannotError."""
 
-    NAME: ClassVar[str]  # name in tables and on the command line
-    DESCRIPTION: ClassVar[str]  # how it is used here: its settings, and its own way of doing each work
+    NAME: str  # name in tables and on the command line
+    DESCRIPTION: str  # how it is used here: its settings, and its own way of doing each work
     PEER: ClassVar[bool] = True  # whether our ratios refer to it
+    VARIANT: ClassVar[bool] = False  # whether it is our service in another version or setting: it has tables of its own
     SCALE: ClassVar[float] = 1.0  # factor on the numbers of jobs, so that slow systems finish in time too
     MOST_PENDING: ClassVar[int] = 1_000_000  # the most jobs that it can be filled with in the available time
 
@@ -129,7 +132,7 @@ class System(ABC):
 
     def add_spread(self, seconds: float, size: int) -> Run:
         """Like `add_batch`, with a different due time for each job of a batch."""
-        raise CannotError("not measured apart")
+        raise CannotError(NOT_MEASURED)
 
     @abstractmethod
     def fill(self, jobs: int) -> None:
@@ -169,6 +172,17 @@ class System(ABC):
         """Let this many consumers wait for a job."""
         raise CannotError("a consumer that waits is a process of its own")
 
+    def crowd(self, jobs: int) -> dict[str, float]:
+        """Jobs due at even intervals within one second: `seconds` from the last one's due time until all are ready, and
+        the `p50` and `p99` of another topic meanwhile: milliseconds of an add, a pop and a finish, one after another.
+        """
+        raise CannotError(NOT_MEASURED)
+
+    def idle(self, seconds: float) -> dict[str, float]:
+        """`commands`: those that the store runs each second, also in scripts, for two idle processes of the service and
+        1,000 topics with a pending job each."""
+        raise CannotError(NOT_MEASURED)
+
     def timed(self, work: Callable[[], int]) -> Run:
         """Run a function that returns a number of jobs."""
         before, begun = self.cpu(), time.perf_counter()
@@ -180,11 +194,6 @@ class System(ABC):
 def in_ms(seconds: float) -> int:
     """A time from now, in milliseconds since the epoch, rounded up."""
     return int((time.time() + seconds) * 1000) + 1
-
-
-def pages(ids: list[str], size: int) -> Iterator[list[str]]:
-    """Pages of ids, as an iterator that several can share."""
-    return iter([ids[start : start + size] for start in range(0, len(ids), size)])
 
 
 def job_id(number: int) -> str:

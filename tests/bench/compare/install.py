@@ -1,6 +1,6 @@
 """Installs what the bench needs into .bench/ of the checkout, without root: each thing once, in the version given here.
 
-wrk and beanstalkd come from PATH if available, otherwise from their Debian packages.
+beanstalkd comes from PATH if available, otherwise from its Debian package.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PIP = {
     "arq": {"arq": "0.28.0", "hiredis": "3.5.0", "uvloop": "0.23.0"},
     "celery": {"celery[redis]": "5.7.0", "hiredis": "3.5.0"},
 }
-DEBIAN = {"wrk": ["wrk", "libluajit-5.1-2", "libssl3"], "beanstalkd": ["beanstalkd", "libsystemd0"]}
+DEBIAN = {"beanstalkd": ["beanstalkd", "libsystemd0"]}
 _NODE = (18,)
 _PATIENCE_S = 300
 
 
 def program(name: str) -> tuple[str, dict[str, str]]:
-    """The path of wrk or beanstalkd, and the environment to run it in. Raises MissingError if it is not available."""
+    """The path of a program of DEBIAN, and the environment to run it in. Raises MissingError if it is not available."""
     if found := shutil.which(name):
         return found, dict(os.environ)
     folder = HOME / "debian" / name

@@ -8,8 +8,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench.compare import MissingError
-from tests.bench.compare.install import program
+from tests.bench.compare.load.compiled import compiler
 
 
 def description() -> dict[str, str]:
@@ -20,7 +19,7 @@ def description() -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "system": f"{_distribution()}, kernel {platform.release()}",
         "python": platform.python_version(),
-        "wrk": _wrk(),
+        "load generator": f"C, {_compiler()}",
         "load when it began": " ".join(f"{each:.2f}" for each in os.getloadavg()),
     }
 
@@ -39,10 +38,6 @@ def _distribution() -> str:
         return platform.system()
 
 
-def _wrk() -> str:
-    try:
-        path, environment = program("wrk")
-    except MissingError as error:
-        return f"none: {error}"
-    said = subprocess.run([path, "-v"], env=environment, capture_output=True, text=True, check=False).stdout
-    return said.split("Copyright")[0].strip()
+def _compiler() -> str:
+    said = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.splitlines()[0]

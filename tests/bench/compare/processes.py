@@ -17,11 +17,11 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def cpu_us(*pids: int) -> float:
-    """User and system CPU microseconds of these processes and their descendants, including those that have ended. The
-    clock has steps of 10 ms.
+def cpu_us(*pids: int, without: int = 0) -> float:
+    """User and system CPU microseconds of these processes and their descendants, including those that have ended, but
+    without one of them. The clock has steps of 10 ms.
     """
-    return sum(_ticks(each) for pid in pids for each in tree(pid)) * _TICK_US
+    return sum(_ticks(each) for pid in pids for each in tree(pid) if each != without) * _TICK_US
 
 
 def _ticks(pid: int) -> int:
@@ -32,10 +32,10 @@ def _ticks(pid: int) -> int:
     return sum(int(each) for each in fields[11:15])  # utime, stime, and those of ended children
 
 
-def memory(*pids: int) -> int:
-    """Resident bytes of these processes and their descendants; shared pages count once for each."""
+def memory(*pids: int, without: int = 0) -> int:
+    """Resident bytes of these processes and their descendants, without one of them; a shared page counts in parts."""
     total = 0
-    for each in (each for pid in pids for each in tree(pid)):
+    for each in (each for pid in pids for each in tree(pid) if each != without):
         lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
     return total

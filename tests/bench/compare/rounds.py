@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.compare import CannotError, Late, MissingError, System, TooSlowError
+from tests.bench.compare import NOT_MEASURED, CannotError, Late, MissingError, System, TooSlowError
 from tests.bench.compare.load.parked_consumers import allow_files
 from tests.bench.compare.works import GROWING, Figures, Outcome, Sizes, Work, figures
 
@@ -139,7 +139,8 @@ class Rounds:
     def _too_many(self, systems: Sequence[System], pending: int) -> None:
         for system in systems:
             for work in GROWING:
-                self.found.tell(growing(work.name, pending), system.NAME, "it takes too long for this bench")
+                why = "it takes too long for this bench" if system.MOST_PENDING else NOT_MEASURED
+                self.found.tell(growing(work.name, pending), system.NAME, why)
 
     def _patiently(self, work: Work, system: System) -> Outcome:
         """Measure again if the machine was too busy to prepare the work in time."""

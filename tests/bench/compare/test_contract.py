@@ -12,6 +12,8 @@ from tests.bench.compare.load.conversations import http, replies
 from tests.bench.compare.report import Report
 from tests.bench.compare.rounds import Found, Rounds
 from tests.bench.compare.systems.bare_redis import Bare
+from tests.bench.compare.systems.ours import Before
+from tests.bench.compare.systems.service import Service
 from tests.bench.compare.works import TINY, WORKS
 
 BY_NAME = {work.name: work for work in WORKS}
@@ -26,6 +28,11 @@ class Peer(Bare):
 
 class Ours(Bare):
     NAME = "ours"
+
+
+class Old(Bare):
+    NAME = "ours@old"
+    VARIANT = True
 
 
 class Nowhere(Bare):
@@ -82,6 +89,27 @@ def test_a_ratio_over_one_means_that_ours_is_ahead_whether_more_or_less_is_bette
     text = report([Ours(), Bare(), Peer()], found)
     assert line(text, BY_NAME["batch"].title)[1:6] == ["100", "200", "50", "x2.00", "x0.50"]
     assert line(text, BY_NAME["late-200"].title)[4:6] == ["x5.00", "x0.50"]
+
+
+def test_other_versions_of_ours_have_a_table_of_their_own_with_the_ratio_to_each() -> None:
+    found = Found()
+    for name, seconds in (("ours", 1), ("ours@old", 2), ("redis", 0.5)):
+        found.keep("batch", name, Run(100, seconds, Cpu(0, 0)))
+    versions = report([Ours(), Old(), Bare()], found).partition("## Our service in other versions")[2]
+    assert line(versions, BY_NAME["batch"].title)[1:3] == ["100", "50 x2.00"]
+    compared = report([Ours(), Old(), Bare()], found).partition("## Our service in other versions")[0]
+    assert "ours@old |" not in compared
+
+
+def test_another_version_than_the_one_that_is_meant_is_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    with pytest.raises(RuntimeError, match="is not what is imported"):
+        Service(tmp_path, tmp_path / "source").start()
+
+
+def test_a_commit_that_there_is_not_is_named_as_missing(tmp_path: Path) -> None:
+    with Rounds([Before("0" * 40)], TINY, tmp_path) as rounds:
+        assert "git" in rounds.found.missing["ours@0000000"]
 
 
 def test_the_median_and_the_spread_of_the_rounds_are_shown() -> None:

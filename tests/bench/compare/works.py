@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tests.bench.compare import Late, Parked, Run, System
+from tests.bench.compare import NOT_MEASURED, CannotError, Late, Parked, Run, System
 from tests.bench.figures import percentile
 
 BATCH = 100
@@ -26,17 +26,21 @@ class Sizes:
     burst: int
     kept: int  # pending jobs whose memory is measured
     parked: int
+    crowd: int  # jobs due within a second; 0: none
+    idle_s: float
     pending: tuple[int, ...]  # steps of growth
     growth_rounds: int
     works_s: float = 86_400  # no more rounds of works that would end later than this
     limit_s: float = 86_400  # no more steps of growth after this
 
 
-FULL = Sizes(
-    3, 1.5, 6_000, 40_000, 3, 100_000, 100_000, 5_000, (1_000, 10_000, 100_000, 1_000_000), 1, works_s=480, limit_s=780
-)
-QUICK = Sizes(3, 1, 3_000, 20_000, 2, 20_000, 20_000, 500, (1_000, 100_000), 1)
-TINY = Sizes(1, 0.1, 100, 300, 0.2, 300, 1_000, 20, (500,), 1)
+_STEPS = (1_000, 10_000, 100_000, 1_000_000)
+FULL = Sizes(3, 1.5, 6_000, 40_000, 3, 100_000, 100_000, 5_000, 1_000_000, 5, _STEPS, 1, works_s=900, limit_s=1500)
+QUICK = Sizes(3, 1, 3_000, 20_000, 2, 20_000, 20_000, 500, 0, 5, (1_000, 100_000), 1)
+TINY = Sizes(1, 0.1, 100, 300, 0.2, 300, 1_000, 20, 1_000, 0.5, (500,), 1)
+VERSIONS = Sizes(
+    3, 1.5, 12_000, 80_000, 4, 100_000, 100_000, 5_000, 1_000_000, 5, (1_000_000,), 1
+)  # of our own service
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ def figures(outcome: Outcome) -> Figures:
     """The figures of an outcome: jobs per second, microseconds per job, milliseconds, bytes."""
     if isinstance(outcome, Run):
         store_us, service_us = outcome.cpu.store_us / outcome.jobs, outcome.cpu.service_us / outcome.jobs
-        return {"rate": outcome.rate, "store_us": store_us, "service_us": service_us}
+        load = {} if outcome.load_us is None else {"load_us": outcome.load_us / outcome.jobs}
+        return {"rate": outcome.rate, "store_us": store_us, "service_us": service_us, **load}
     if isinstance(outcome, Late):
         return {"p50": percentile(outcome.ms, 50), "p99": percentile(outcome.ms, 99), "max": max(outcome.ms)}
     if isinstance(outcome, Parked):
@@ -125,32 +130,44 @@ def _cycle(system: System, sizes: Sizes) -> Run:
     return system.cycle(scaled(system, sizes.many), BATCH)
 
 
+def _crowd(system: System, sizes: Sizes) -> Figures:
+    if not sizes.crowd:
+        raise CannotError(NOT_MEASURED)
+    return {"jobs": sizes.crowd, **system.crowd(sizes.crowd)}
+
+
+def _idle(system: System, sizes: Sizes) -> Figures:
+    return system.idle(sizes.idle_s)
+
+
 def _park(system: System, sizes: Sizes) -> Parked:
     return system.parked(sizes.parked)
 
 
 WORKS = [
-    Work("add-8", "add", "add, one per request, 8 connections", partial(_add, 8), "12,000", leaves=True),
-    Work("add-64", "add", "add, one per request, 64 connections", partial(_add, 64), "18,000", leaves=True),
-    Work("batch", "batch", "add, batches of 100", _add_batch, "110,000", leaves=True),
-    Work("spread", "batch", "the same, each with another due time", _add_spread, leaves=True),
-    Work("pop-8", "pop", "pop + finish, one at a time, 8 connections", partial(_pop, 8)),
-    Work("pop-64", "pop", "pop + finish, one at a time, 64 connections", partial(_pop, 64), "9,000"),
-    Work("next-64", "pop", "the same, finish and next pop in one request", _next),
-    Work("pop-batch", "popbatch", "pop + finish, batches of 100", _pop_batch, "80,000"),
+    Work("add-8", "add", "add, one per request, 8 connections", partial(_add, 8), "20,000", leaves=True),
+    Work("add-64", "add", "add, one per request, 64 connections", partial(_add, 64), "35,000", leaves=True),
+    Work("batch", "batch", "add, batches of 100", _add_batch, "200,000", leaves=True),
+    Work("spread", "batch", "the same, each with another due time", _add_spread, "100,000", leaves=True),
+    Work("pop-8", "pop", "pop + finish, one at a time, 8 connections", partial(_pop, 8), "7,400"),
+    Work("pop-64", "pop", "pop + finish, one at a time, 64 connections", partial(_pop, 64), "17,000"),
+    Work("next-64", "pop", "the same, finish and next pop in one request", _next, "20,000"),
+    Work("pop-batch", "popbatch", "pop + finish, batches of 100", _pop_batch, "90,000"),
     Work("pop-kept", "popbatch", "the same, each leaves a tombstone", _pop_kept, leaves=True),
     Work("cycle", "cycle", "whole cycle: add, due, pop, finish; batches of 100", _cycle),
-    Work("late-200", "late", "200 jobs due per second", partial(_late, 200), "1.5 / 5"),
-    Work("late-2000", "late", "2,000 jobs due per second", partial(_late, 2000), "1.5 / 8"),
-    Work("burst", "burst", "jobs due in one millisecond", _burst, once=True),
+    Work("late-200", "late", "200 jobs due per second", partial(_late, 200), "0.8 / 2"),
+    Work("late-2000", "late", "2,000 jobs due per second", partial(_late, 2000), "0.75 / 4"),
+    Work("burst", "burst", "jobs due in one millisecond", _burst, "1.2"),
+    Work("crowd", "crowd", "jobs due within one second", _crowd, "8 / 40", once=True, leaves=True),
     Work("bytes", "bytes", "a pending job", _bytes, "400", once=True, leaves=True),
-    Work("parked", "parked", "waiting consumers", _park, once=True, leaves=True),
+    Work("parked", "parked", "waiting consumers", _park, "3,000", once=True, leaves=True),
+    Work("idle", "idle", "two idle processes", _idle, "45", once=True),
 ]
 
 # Measured again with more and more pending jobs.
 GROWING = [
     Work("add-64", "growth", "add, one per request, 64 connections", partial(_add, 64)),
     Work("batch", "growth", "add, batches of 100", _add_batch),
-    Work("late-200", "growth", "lateness at 200 a second", partial(_late, 200), "1.5 / 5", most_only=True),
-    Work("late-2000", "growth", "lateness at 2,000 a second", partial(_late, 2000), "1.5 / 8"),
+    Work("late-200", "growth", "lateness at 200 a second", partial(_late, 200), "0.8 / 2", most_only=True),
+    Work("late-2000", "growth", "lateness at 2,000 a second", partial(_late, 2000), "0.75 / 4"),
 ]

@@ -296,9 +296,9 @@ async def test_the_timer_hears_of_an_earlier_time_and_of_an_earlier_end(redis: R
     await add(pool, "a", delay_ms=60_000)
     await add(pool, "b")
     await pool.update("a", delay_ms=9_000)
-    assert await pool.due(0, 0) == (0, 9_000_000)
+    assert await pool.due(0, 0) == (0, 9_000_000, [])
     await pool.update("b", ttl_ms=4_000)
-    assert await pool.due(0, 0) == (0, 4_000_000)
+    assert await pool.due(0, 0) == (0, 4_000_000, [])
 
 
 # Update: the body.

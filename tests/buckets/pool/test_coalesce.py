@@ -7,13 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from buckets.job import NewJob
-from buckets.pool.add_codec import Added
 from buckets.pool.coalesce import Coalescer
-from buckets.pool.pool import Pool
-from buckets.redis.client import Redis
-from tests.buckets.jobs import add, finish, pop, popped_ids
-from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE_S
 
 
@@ -87,74 +81,6 @@ async def test_a_caller_that_is_gone_takes_nothing_from_the_others() -> None:
     assert isinstance(answers[1], asyncio.CancelledError)
 
 
-async def test_concurrent_adds_are_one_script_and_so_are_finishes(redis: Redis, live_pool: Pool) -> None:
-    await add(live_pool, "first")
-    await redis.read("CONFIG", "RESETSTAT")
-    await asyncio.gather(*(add(live_pool, f"{n}") for n in range(50)))
-    await asyncio.gather(*(finish(live_pool, job.id, job.lease) for job in await pop(live_pool, count=100)))
-    said = (await redis.read("INFO", "commandstats")).decode()
-    assert "cmdstat_evalsha:calls=3," in said  # with the pop
-
-
-async def test_what_may_not_be_repeated_does_not_share_a_script_with_what_may(own_server: RedisServer) -> None:
-    """Otherwise an add that keeps would be lost with the connection, as one that replaces must be."""
-    redis = Redis(own_server.url)
-    pool = await Pool.open(redis)
-    own_server.freeze()
-    keeping = asyncio.create_task(pool.add([NewJob("a", "t", b"1")]))
-    replacing = asyncio.create_task(pool.add([NewJob("b", "t", b"1", if_exists="replace")]))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    own_server.kill()
-    own_server.start()
-    (kept,), (replaced,) = await asyncio.gather(keeping, replacing)
-    assert isinstance(kept, Added)
-    assert not isinstance(replaced, Added)
-    await redis.close()
-
-
-async def test_the_same_id_handed_in_by_many_at_once_is_one_job(live_pool: Pool) -> None:
-    results = [result.result for result in await asyncio.gather(*(add(live_pool, "a") for _ in range(20)))]
-    assert sorted(results) == ["created"] + ["existing"] * 19
-    assert await popped_ids(live_pool) == ["a"]
-
-
-@pytest.mark.parametrize("shards", [1, 4])
-async def test_what_is_asked_once_a_finish_is_sent_comes_behind_it(own_server: RedisServer, shards: int) -> None:
-    """Otherwise a pop would hand out again a job whose lease has expired and which the same worker finished before.
-    Redis has just been started: it knows only the scripts that a new connection loads."""
-    redis = Redis(own_server.url)
-    pool = await Pool.open(redis, shards=shards)
-    for n in range(12):
-        await add(pool, str(n))
-    for job in await pop(pool, count=12):
-        await pool.release(job.id, job.lease)
-    sent = asyncio.Event()
-    finishing = asyncio.create_task(pool.finish([(str(n), None) for n in range(12)], sent.set))
-    await sent.wait()
-    assert not finishing.done()
-    assert await popped_ids(pool) == []
-    assert await finishing == ["finished"] * 12
-    await pool.close()
-    await redis.close()
-
-
-async def test_who_names_a_job_twice_keeps_nobody_else_waiting(redis: Redis, live_pool: Pool) -> None:
-    """Each mention of the job is a script of its own, one behind the other."""
-    for name in "abc":
-        await add(live_pool, name)
-    await pop(live_pool, count=3)
-    ended: list[str] = []
-
-    async def finish_all(name: str, *jobs: str) -> None:
-        await live_pool.finish([(job, None) for job in jobs])
-        ended.append(name)
-
-    asked = [("first", ["a"]), ("twice", ["b"] * 20), ("other", ["c"]), ("same", ["b"])]
-    await asyncio.gather(*(finish_all(name, *jobs) for name, jobs in asked))
-    assert ended[-1] == "twice"
-
-
 async def test_who_is_gone_before_the_work_begins_has_nothing_done() -> None:
     worker = Worker()
     coalescer = coalescer_of(worker, 100)
@@ -183,14 +109,14 @@ async def test_work_that_is_cancelled_leaves_nobody_waiting() -> None:
             await asking
 
 
-async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_others() -> None:
+async def test_who_comes_during_the_work_waits_for_its_end_and_then_goes_with_others() -> None:
     worker, go_on = Worker(), asyncio.Event()
 
     async def work(items: list[int]) -> list[int]:
         await go_on.wait()
         return await worker.work(items)
 
-    coalescer = Coalescer(work, lambda: UpTo(100), patient=True)
+    coalescer = Coalescer(work, lambda: UpTo(100))
     asking = [asyncio.create_task(ask(coalescer, [0]))]
     for n in range(1, 4):
         for _ in range(3):
@@ -202,7 +128,7 @@ async def test_who_is_patient_waits_for_the_work_before_and_then_goes_with_other
     assert worker.seen == [[0], [1, 2, 3]]
 
 
-async def test_who_is_patient_does_not_wait_for_ever() -> None:
+async def test_nobody_waits_for_ever_for_the_work_before() -> None:
     worker, stuck = Worker(), asyncio.Event()
 
     async def work(items: list[int]) -> list[int]:
@@ -210,7 +136,7 @@ async def test_who_is_patient_does_not_wait_for_ever() -> None:
             await stuck.wait()
         return await worker.work(items)
 
-    coalescer = Coalescer(work, lambda: UpTo(100), patient=True)
+    coalescer = Coalescer(work, lambda: UpTo(100))
     first = asyncio.create_task(ask(coalescer, [0]))
     for _ in range(3):
         await asyncio.sleep(0)

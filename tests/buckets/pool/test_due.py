@@ -213,16 +213,16 @@ async def test_a_job_with_a_ttl_that_came_back_dies_when_it_is_over(redis: Redis
 
 async def test_the_answer_says_how_long_nothing_is_due(redis: Redis, clock: HeldClock) -> None:
     pool = await Pool.open(redis, "one", buckets=1, clock=clock)
-    assert await pool.due(0, 0) == (0, -1)
+    assert await pool.due(0, 0) == (0, -1, [])
     await add(pool, "a", delay_ms=1_000)
     await add(pool, "b", delay_ms=4_000)
-    assert await pool.due(0, 0) == (0, 1_000_000)
+    assert await pool.due(0, 0) == (0, 1_000_000, [])
     clock.now_us += 999_999
-    assert await pool.due(0, 0) == (0, 1)
+    assert await pool.due(0, 0) == (0, 1, [])
     clock.now_us += 1
-    assert await pool.due(0, 0) == (1, 3_000_000)
+    assert await pool.due(0, 0) == (1, 3_000_000, [])
     clock.advance(10_000)
-    assert await pool.due(0, 0) == (1, -1)
+    assert await pool.due(0, 0) == (1, -1, [])
 
 
 async def test_what_is_due_is_moved_a_page_at_a_time(redis: Redis, clock: HeldClock) -> None:
@@ -230,7 +230,7 @@ async def test_what_is_due_is_moved_a_page_at_a_time(redis: Redis, clock: HeldCl
     ids = [f"{n:05}" for n in range(2 * PAGE + 1)]
     await pool.add([NewJob(job_id, "t", b"", delay_ms=1_000) for job_id in ids])
     clock.advance(1_000)
-    assert [await pool.due(0, 0) for _ in range(3)] == [(PAGE, 0), (PAGE, 0), (1, -1)]
+    assert [await pool.due(0, 0) for _ in range(3)] == [(PAGE, 0, []), (PAGE, 0, []), (1, -1, [])]
     assert await popped_ids(pool) + await popped_ids(pool) == ids
     await check_books(redis, pool)
 
@@ -240,7 +240,7 @@ async def test_a_page_of_many_topics_and_priorities_is_moved_at_once(redis: Redi
     jobs = [NewJob(str(n), f"t{n % 40}", b"", delay_ms=n % 3 + 1, priority=n % 10) for n in range(PAGE)]
     await pool.add(jobs)
     clock.advance(5)
-    assert await pool.due(0, 0) == (PAGE, -1)
+    assert await pool.due(0, 0) == (PAGE, -1, [])
     await check_books(redis, pool)
 
 
@@ -282,7 +282,7 @@ async def test_two_timers_on_one_bucket_move_each_job_once(redis: Redis, clock: 
     await one.add([NewJob(str(n), "t", b"", delay_ms=1) for n in range(PAGE + 50)])
     clock.advance(1)
     moved = [await pool.due(0, 0) for pool in (one, two, one, two)]
-    assert [number for number, _ in moved] == [PAGE, 50, 0, 0]
+    assert [number for number, *_ in moved] == [PAGE, 50, 0, 0]
     assert len(await pop(two, count=1000)) == PAGE + 50
 
 

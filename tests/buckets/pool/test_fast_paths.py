@@ -23,18 +23,19 @@ from buckets.errors import JobQueueError
 from buckets.job import Job, NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.redis.link import Orphan, Sent
+from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all, until
 
-# The function that each script asks first; `nil`, or in add the place where it is, sends a job down the complete path.
+# A line of each script, and what closes its fast path when it follows that line.
+_SIMPLE = ("local function simple(front, state, length)\n", "do return nil end\n")
 FAST_PATHS = {
-    "add": "local function create(run, at, results)\n",
-    "due": "local function simple(front, state, length)\n",
-    "pop": "local function simple(front, state, length)\n",
-    "finish": "local function simple(front, state, length)\n",
+    "add": ("local alone, run, keys = true, 1, {}\n", "alone = false\n"),
+    "due": _SIMPLE,
+    "pop": _SIMPLE,
+    "finish": _SIMPLE,
 }
 STEPS = 400
 WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "SPUBLISH"}
@@ -42,9 +43,9 @@ WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK
 
 @functools.cache
 def closed(name: str) -> Script:
-    assert SCRIPTS[name].text.count(FAST_PATHS[name]) == 1
-    way_out = f"do return {'at' if name == 'add' else 'nil'} end\n"
-    return replace(SCRIPTS[name], text=SCRIPTS[name].text.replace(FAST_PATHS[name], FAST_PATHS[name] + way_out))
+    line, way_out = FAST_PATHS[name]
+    assert SCRIPTS[name].text.count(line) == 1
+    return replace(SCRIPTS[name], text=SCRIPTS[name].text.replace(line, line + way_out))
 
 
 class CompletePath(Redis):
@@ -57,12 +58,14 @@ class CompletePath(Redis):
         *,
         repeat: bool | None = None,
         orphan: Orphan | None = None,
-        sent: Sent | None = None,
         **arguments: Value,
     ) -> Any:
         script = closed(name) if name in FAST_PATHS else SCRIPTS[name]
         command = ("EVALSHA", script.sha, *script.arguments(arguments, rest))
-        return await self._metered(name, None, command, script.repeatable, script, orphan, sent)
+        return await self._metered(name, None, command, script.repeatable, script, orphan)
+
+    def open_link(self, key: str | bytes) -> None:
+        """None, so that nothing goes by a lane."""
 
 
 class Written:
@@ -145,7 +148,7 @@ async def due_all(pool: Pool) -> list[Any]:
     """The replies of the timers' scripts, with how late jobs were."""
     replies = []
     for bucket in range(pool.buckets):
-        moved, wait, _, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
+        moved, wait, _, _, *late = await pool.call("due", 0, now=pool.clock.now(), bucket=bucket, page=100)
         replies.append([moved, wait, *sorted(zip(late[::3], late[1::3], late[2::3], strict=True))])
     return replies
 
@@ -442,6 +445,70 @@ async def test_what_is_due_more_than_a_day_ahead_is_counted_by_the_hour(
     assert [each[:1] for each in fields] == [field]
 
 
+async def test_jobs_of_several_kinds_each_with_its_own_time_are_added_alike_on_both_paths(twins: Twins) -> None:
+    """Two kinds in one topic, and another topic, in turn: runs that share counts, bins and ready lists."""
+    now_ms = twins.clock.now_us // 1000
+    kinds: list[dict[str, Any]] = [{}, {"headers": b"{}", "priority": 9}, {"topic": "u"}, {"tries": 3}]
+    times: list[dict[str, Any]] = [{}, {"delay_ms": 5}, {"due_ms": 1}, {"delay_ms": 90_000_000}, {"due_ms": now_ms + 5}]
+    times += [{"delay_ms": 60_000 * n} for n in range(4)]
+    lives = [{**kinds[n // 25 % 4], **times[n % len(times)]} for n in range(150)]
+    for start in (0, 7, 75):
+        jobs = [job(f"{start} {n}", life) for n, life in enumerate(lives[start : start + 75])]
+        await twins.both(lambda pool, jobs=jobs: pool.add(jobs))  # type: ignore[misc]
+        await twins.check()
+    await check_books(twins.pool.redis, twins.pool)
+
+
+async def test_a_ttl_of_one_ready_job_changes_nothing_for_the_others_of_its_call(twins: Twins) -> None:
+    lives: list[dict[str, Any]] = [{}, {"delay_ms": 5}, {"ttl_ms": 500}, {"ttl_ms": 500, "delay_ms": 5}, {}]
+    await twins.both(lambda pool: pool.add([job(f"{n}", life) for n, life in enumerate(lives)]))
+    await twins.check()
+
+
+@pytest.mark.parametrize("passed_ms", [9_999, 10_000, 10_001])
+async def test_a_topic_is_marked_as_used_every_ten_seconds_on_both_paths(twins: Twins, passed_ms: int) -> None:
+    await twins.both(lambda pool: pool.add([job("a", {}), job("b", {"delay_ms": 5, "topic": "u"})]))
+    twins.clock.advance(passed_ms)
+    await twins.both(lambda pool: pool.add([job("c", {})]))
+    marks = await twins.both(lambda pool: pool.redis.read("ZRANGE", pool.keys[0].topics, 0, -1, "WITHSCORES"))
+    assert int(marks[-1]) - int(marks[1]) == (passed_ms if passed_ms > 10_000 else 0)
+    await twins.check()
+
+
+@pytest.mark.parametrize("delays", [(1_000, 3_000), (3_000, 1_000), (3_000, 4_000)])
+async def test_the_earliest_job_of_an_add_sets_the_alarm(twins: Twins, delays: tuple[int, int]) -> None:
+    async def fill_the_buckets(pool: Pool) -> None:
+        for number in range(pool.buckets):
+            await pool.redis.read("ZADD", pool.keys[0].bucket(number), twins.clock.now_us // 1000 + 2_000, "other")
+
+    await twins.both(fill_the_buckets)
+    await twins.both(lambda pool: pool.add([job(f"{n}", {"delay_ms": delay}) for n, delay in enumerate(delays)]))
+    bells = await twins.both(twins.messages)
+    assert [bell.split()[0] for bell in bells] == (["due", "the"] if min(delays) < 2_000 else ["the"])
+
+
+@pytest.mark.parametrize("index", ["bucket", "topics", "counts", "due", "ready"])
+async def test_an_add_sets_aside_an_index_of_a_wrong_type_on_both_paths(twins: Twins, index: str) -> None:
+    def key(pool: Pool) -> str:
+        keys, turn = pool.keys[0], twins.clock.now_us % pool.buckets  # of a call with many arguments
+        indexes = {"bucket": keys.bucket(turn), "topics": keys.topics, "counts": keys.counts("t"), "due": keys.due("t")}
+        return {**indexes, "ready": keys.ready(4, "t")}[index]
+
+    async def spoil(pool: Pool) -> None:
+        await pool.redis.read("SET", key(pool), "not ours")
+
+    async def take_aside(pool: Pool) -> list[Any]:
+        aside = await pool.redis.read("HGETALL", pool.keys[0].aside)
+        await pool.redis.read("DEL", pool.keys[0].aside)
+        assert aside[0].decode() == key(pool)
+        return aside[1:]  # type: ignore[no-any-return]
+
+    await twins.both(spoil)
+    await twins.both(lambda pool: pool.add([job("a", {}), job("b", {"delay_ms": 5})]))
+    assert len(await twins.both(take_aside)) == 1
+    await twins.check()
+
+
 class Randomly:
     """Random steps."""
 
@@ -520,6 +587,7 @@ async def test_simple_jobs_do_take_the_fast_path(twins: Twins) -> None:
     lives: list[dict[str, Any]] = [{}, {"retention_ms": 0}, {"backoff_ms": (5,), "headers": b"{}"}, {"delay_ms": 5}]
     lives += [{"delay_ms": 90_000_000, "ttl_ms": 5}, {"tags": b"[]", "priority": 9}, {"due_ms": 5}]
     lives += [{"note": b"n", "retention_ms": 0}]
+    await pool.add([job(f"other {number}", {**life, "topic": "u"}) for number, life in enumerate(lives)])
     for number, life in enumerate(lives):
         (added,) = await pool.add([job(f"{number}", life)])
         assert not isinstance(added, JobQueueError)

@@ -9,12 +9,13 @@ import pytest
 
 from buckets.errors import JobQueueError, NotFound, Unanswered
 from buckets.job import NewJob, Tag
+from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Prepared
 from buckets.pool.lanes import Lanes
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Ask, Popped
 from buckets.redis.client import Redis
-from tests.buckets.jobs import add, get, pop_one
+from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids
 from tests.buckets.redis.links import link_of
 from tests.redis_server import RedisServer
 
@@ -146,6 +147,17 @@ async def test_pops_that_come_while_one_is_in_flight_leave_together(own_server: 
     await redis.close()
 
 
+async def test_a_pop_that_is_withdrawn_before_it_leaves_is_not_sent(redis: Redis, pool: Pool) -> None:
+    lanes, gone, told = await opened(pool), Outcomes(), Outcomes()
+    await add(pool, "a")
+    withdrawn = gone.take
+    lanes.pop(ask(), 1, withdrawn)
+    lanes.pop(ask(), 1, told.take)
+    lanes.withdraw(withdrawn)
+    assert [job.id for job in (await told.next()).jobs] == ["a"]
+    assert gone.is_empty
+
+
 async def test_a_server_that_does_not_know_the_script_sends_all_the_complete_way(redis: Redis, pool: Pool) -> None:
     lanes, told = await opened(pool), Outcomes()
     await redis.read("SCRIPT", "FLUSH")
@@ -216,19 +228,97 @@ async def test_closing_waits_for_what_is_in_flight_and_takes_no_more(pool: Pool)
 
 
 async def test_a_look_gets_what_a_pop_would_get_by_either_way(pool: Pool) -> None:
-    lanes, told = await opened(pool), Outcomes()
+    told = Outcomes()
     for job_id in "abcd":
         await add(pool, job_id)
     pool.look(ask(), 1, told.take)
     assert [job.id for job in (await told.next()).jobs] == ["a"]
-    lanes.closed = True
+    pool._lanes[0].closed = True
     pool.look(ask(), 1, told.take)
     pool.look(ask(), 2, told.take)
     popped = [await told.next(), await told.next()]
     assert sorted(job.id for each in popped for job in each.jobs) == ["b", "c", "d"]
 
 
-async def test_the_lanes_of_several_shards_are_closed(redis: Redis) -> None:
-    pool = await Pool.open(redis, "many", shards=3)
-    assert not pool.lanes.is_open
+async def test_the_lanes_of_several_shards_take_the_jobs_of_one_and_no_pops(redis: Redis) -> None:
+    pool, told = await Pool.open(redis, "many", shards=3), Outcomes()
+    ids = ["1", "2", "3", "4"]
+    shards = [shard_of(job_id, 3) for job_id in ids]
+    alike = [job_id for job_id, shard in zip(ids, shards, strict=True) if shard == shards[1]]
+    assert 1 < len(alike) < 4
+    assert pool.lanes.add([prepared(pool, job_id) for job_id in alike], told.take)
+    assert [added.result for added in await told.next()] == ["created"] * len(alike)
+    assert not pool.lanes.add([prepared(pool, job_id) for job_id in ids], told.take)
+    assert not pool.lanes.finish([(job_id, None) for job_id in ids], told.take)
+    assert not pool.lanes.pop(ask(), 1, told.take)
     await pool.close()
+
+
+async def test_concurrent_adds_are_one_script_and_so_are_finishes(redis: Redis, live_pool: Pool) -> None:
+    await add(live_pool, "first")
+    await redis.read("CONFIG", "RESETSTAT")
+    await asyncio.gather(*(add(live_pool, f"{n}") for n in range(50)))
+    await asyncio.gather(*(finish(live_pool, job.id, job.lease) for job in await pop(live_pool, count=100)))
+    said = (await redis.read("INFO", "commandstats")).decode()
+    assert "cmdstat_evalsha:calls=3," in said  # with the pop
+
+
+async def test_an_add_that_may_be_repeated_is_kept_whatever_shared_its_script(
+    own_server: RedisServer,
+) -> None:
+    """Otherwise an add that keeps would be lost with the connection, as one that replaces must be."""
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis)
+    own_server.freeze()
+    keeping = asyncio.create_task(pool.add([NewJob("a", "t", b"1")]))
+    replacing = asyncio.create_task(pool.add([NewJob("b", "t", b"1", if_exists="replace")]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    own_server.kill()
+    own_server.start()
+    (kept,), (replaced,) = await asyncio.gather(keeping, replacing)
+    assert isinstance(kept, Added)
+    assert not isinstance(replaced, Added)
+    await redis.close()
+
+
+async def test_the_same_id_handed_in_by_many_at_once_is_one_job(live_pool: Pool) -> None:
+    results = [result.result for result in await asyncio.gather(*(add(live_pool, "a") for _ in range(20)))]
+    assert sorted(results) == ["created"] + ["existing"] * 19
+    assert await popped_ids(live_pool) == ["a"]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+async def test_what_is_asked_once_a_finish_is_sent_comes_behind_it(own_server: RedisServer, shards: int) -> None:
+    """Otherwise a pop would hand out again a job whose lease has expired and which the same worker finished before.
+    Redis has just been started: it knows only the scripts that a new connection loads."""
+    redis = Redis(own_server.url)
+    pool = await Pool.open(redis, shards=shards)
+    for n in range(12):
+        await add(pool, str(n))
+    for job in await pop(pool, count=12):
+        await pool.release(job.id, job.lease)
+    sent = asyncio.Event()
+    finishing = asyncio.create_task(pool.finish([(str(n), None) for n in range(12)], sent.set))
+    await sent.wait()
+    assert not finishing.done()
+    assert await popped_ids(pool) == []
+    assert await finishing == ["finished"] * 12
+    await pool.close()
+    await redis.close()
+
+
+async def test_who_names_a_job_twice_keeps_nobody_else_waiting(redis: Redis, live_pool: Pool) -> None:
+    """Each mention of the job is a script of its own, one behind the other."""
+    for name in "abc":
+        await add(live_pool, name)
+    await pop(live_pool, count=3)
+    ended: list[str] = []
+
+    async def finish_all(name: str, *jobs: str) -> None:
+        await live_pool.finish([(job, None) for job in jobs])
+        ended.append(name)
+
+    asked = [("first", ["a"]), ("twice", ["b"] * 20), ("other", ["c"]), ("same", ["b"])]
+    await asyncio.gather(*(finish_all(name, *jobs) for name, jobs in asked))
+    assert ended[-1] == "twice"

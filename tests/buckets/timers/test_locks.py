@@ -141,7 +141,7 @@ async def test_who_stops_in_order_hands_over_at_once(redis: Redis, live_pool: Po
 async def test_who_hears_that_locks_fell_free_looks_at_once_who_is_gone(
     live_pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SIGN_S", "LIFE_S"):  # otherwise the list is read soon enough anyway
+    for name in ("SIGN_S", "LIFE_S", "_READ_S"):  # otherwise the list is read soon enough anyway
         monkeypatch.setattr(members, name, 60.0)
     instance = Instance(live_pool)
     await sign(live_pool, "other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -61,6 +62,49 @@ async def test_one_that_may_be_dead_is_looked_after_in_the_moment_in_which_it_wo
     clock.advance(51)
     assert await members.tick() > 0.051
     assert members.living == [members.token.encode()]
+
+
+async def test_the_list_is_read_only_when_someone_might_have_to_be_struck_off(pool: Pool) -> None:
+    members = Members(pool, Notifier(pool))
+    await members.tick()
+    await sign(pool, "other")
+    await members._ticked()
+    assert len(members.living) == 1  # for half a second nobody could die of whom it knows
+    members._read_at -= 0.4
+    await members._ticked()
+    assert len(members.living) == 2
+
+
+async def test_a_signature_without_a_look_at_the_list_is_of_redis_s_time(
+    redis: Redis, pool: Pool, clock: HeldClock
+) -> None:
+    members = Members(pool, Notifier(pool))
+    await members.tick()
+    begun = time.monotonic()
+    await redis.read("ZADD", pool.keys[0].members, 5, members.token)
+    assert 0.0 <= await members.tick_unread() <= 0.15
+    signed_ms = int(await redis.read("ZSCORE", pool.keys[0].members, members.token))
+    assert clock.now_us // 1000 - 1 <= signed_ms <= clock.now_us / 1000 + (time.monotonic() - begun + 1) * 1000
+
+
+@pytest.mark.parametrize("lost", [("ZREM", True), ("DEL", False), ("SET", True)], ids=str)
+async def test_who_is_not_on_the_list_when_it_signs_again_reads_it_next(
+    redis: Redis, pool: Pool, lost: tuple[str, bool]
+) -> None:
+    """It was struck off while it stood still, or the list is gone, or another program's key is in its place."""
+    command, has_value = lost
+    members = Members(pool, Notifier(pool))
+    await members.tick()
+    await redis.read(command, pool.keys[0].members, *[members.token] * has_value)
+    assert await members._ticked() == 0.0
+    assert members.token.encode() not in await everyone(redis, pool)
+    await members._ticked()
+    assert await everyone(redis, pool) == [members.token.encode()]
+
+
+async def everyone(redis: Redis, pool: Pool) -> list[bytes]:
+    key = pool.keys[0].members
+    return await redis.read("ZRANGE", key, 0, -1) if await redis.read("TYPE", key) == b"zset" else []
 
 
 async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: HeldClock) -> None:
@@ -160,6 +204,11 @@ async def test_the_list_ends_when_nobody_is_left_to_end_it(redis: Redis, pool: P
     assert 50_000 < await redis.read("PTTL", key) <= 60_000
     await redis.read("PEXPIRE", key, 1_000)
     clock.advance(20_000)
+    await sign(pool, "killed")
+    assert await redis.read("PTTL", key) > 50_000
+    clock.advance(20_000 - clock.now_us // 1000 % 20_000)
+    await redis.read("PEXPIRE", key, 1_000)
+    await members_module.sign_again(pool, "killed", clock.now_us // 1000)  # which renews nothing
     await sign(pool, "killed")
     assert await redis.read("PTTL", key) > 50_000
 

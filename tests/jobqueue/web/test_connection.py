@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from aiohttp import web
 
 from jobqueue import loops
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.caller import CALLER
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection
 from jobqueue.web.peer import Peer
@@ -45,6 +48,7 @@ class Desk:
         self.times = 1  # how often an answer repeats the body
         self.enough: Callable[[], bool] = lambda: False  # whether to let no more
         self.has_tasks = has_tasks
+        self.callers: list[str] = []
 
     def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
         self.begun.append(data)
@@ -54,6 +58,7 @@ class Desk:
         if self.has_tasks:
             connection.complete(self.answer(data, given_id, connection))
             return None
+        self.callers.append("by a callback")
         if data == b"bug":
             raise ValueError("of a customer")
         if data == b"at once":
@@ -61,6 +66,7 @@ class Desk:
         return Quick(self, data, given_id, connection)
 
     async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+        self._note_caller()
         try:
             await self.let.wait()
             if data == b"bug":
@@ -72,8 +78,14 @@ class Desk:
         except ConnectionError:
             self.unsent.append(data)
 
+    def _note_caller(self) -> None:
+        caller = CALLER.get()
+        assert caller
+        self.callers.append(caller.address)
+
     async def by_aiohttp(self, request: web.Request) -> web.Response:
         """Answers what is not simple."""
+        self._note_caller()
         await self.door.wait()
         body = await request.read()
         self.others.append(body)
@@ -399,6 +411,124 @@ def test_a_client_that_ends_and_then_reads_gets_the_answer_in_flight_and_no_more
             assert len(bodies(await line.comes(16 << 20))[0]) == 16 << 20
             await until(lambda: not place.connections)
         assert desk.begun == [b"a"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_an_answer_for_a_client_that_is_gone_does_nothing(loop: Loop) -> None:
+    """Whoever answers by a callback has others to answer: a write to a closed transport would raise within it."""
+
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        async with served(desk) as place:
+            for close in (methodcaller("close"), methodcaller("abort")):
+                line = place.line()
+                await line.send([post(b"a") + post(b"b")])
+                (connection,) = place.limits.joined(Connection)
+                close(connection._wire)
+                assert connection.has_hung_up() and not connection.is_connected
+                connection.answer(b"late", "")
+                await until(lambda: not place.connections)
+                connection.answer(b"later", "")
+                assert connection.address.startswith("127.0.0.1:")
+                assert not line.received
+            assert desk.begun == [b"a", b"a"]
+
+    run(loop, test)
+
+
+@LOOPS
+def test_a_hang_up_that_the_loop_has_not_read_is_known_before_an_answer(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a") + post(b"b")])
+            (connection,) = place.limits.joined(Connection)
+            assert not connection.has_hung_up()
+            line.close()
+            assert connection.has_hung_up()
+            await until(lambda: not place.connections)
+            assert (desk.begun, desk.gone) == ([b"a"], [b"a"])
+
+    run(loop, test)
+
+
+@LOOPS
+def test_many_requests_that_are_answered_at_once_are_no_deep_call(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"at once") * 500])
+            assert bodies(await line.answers(500)) == [b"at once"] * 500
+
+    run(loop, test)
+
+
+@LOOPS
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_task_whose_client_hangs_up_begins_before_it_is_cancelled(loop: Loop, is_gone: bool) -> None:
+    """It may hold jobs, which go back only by its own hand."""
+
+    async def test() -> None:
+        desk = Desk(has_tasks=False)
+        seen: list[str] = []
+
+        async def work() -> None:
+            seen.append("begun")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append("cancelled")
+
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a")])
+            (connection,) = place.limits.joined(Connection)
+            connection._wire.abort()
+            if is_gone:
+                await until(lambda: not place.connections)
+            connection.complete(work())
+            await until(lambda: seen == ["begun", "cancelled"])
+
+    run(loop, test)
+
+
+@WAYS
+@LOOPS
+def test_who_asks_is_known_to_what_answers(desk_of: Callable[[], Desk], loop: Loop) -> None:
+    async def test() -> None:
+        desk = desk_of()
+        desk.let.set()
+        async with served(desk) as place:
+            line, other = place.line(), place.line()
+            await line.send([post(b"a")])
+            await other.send([GET])
+            await line.send([GET, GET])
+            addresses = [f"127.0.0.1:{each.port}" for each in (other, line, line)]
+            assert [address for address in desk.callers if address != "by a callback"][-3:] == addresses
+            assert desk.callers[0] in (addresses[1], "by a callback")
+
+    run(loop, test)
+
+
+@LOOPS
+def test_an_idle_connection_keeps_no_bytes_and_no_task(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        desk.let.set()
+        async with served(desk) as place:
+            tasks = len(asyncio.all_tasks())
+            line = place.line()
+            await line.send([post(b"a")[:70], post(b"a")[70:] + post(b"b")])
+            (connection,) = place.limits.joined(Connection)
+            assert connection._kept == b"" and isinstance(connection._kept, bytes)
+            assert connection._doing is None and not hasattr(connection, "__dict__")
+            assert len(asyncio.all_tasks()) == tasks
+            wire = connection._wire.get_extra_info("socket")
+            assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
     run(loop, test)
 

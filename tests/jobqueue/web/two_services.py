@@ -49,6 +49,7 @@ class Line:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
+        self.port: int = self._socket.getsockname()[1]
         self.received = b""
         self.closed = False
 

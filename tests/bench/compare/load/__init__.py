@@ -1,1 +1,1 @@
-"""The load generator: many connections in one thread, cheap enough not to be what is measured."""
+"""The load: its generator (compiled.py), the works that it drives (driven.py), and consumers that wait."""

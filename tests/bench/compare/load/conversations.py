@@ -1,8 +1,6 @@
-"""A cheap load generator: many conversations over plain sockets, in one thread, on epoll.
+"""Many conversations over plain sockets, in one thread, on epoll, for consumers that mostly wait.
 
 A conversation is a Python generator: it yields what to send and how to read the answer, and is then sent the answer.
-That costs a few µs of CPU per request (`generator.cost` measures it), less than a client library; the bench reports it
-and subtracts nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +25,7 @@ class SilenceError(Exception):
     """No answer for too long, or the other side hung up."""
 
 
-def never() -> bool:
-    """Let all conversations go on to their ends."""
-    return False
-
-
-def talk(
-    pairs: Iterable[tuple[socket.socket, Conversation]], done: Callable[[], bool] = never, patience_s: float = 60
-) -> None:
+def talk(pairs: Iterable[tuple[socket.socket, Conversation]], done: Callable[[], bool], patience_s: float = 60) -> None:
     """Run all conversations to their ends, or until `done`. Raises SilenceError if none makes progress for too long."""
     poll = select.epoll()
     open_ones: dict[int, tuple[socket.socket, Conversation, Read]] = {}
@@ -91,11 +82,6 @@ def http(arrived: bytes) -> bytes | None:
 def pack(*parts: str | bytes | float) -> bytes:
     """A Redis command as bytes."""
     return bytes(hiredis.pack_command(parts))  # type: ignore[arg-type]  # its stub knows tuples of one part only
-
-
-def length(number: int) -> Read:
-    """Reads an answer of this many bytes."""
-    return lambda arrived: arrived if len(arrived) >= number else None
 
 
 def replies(number: int) -> Read:

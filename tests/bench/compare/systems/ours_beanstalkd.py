@@ -1,55 +1,32 @@
-"""Our own service by beanstalkd's protocol: the same client and the same works as the real one."""
+"""Our own service by beanstalkd's protocol: driven as the real one is."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from pathlib import Path
+import socket
 
-from tests.bench.compare import Cpu
-from tests.bench.compare.systems.beanstalkd import Beanstalkd
-from tests.bench.compare.systems.service import Service
-from tests.bench.compare.systems.store import Store
+from tests.bench.compare.systems.served import Served
 from tests.ports import free_port
 
 
-class OursByBeanstalkd(Beanstalkd):
+class OursByBeanstalkd(Served):
     NAME = "ours-beanstalkd"
     DESCRIPTION = (
-        "`jobqueue serve` by beanstalkd's protocol, with the client of beanstalkd and in its way: whole seconds, the "
-        "id in the body, batches pipelined; commands of a connection are carried out one after the other"
+        "`jobqueue serve --workers 1` by beanstalkd's protocol, driven as beanstalkd is: whole seconds, the id in the "
+        "body, batches pipelined"
     )
-    PEER = False
-    SCALE = 0.25
-    MOST_PENDING = 100_000
+    DIALECT = "beanstalk"
+    CYCLE_JOINED = False
 
-    def start(self, folder: Path) -> None:
-        self._store = Store(folder)
+    def _flags(self) -> list[str]:
         self._port = free_port()
-        config = folder / "jobqueue.toml"
+        config = self._folder / "jobqueue.toml"
         config.write_text(f"[protocols.beanstalkd]\nport = {self._port}\n")
-        self._service = Service(self._store, folder, "--config", str(config))
-        self._next = 0
+        return ["--config", str(config)]
 
-    def stop(self) -> None:
-        if hasattr(self, "_service"):
-            self._service.stop()
-        if hasattr(self, "_store"):
-            self._store.stop()
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self._port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
-    def version(self) -> str:
-        return version("jobqueue")
-
-    def clear(self) -> None:
-        self._service.again()
-
-    def cpu(self) -> Cpu:
-        return Cpu(self._store.cpu_us(), self._service.cpu_us())
-
-    def memory(self) -> int:
-        return self._store.memory()
-
-    def _costs(self) -> tuple[int, int]:
-        return self._service.memory(), self._store.connections()
-
-    def _waiting(self) -> int:
-        return self._service.parked()
+    def _address(self) -> str:
+        return str(self._port)

@@ -1,4 +1,4 @@
-"""The Redis of a system: the same server with the same settings for all of them.
+"""The Redis of a system: the same server with the same settings for all of them, where its description says no more.
 
 It is the redis-server on PATH, on a Unix socket, without persistence (no RDB, no AOF). It checks the timeouts of
 waiting commands 100 times a second instead of 10, because some libraries sleep in such a command until the next job is
@@ -7,6 +7,7 @@ due.
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,15 @@ from tests.redis_server import RedisServer, binary, version
 _HZ = 100  # the maximum that Redis recommends
 
 
-class Store:
-    """A running Redis and a plain connection to it, for what drivers ask besides the work."""
+class RunningStore:
+    """A Redis that runs, and a plain connection to it, for what drivers ask besides the work."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._server = RedisServer(folder, "--hz", str(_HZ))
-        self._server.start()
-        self.socket = self._server.socket
-        self.url = self._server.url
+    def __init__(self, path: Path) -> None:
+        self.socket = path
+        self.url = f"unix://{path}"
         self._connection = self.connect()
         self._reader = hiredis.Reader()
+        self.pid = int(self._info("server")["process_id"])
 
     def connect(self) -> socket.socket:
         """A separate blocking connection."""
@@ -72,14 +71,34 @@ class Store:
         """Clients waiting in a blocking command."""
         return int(self._info("clients")["blocked_clients"])
 
+    def calls(self) -> int:
+        """Commands since its start, including those inside scripts."""
+        found = (re.match(r"calls=(\d+)", each) for each in self._info("commandstats").values())
+        return sum(int(each[1]) for each in found if each)
+
     def clear(self) -> None:
         self.ask(("FLUSHALL", "SYNC"))
 
     def stop(self) -> None:
+        """Close the connection."""
         self._connection.close()
+
+
+class Store(RunningStore):
+    """A Redis that the constructor starts."""
+
+    def __init__(self, folder: Path, server: str | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._server = RedisServer(folder, "--hz", str(_HZ), server=server)
+        self._server.start()
+        super().__init__(self._server.socket)
+
+    def stop(self) -> None:
+        super().stop()
         self._server.kill()
 
 
-def redis_version() -> str:
-    """The version of the server that all systems with a Redis use."""
-    return f"{Path(binary()).name} {'.'.join(map(str, version(binary())))}"
+def redis_version(server: str | None = None) -> str:
+    """The version of a server, by default of the one that all systems with a Redis use."""
+    path = server or binary()
+    return f"{Path(path).name} {'.'.join(map(str, version(path)))}"

@@ -1,0 +1,107 @@
+"""`Plain` carries out commands of dialects whose answers come by callback, without a task. They are answered and
+counted as by `Commands`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from buckets import Job, Shape
+from buckets.errors import AlreadyExists, JobQueueError
+from buckets.pollers import Client
+from jobqueue.commands.answers import Answer, failure, success
+from jobqueue.commands.table import ROOM
+from jobqueue.engine.engine import Engine
+from jobqueue.engine.numbered_by_callback import New, NumberedPop
+from jobqueue.schema import inner, params
+
+_DONE = success()
+_ADD, _FINISH = inner.Add(topic="", body=Raw()), params.Finish(id="")  # what is counted has their names
+
+Done = Callable[[list[Answer | None] | None], None]
+"""Takes the answers, later; None in the place of one, or of all: that was not done, and takes the complete way."""
+
+
+class Count(Protocol):
+    """Counts and logs answers to commands like this one that began at this time (`perf_counter`)."""
+
+    def __call__(self, command: inner.Inner | params.Command, answers: list[Answer], begun: float) -> None: ...
+
+
+class Plain:
+    """Plain commands of the connections of a dialect."""
+
+    def __init__(self, engine: Engine, count: Count, *, is_logged: bool) -> None:
+        """`is_logged`: whether each answer is; then adds and finishes take the complete way, which does that."""
+        self._engine = engine.by_callback
+        self._numbered = engine.numbered_by_callback
+        self._count = count
+        self._is_logged = is_logged
+
+    def shape(self, make: Callable[..., params.Add], *arguments: Hashable) -> Shape | None:
+        """What all adds share that `make` makes with these arguments; they differ in id, delay and body. None where
+        they take the complete way."""
+        return self._numbered.shape(make, *arguments)
+
+    def add_numbered(self, jobs: Sequence[New], done: Done) -> bool:
+        """Add jobs under the next numbers. Returns False, and does nothing, for what takes the complete way."""
+        return not self._is_logged and self._numbered.add(jobs, partial(self._added, time.perf_counter(), done))
+
+    def _added(self, begun: float, done: Done, results: list[int | JobQueueError] | None) -> None:
+        if results is None:
+            done(None)
+            return
+        answers = [_added(result) for result in results]
+        self._count(_ADD, [answer for answer in answers if answer is not None], begun)
+        done(answers)
+
+    def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
+        """End jobs, given as id and lease. Returns False, and does nothing, for what takes the complete way."""
+        if self._is_logged or not self._engine.is_local:
+            return False
+        return self._engine.finish(ends, partial(self._finished, time.perf_counter(), len(ends), done))
+
+    def _finished(self, begun: float, number: int, done: Done, outcome: Any) -> None:
+        if outcome is None:
+            done(None)
+            return
+        results = [outcome] * number if isinstance(outcome, JobQueueError) else outcome
+        answers = [failure(result) if isinstance(result, JobQueueError) else _DONE for result in results]
+        self._count(_FINISH, answers, begun)
+        done(list(answers))
+
+    def pop(self, command: inner.Pop, times: int, client: Client, done: Callable[[list[Answer]], None]) -> NumberedPop:
+        """Answer a pop of one job, or the first of so many like ones, in their order: as many as there are jobs for;
+        all, if these do not wait. With several that would wait, `done` may get no answer. It is called later."""
+        took = partial(self._popped, command, times, time.perf_counter(), done)
+        wait_s = (command.wait or 0) if times == 1 else 0
+        return self._numbered.pop(command, times, wait_s, ROOM, client, took)
+
+    def _popped(
+        self,
+        command: inner.Pop,
+        times: int,
+        begun: float,
+        done: Callable[[list[Answer]], None],
+        outcome: tuple[list[Job], list[int]] | JobQueueError,
+    ) -> None:
+        if isinstance(outcome, JobQueueError):
+            answers = [failure(outcome)]
+        else:
+            pairs = zip(*outcome, strict=True)
+            answers = [success(jobs=[job], numbers=[number]) for job, number in pairs]
+            if not answers and (times == 1 or not command.wait):
+                answers = [success(jobs=[], numbers=[]) for _ in range(times)]
+        if answers:
+            self._count(command, answers, begun)
+        done(answers)
+
+
+def _added(result: int | JobQueueError) -> Answer | None:
+    if isinstance(result, int):
+        return {"success": True, "number": result}
+    return None if isinstance(result, AlreadyExists) else failure(result)
