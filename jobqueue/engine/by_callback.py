@@ -27,6 +27,7 @@ class ByCallback:
         self.waiting = waiting
         self.pollers = pollers
         self.is_local = is_local
+        self.has_one_shard = len(pool.keys) == 1
         self.give_back = pool.unpop_later
         self.report_delivered = pool.report_delivered
         self._shape = pool.shape

@@ -51,12 +51,13 @@ class FastPath:
     def __init__(self, desk: Desk, max_body_bytes: int) -> None:
         self._desk = desk
         self._engine = desk.engine.by_callback
+        self._has_one_shard = self._engine.has_one_shard  # of several, a pop asks more than one
         self._max_body_bytes = max_body_bytes
 
     def begin(self, data: bytes, request_id: str, client: FastClient) -> Cancellable | None:
         """Begin to answer a request; None if it is not plain, or cannot be answered here: nothing is done then, and it
         takes the complete path."""
-        if not self._engine.lanes.is_open or self._desk.commands.is_logged:
+        if not self._has_one_shard or self._engine.lanes.closed or self._desk.commands.is_logged:
             return None
         try:
             if not data.isascii():

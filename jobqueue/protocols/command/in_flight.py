@@ -57,6 +57,7 @@ Respond = Callable[[Work, str, Any], Coroutine[Any, Any, None]]
 """Answers a request, by its id, to its client, with the reply that some work makes."""
 
 _PENDING = object()
+_MOST_UNWATCHED = 32 << 10  # bytes of an answer that a transport takes at once, even if its client does not read
 
 
 class Desk:
@@ -181,11 +182,24 @@ class Popping(_InFlight):
 
     def _hand_out(self, body: bytes, found: Popped) -> None:
         """Answer with jobs; they go back if the client hung up meanwhile."""
-        if found.jobs and self._client.has_hung_up():
+        if len(body) > _MOST_UNWATCHED and found.jobs:
+            self._go_on_with(body, found.jobs)
+        elif found.jobs and self._client.has_hung_up():
             self._is_over = True
             self._desk.engine.give_back(found.jobs)
         else:
             self._answer(body)
+
+    def _go_on_with(self, body: bytes, jobs: list[Job]) -> None:
+        """Answer with a task, which waits until the client reads: the jobs go back if it never does."""
+        written = b"[%b]" % body if self._is_array else body
+        self._is_over = True
+
+        async def reply(reserved: list[Job]) -> Reply:
+            reserved += jobs
+            return Reply(200, written)
+
+        self._client.complete(self._desk.respond(reply, self._request_id, self._client))
 
     async def _explained(self, found: Any, reserved: list[Job]) -> list[Answer]:
         """The answer to a pop that failed, or that is to say why it found nothing."""

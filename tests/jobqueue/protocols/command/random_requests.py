@@ -15,13 +15,17 @@ _BODIES: list[Any] = [
 ]
 _ODD_BODIES = [b"1e999", b'"\\ud800"', b"[" * 600 + b"]" * 600, b'"' + b"x" * 300_000 + b'"', b'"\xff"', b"nul", b" 7 "]
 _RAW = "@@raw@@"
+_SPANS = ("delay", "ttr", "ttl", "retention")
+_LONG_S = 3600
 
 
 class Maker:
-    """Makes requests. `leases` are those that earlier pops gave, by id."""
+    """Makes requests. `leases` are those that earlier pops gave, by id. `steady`: the answers do not depend on how much
+    time passes between the requests."""
 
-    def __init__(self, seed: int, now_s: float) -> None:
+    def __init__(self, seed: int, now_s: float, *, steady: bool = False) -> None:
         self.chance = random.Random(seed)
+        self._is_steady = steady
         self.leases: dict[str, int] = {}
         self._now_s = now_s
 
@@ -59,12 +63,12 @@ class Maker:
         some: dict[str, list[Any]] = {
             "delay": [0, 0.0005, 1, 16.1, 86400, 1e10],
             "at": [0, self._now_s - 5, self._now_s + 60, "2027-01-15T09:00:00+01:00", 1e11],
-            "ttr": [0, 0.1, 30, 16.1, 0.05],
+            "ttr": [0, 0.1, 30, 16.1, 0.05, 5000],
             "TTR": [60],
             "priority": [0, 4, 9, 10],
             "tries": [0, 1, 3],
-            "ttl": [0.001, 1e6],
-            "retention": [0, 60, 7.5],
+            "ttl": [1e6, 0.001, 1e6],
+            "retention": [0, 60, 7.5, 90_000],
             "if_exists": ["keep", "reject", "renew", "replace", "replace"],
             "backoff": [[], [1, 2]],
             "headers": [{}, {"a": "b"}],
@@ -73,6 +77,8 @@ class Maker:
             "nope": [1],
         }
         for name, values in some.items():
+            if self._is_steady and name in _SPANS:  # those between the first and the last are short
+                del values[1:-1]
             if self._rarely(0.4 if name == "if_exists" else 0.02 if name == "nope" else 0.07):
                 add[name] = choice([*values, None])
         if self._rarely(0.03):
@@ -109,15 +115,17 @@ class Maker:
 
     def _other(self) -> dict[str, Any]:
         choice = self.chance.choice
-        return choice(
-            [
-                {"command": "release", "id": self._id(), "delay": choice([0, 0.001, 9])},
-                {"command": "delete", "id": self._id()},
-                {"command": "bury", "id": self._id()},
-                {"command": "pause", "topic": choice(TOPICS), "seconds": choice([0, 1])},
-                {"command": "resume", "topic": choice(TOPICS)},
-                {"command": "get", "id": self._id()},
-                {"command": "stats"},
-                {"command": "nope"},
-            ]
-        )
+        steady: list[dict[str, Any]] = [
+            {"command": "release", "id": self._id(), "delay": choice([0, _LONG_S])},
+            {"command": "delete", "id": self._id()},
+            {"command": "bury", "id": self._id()},
+            {"command": "resume", "topic": choice(TOPICS)},
+            {"command": "nope"},
+        ]
+        passing: list[dict[str, Any]] = [
+            {"command": "release", "id": self._id(), "delay": choice([0.001, 9])},
+            {"command": "pause", "topic": choice(TOPICS), "seconds": choice([0, 1])},
+            {"command": "get", "id": self._id()},
+            {"command": "stats"},
+        ]
+        return choice(steady if self._is_steady else steady + passing)

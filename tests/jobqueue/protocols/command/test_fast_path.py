@@ -14,10 +14,11 @@ import pytest
 from buckets import FSYNCED, Added, NewJob, Pool, Popped, Redis
 from buckets.errors import JobQueueError
 from jobqueue.engine.policies import Policies
+from jobqueue.protocols import Reply
 from jobqueue.settings import Settings, TopicSettings
 from tests.buckets.jobs import add, get
 from tests.buckets.redis.links import link_of
-from tests.jobqueue.protocols.command.sites import Site
+from tests.jobqueue.protocols.command.sites import Client, Site
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -283,6 +284,28 @@ async def test_the_jobs_of_a_client_that_hung_up_unnoticed_go_back(site: Site, c
     await until(lambda: "a" in site.pollers._leases)
     await until(lambda: is_ready(site.pool, "a"))
     assert not client.is_answered
+
+
+class Unread(Client):
+    """A client that does not read: what is written to it stays here."""
+
+    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
+        assert has_jobs
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("content", [POP, [*finish("x"), WAIT]])
+async def test_the_jobs_of_a_long_answer_that_its_client_never_reads_go_back(site: Site, content: Any) -> None:
+    await popped(site.pool, "x")
+    await add(site.pool, "a", body=orjson.dumps("b" * 40_000))
+    client = Unread()
+    client.in_flight = site.web.begin(orjson.dumps(content), "mine", client)
+    await until(lambda: client.task is not None)
+    await asyncio.sleep(0)
+    client.leave()
+    await until(lambda: is_ready(site.pool, "a"))
+    reply = await site.ask(orjson.dumps(POP))
+    assert orjson.loads(reply.body)["value"] == "b" * 40_000
 
 
 async def test_a_waiting_pop_whose_client_leaves_takes_no_job(site: Site) -> None:
