@@ -222,6 +222,19 @@ async def test_finishes_and_a_pop_whose_scripts_redis_has_forgotten_are_carried_
     assert all(not poller.waiting for poller in site.pollers._pollers.values())
 
 
+async def test_a_pop_whose_finishes_are_repeated_begins_anew_with_them(site: Site) -> None:
+    """Both of them waiting, the first would take a job that nobody gets."""
+    await popped(site.pool, "a")
+    await site.pool.redis.read("SCRIPT", "FLUSH")
+    client = site.begin(orjson.dumps([*finish("a"), WAIT]))
+    await until(lambda: client.task is not None and site.waiting.parked > 0)
+    assert [poller.waiting for poller in site.pollers._pollers.values()] == [1]
+    await add(site.pool, "b")
+    site.waiting.ring("t", 1)
+    assert [each["id"] for each in json.loads((await client.reply()).body)] == ["a", "b"]
+    assert site.waiting.parked == 0
+
+
 @pytest.mark.parametrize("wait", [0, 0.01])
 async def test_a_pop_behind_finishes_does_not_hand_out_what_they_finish(site: Site, wait: float) -> None:
     await popped(site.pool, *"abc")
