@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from buckets.layout import HEADER, LENGTH, SPAN
+from buckets.layout import SPAN
 
 DEFAULT_PRIORITY = 4
 DEFAULT_RETENTION_MS = 60_000  # part of the record's format: a record without the field means this
 _BUCKET = SPAN["bucket"].start
-_CREATED, _DUE, _NEXT, _NUMBER, _LEASE = (SPAN[name] for name in ("created", "due", "next", "number", "lease"))
+_CREATED, _NEXT, _NUMBER = SPAN["created"], SPAN["next"], SPAN["number"]
 
 
 class State(enum.IntEnum):
@@ -149,11 +149,13 @@ class Kind:
 
 @dataclass(slots=True)
 class Job:
-    """A job as it was read. What differs between like jobs is read from the record when it is asked for."""
+    """A job as it was read. What few readers want is read from the record when they ask for it."""
 
     id: str
     raw: bytes
     kind: Kind
+    due: int
+    lease: int  # of the newest delivery; 0 before the first
 
     @property
     def bucket(self) -> int:
@@ -165,10 +167,6 @@ class Job:
         return int.from_bytes(self.raw[_CREATED], "big")
 
     @property
-    def due(self) -> int:
-        return int.from_bytes(self.raw[_DUE], "big")
-
-    @property
     def next(self) -> int:
         return int.from_bytes(self.raw[_NEXT], "big")
 
@@ -176,11 +174,6 @@ class Job:
     def number(self) -> int:
         """Of its valid entry in a ready list."""
         return int.from_bytes(self.raw[_NUMBER], "big")
-
-    @property
-    def lease(self) -> int:
-        """Of the newest delivery; 0 before the first."""
-        return int.from_bytes(self.raw[_LEASE], "big") if self.raw[LENGTH] >= HEADER else 0
 
     @property
     def topic(self) -> str:

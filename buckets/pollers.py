@@ -146,10 +146,8 @@ class Pollers:
         """A pop was answered with jobs."""
         poller.waiting -= 1
         leases = self._leases
-        for job in jobs:
-            kind = job.kind
-            if kind.state is _RESERVED and len(leases) < _MOST_LEASES:
-                leases[job.id] = poller, job.lease
+        if len(leases) + len(jobs) <= _MOST_LEASES:
+            leases.update([(job.id, (poller, job.lease)) for job in jobs if job.kind.state is _RESERVED])
 
     def break_off(self, poller: Poller, *, is_gone: bool) -> None:
         """A pop was not answered. `is_gone`: its client hung up; a worker without other pops or jobs has left."""

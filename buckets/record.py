@@ -150,12 +150,36 @@ def _read_kind(raw: bytes, body_at: int) -> Kind:
 
 def unpack(job_id: str, raw: bytes) -> Job:
     """Read a record. Raises ValueError if it is not one of this version."""
-    return Job(job_id, raw, _kind(raw))
+    kind, number = _kind(raw), int.from_bytes
+    lease = number(raw[SPAN["lease"]], "big") if raw[LENGTH] >= HEADER else 0
+    return Job(job_id, raw, kind, number(raw[SPAN["due"]], "big"), lease)
+
+
+# The same for jobs that were popped together, which are mostly like: one look at the header tells it. What differs are
+# bucket, times, number and lease.
+_POPPED = struct.Struct(">IxB6xHI6xIH4xHIBHI")
+assert _POPPED.size == HEADER
 
 
 def unpack_all(pairs: Sequence[bytes]) -> list[Job]:
     """Read id, record, id, record, … Raises ValueError as `unpack` does."""
-    return [Job(job_id.decode(), raw, _kind(raw)) for job_id, raw in zip(pairs[::2], pairs[1::2], strict=True)]
+    jobs: list[Job] = []
+    kind: Kind | None = None
+    before: tuple[int, ...] = ()
+    behind, body_at = b"", 0
+    for raw_id, raw in zip(pairs[::2], pairs[1::2], strict=True):
+        job_id = raw_id.decode()
+        if len(raw) < HEADER or raw[LENGTH] < HEADER:
+            jobs.append(unpack(job_id, raw))
+            continue
+        first, topic, due_1, due_2, ttr, tries, attempts, counts, lease_1, lease_2, lease_3 = _POPPED.unpack_from(raw)
+        like = (first, topic, ttr, tries, attempts, counts)
+        if kind is None or like != before or raw[HEADER:body_at] != behind:
+            kind = _kind(raw)
+            before, body_at = like, kind.body_at
+            behind = raw[HEADER:body_at]
+        jobs.append(Job(job_id, raw, kind, due_1 << 32 | due_2, (lease_1 << 16 | lease_2) << 32 | lease_3))
+    return jobs
 
 
 def _lua(value: int | str) -> str:

@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import groupby
 from typing import Any, cast
 
 from buckets.clock import Clock
@@ -136,13 +137,10 @@ class Popping(Shards):
 
     def report_delivered(self, jobs: Sequence[Job]) -> None:
         """Tell the meter of jobs that reached their caller."""
-        late_us: dict[str, list[int]] = {}
-        for job in jobs:
-            kind = job.kind
-            if kind.deliveries == 1:
-                late_us.setdefault(kind.topic, []).append(max(job.lease - job.due * 1000, 0))
-        for topic, each in late_us.items():
-            self.redis.meter.delivered(topic, each)
+        for topic, some in groupby(jobs, lambda job: job.kind.topic):
+            late_us = [job.lease - 1000 * job.due for job in some if job.kind.deliveries == 1]
+            if late_us:
+                self.redis.meter.delivered(topic, [max(each, 0) for each in late_us] if min(late_us) < 0 else late_us)
 
     async def _pop_many(self, ask: Ask, count: int) -> Popped:
         popped = Popped()

@@ -56,36 +56,39 @@ def popped(command: params.Pop, found: Popped) -> bytes | None:
     if not jobs and found.ask_why:
         return None
     if command.count is not None:
-        return b'{"success":true,"jobs":[%b]}' % b",".join(map(handed, jobs))
-    return b'{"success":true,' + handed(jobs[0])[1:] if jobs else _NOTHING
+        return b'{"success":true,"jobs":[%b]}' % b",".join(handed(jobs))
+    return b'{"success":true,' + handed(jobs)[0][1:] if jobs else _NOTHING
 
 
-def handed(job: Job) -> bytes:
-    """A job as a worker gets it: `handed_out`, as bytes."""
-    parts = _parts.get(job.kind)
-    if parts is None:
-        answer = handed_out(job)
-        if [*answer] != _ORDER:  # it was delivered before
-            return orjson.dumps(answer)
-        parts = _remember(job.kind, answer)
-    behind_value, behind_lease, behind_due = parts
-    return b'{"id":%b,"value":%b%b%d%b%b%b' % (
-        orjson.dumps(job.id),
-        job.body or b"null",
-        behind_value,
-        job.lease,
-        behind_lease,
-        orjson.dumps(job.due / 1000),
-        behind_due,
-    )
+def handed(jobs: Sequence[Job]) -> list[bytes]:
+    """Jobs as a worker gets them: `handed_out`, as bytes."""
+    written: list[bytes] = []
+    kind: Kind | None = None
+    lease, due = -1, -1
+    before_lease = before_due = behind = b""
+    for job in jobs:
+        if job.kind is not kind or job.lease != lease or job.due != due:  # else like the job before
+            parts = _parts.get(job.kind) or _remember(job)
+            if parts is None:
+                written.append(orjson.dumps(handed_out(job)))
+                continue
+            kind, lease, due = job.kind, job.lease, job.due
+            before_lease, before_due, behind = parts
+            behind = b"%b%d%b%b%b" % (before_lease, lease, before_due, orjson.dumps(due / 1000), behind)
+        body = job.raw[job.kind.body_at :] or b"null"
+        written.append(b'{"id":%b,"value":%b%b' % (orjson.dumps(job.id), body, behind))
+    return written
 
 
-def _remember(kind: Kind, answer: dict[str, Any]) -> _Parts:
-    """The parts of an answer that are the same for all jobs of its kind."""
+def _remember(job: Job) -> _Parts | None:
+    """The parts of an answer that are the same for all jobs of its kind; None if it was delivered before."""
+    answer = handed_out(job)
+    if [*answer] != _ORDER:
+        return None
     if len(_parts) >= _MOST_KINDS:
         _parts.clear()
     texts = [b'"%b":%b' % (name.encode(), orjson.dumps(answer[name])) for name in _ORDER]
-    parts = _parts[kind] = (
+    parts = _parts[job.kind] = (
         b',%b,"lease":' % b",".join(texts[2:4]),
         b',%b,"due":' % b",".join(texts[5:7]),
         b",%b}" % b",".join(texts[8:]),
