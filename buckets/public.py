@@ -11,7 +11,7 @@ from buckets.meter import Meter
 from buckets.notifier import Notifier
 from buckets.pollers import Client, Poller, Pollers, Polling, Pollings
 from buckets.pool.add_codec import Added, Prepared, Shape
-from buckets.pool.lanes import Lanes, Sent
+from buckets.pool.lanes import Sent
 from buckets.pool.numbers import LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Ask, Popped, ask_for
@@ -47,7 +47,6 @@ __all__ = [
     "HeldClock",
     "HeldTime",
     "Job",
-    "Lanes",
     "Locks",
     "Members",
     "Meter",

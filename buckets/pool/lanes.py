@@ -143,7 +143,7 @@ class Lane:
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
         """Reserve up to `count` jobs. `done` gets a Popped, later; who takes it reports its jobs as delivered or, if
         nobody wants them any more, gives them back. False: see `add`."""
-        if count > MOST or self.closed or self._link() is None:
+        if count > MOST or not self._takes():
             return False
         self._pops.append((ask, count, done))
         self._leave_soon()
@@ -154,7 +154,11 @@ class Lane:
         self._pops = [pop for pop in self._pops if pop[2] is not done]
 
     def _fits(self, ids: set[str], jobs: Sequence[Any], size: int) -> bool:
-        return 0 < len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self.is_open
+        return 0 < len(ids) == len(jobs) <= MOST and size <= MOST_BYTES and self._takes()
+
+    def _takes(self) -> bool:
+        """As `is_open`; once a turn is enough, as a lane whose link is lost meanwhile tells all that it has."""
+        return not self.closed and (self._is_leaving or self._link() is not None)
 
     def _leave_soon(self) -> None:
         if not self._is_leaving:
@@ -298,14 +302,14 @@ async def taken(lane: Callable[[Sequence[T], Done], bool], jobs: Sequence[T], le
 
 
 class Lanes:
-    """The lanes of all shards, for callers who take the complete way where these do not take their jobs."""
+    """The lanes of several shards, for callers who take the complete way where these do not take their jobs."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is taken any more."""
+        """As `Lane.closed`."""
         return self._lanes[0].closed
 
     @property
@@ -318,22 +322,16 @@ class Lanes:
         lane = self._of([job[1] for job in jobs])
         return lane is not None and lane.add(jobs, done)
 
-    def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
+    def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
         """As `Lane.finish`; also False for jobs of several shards."""
         lane = self._of([job_id for job_id, _ in ends])
         return lane is not None and lane.finish(ends, done)
 
     def pop(self, ask: Ask, count: int, done: Done) -> bool:
-        """As `Lane.pop`; False where there are several shards, of which a pop may have to ask more than one."""
-        return len(self._lanes) == 1 and self._lanes[0].pop(ask, count, done)
-
-    def withdraw(self, done: Done) -> None:
-        """As `Lane.withdraw`."""
-        self._lanes[0].withdraw(done)
+        """False: a pop may have to ask more than one shard."""
+        return False
 
     def _of(self, ids: Sequence[str]) -> Lane | None:
-        if len(self._lanes) == 1:
-            return self._lanes[0]
         shards = {shard_of(job_id, len(self._lanes)) for job_id in ids}
         return self._lanes[shards.pop()] if len(shards) == 1 else None
 

@@ -50,7 +50,7 @@ class Popping(Shards):
         self._late: set[asyncio.Task[Any]] = set()
         self._is_abandoned = False  # whether the caller of some pop left before the answer came
         self._lanes = [Lane(self, shard, self._next_bucket) for shard in range(shards)]
-        self.lanes = Lanes(self._lanes)
+        self.lanes: Lane | Lanes = self._lanes[0] if shards == 1 else Lanes(self._lanes)
         """The fast path of adds, finishes and pops."""
         self._popping = Coalescer(self._pop_ones, _Asks, self._give_back_results)
 
@@ -178,7 +178,7 @@ class Popping(Shards):
         except asyncio.CancelledError:
             if popping.done() and not popping.cancelled():
                 done(popping.result())  # it arrived on the turn of the cancellation
-            self.lanes.withdraw(done)
+            self._lanes[0].withdraw(done)
             raise
 
     async def _popped_together(self, ask: Ask) -> Popped | JobQueueError:

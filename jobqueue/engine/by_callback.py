@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from buckets import Ask, Client, Lanes, Poller, Pollers, Pool, Popped, Waiter, Waiting, ask_for
+from buckets import Ask, Client, Poller, Pollers, Pool, Popped, Waiter, Waiting, ask_for
 from jobqueue.engine.policies import Policies
 from jobqueue.engine.shapes import Shapes
 from jobqueue.schema import params
@@ -23,7 +23,7 @@ class ByCallback:
     """What the engine does by callback. `is_local`: whether changes are local where their commands do not say so."""
 
     def __init__(self, pool: Pool, waiting: Waiting, pollers: Pollers, policies: Policies, *, is_local: bool) -> None:
-        self.lanes: Lanes = pool.lanes
+        self.lanes = pool.lanes
         self.waiting = waiting
         self.pollers = pollers
         self.is_local = is_local
@@ -38,7 +38,7 @@ class ByCallback:
         self.shapes = Shapes(policies, self._shape)
 
     def finish(self, ends: Sequence[tuple[str, int | None]], done: Done) -> bool:
-        """End jobs, given as id and lease: see `Lanes.finish`."""
+        """End jobs, given as id and lease: see buckets/pool/lanes.py."""
 
         def took(outcome: Any) -> None:
             if type(outcome) is list:

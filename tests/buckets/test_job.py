@@ -15,7 +15,7 @@ from buckets.errors import NotFound
 from buckets.job import Cause, NewJob, State, Tag
 from buckets.layout import HEADER, NEW_HEADER
 from buckets.pool.pool import Pool
-from buckets.record import lua_numbers, pack_front, pack_optional, unpack, unpack_optional
+from buckets.record import lua_numbers, pack_front, pack_optional, unpack, unpack_all, unpack_optional
 from buckets.redis.client import Redis
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, is_stored, pop_one, popped_ids, state
@@ -270,6 +270,27 @@ def test_a_record_is_read_or_refused_with_a_value_error_whatever_byte_is_wrong(p
     raw[place] = value
     with contextlib.suppress(ValueError, IndexError):
         unpack("a", bytes(raw))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 46), st.integers(0, 255)), max_size=8))
+def test_jobs_that_are_read_together_are_read_as_each_alone(changes: list[tuple[str, int, int]]) -> None:
+    """Also where like jobs stand behind unlike ones, and jobs that were popped behind those that were not."""
+    never = record_of(NewJob("a", "topic", b'"body"'))
+    popped = never[:1] + bytes((HEADER,)) + never[2:NEW_HEADER] + bytes(range(1, 14)) + never[NEW_HEADER:]
+    other = popped.replace(b"topic", b"ticop")
+    pairs: list[bytes] = []
+    for kind, place, value in changes:
+        raw = bytearray({"a": never, "b": popped, "c": other}[kind])
+        if place not in (0, 1, 5) and kind != "a":
+            raw[place] = value if place != 2 else raw[2] ^ (value & 0x2F)
+        pairs += (b"id", bytes(raw), b"id", bytes(raw))
+    try:
+        expected = [unpack("id", raw) for raw in pairs[1::2]]
+    except ValueError:
+        with pytest.raises(ValueError):
+            unpack_all(pairs)
+    else:
+        assert unpack_all(pairs) == expected
 
 
 # Each move that writes a record, with all that it may write; "a" is reserved, delayed or dead before it.

@@ -11,7 +11,7 @@ from buckets.errors import JobQueueError, NotFound, Unanswered
 from buckets.job import NewJob, Tag
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Added, Prepared
-from buckets.pool.lanes import Lanes
+from buckets.pool.lanes import Lane
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Ask, Popped
 from buckets.redis.client import Redis
@@ -30,11 +30,11 @@ def prepared(pool: Pool, job_id: str, **fields: Any) -> Prepared:
     return pool._preparing.job(NewJob(job_id, "t", b'"body"', **fields))
 
 
-async def opened(pool: Pool) -> Lanes:
-    """The lanes, once Redis is connected."""
+async def opened(pool: Pool) -> Lane:
+    """The lane of the only shard, once Redis is connected."""
     await pool.redis.read("PING")
     assert pool.lanes.is_open
-    return pool.lanes
+    return pool._lanes[0]
 
 
 class Outcomes:
