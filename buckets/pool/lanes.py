@@ -9,7 +9,6 @@ takes the complete way, the methods of `Pool`.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,13 +18,12 @@ from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailab
 from buckets.job import STATE_WORDS
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Prepared, pack_groups, read_results
-from buckets.pool.pop_search import Ask, Popped, read_reply, turns
+from buckets.pool.pop_search import Ask
+from buckets.pool.shared_pop import Done, SharedPop, tell
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
 from buckets.scripts import SCRIPTS, Value
 from buckets.shards import MOST, MOST_BYTES, Shards
-
-log = logging.getLogger(__name__)
 
 _LONGEST_S = 0.01  # that pops wait for those in flight
 
@@ -33,9 +31,6 @@ T = TypeVar("T")
 
 Sent = Callable[[], None]
 """Called when jobs leave for Redis: what is asked from then on comes behind them."""
-Done = Callable[[Any], None]
-"""Takes the outcome, once: a list with a result or error for each job, for a pop a `Popped`; None: nothing was done, or
-it may be repeated, so take the complete way, with the same ids; a JobQueueError: it failed, and was perhaps done."""
 
 
 class Late(Unanswered):
@@ -68,21 +63,13 @@ class _Batch:
         """Give each caller the results of its jobs."""
         at = 0
         for jobs, done in self.parts:
-            _tell(done, results[at : at + jobs])
+            tell(done, results[at : at + jobs])
             at += jobs
 
     def fail(self, outcome: JobQueueError | None) -> None:
         """Give all callers the same outcome."""
         for _, done in self.parts:
-            _tell(done, outcome)
-
-
-def _tell(done: Done, outcome: Any) -> None:
-    """A bug of one caller must not keep the outcome from the others."""
-    try:
-        done(outcome)
-    except Exception:
-        log.exception("answer.failed")
+            tell(done, outcome)
 
 
 class Lane:
@@ -246,30 +233,21 @@ class Lane:
             alike.setdefault((*ask[:4], bool(ask.worker)) if count == 1 else id(pop), []).append(pop)
         for some in alike.values():
             for first in range(0, len(some), MOST):
-                self._pop_alike(some[first : first + MOST])
+                self._pop_alike(SharedPop(some[first : first + MOST]))
 
-    def _pop_alike(self, pops: list[tuple[Ask, int, Done]]) -> None:
-        ask = pops[0][0]
-        want = sum([count for _, count, _ in pops])
-        arguments: dict[str, Value] = {
-            "bucket": self._bucket(),
-            "want": want,
-            "room": ask.room * len(pops),
-            "always": 1,
-            "ttr": ask.ttr,
-            "workers": turns([(count, each.worker) for each, count, _ in pops], 0),
-        }
+    def _pop_alike(self, pops: SharedPop) -> None:
         self._popping += 1
-        self._send(ask.script, arguments, ask.topics, partial(self._popped, pops))
+        self._send(pops.ask.script, pops.arguments(self._bucket()), pops.ask.topics, partial(self._popped, pops))
 
-    def _popped(self, pops: list[tuple[Ask, int, Done]], reply: Any) -> None:
+    def _popped(self, pops: SharedPop, reply: Any) -> None:
         self._popping -= 1
-        if isinstance(reply, list):
-            popped, cut_short = read_reply(reply)
-            _hand_out(pops, popped, cut_short)
+        if not isinstance(reply, list):
+            pops.fail(reply)
+        elif pops.take(reply):
+            self._pop_alike(pops)
+            self._flush()
         else:
-            for _, _, done in pops:
-                _tell(done, reply)
+            pops.settle()
         if self._pops and not self._popping:
             self._send_pops()
             self._flush()
@@ -336,18 +314,6 @@ class Lanes:
         return self._lanes[shards.pop()] if len(shards) == 1 else None
 
 
-def _hand_out(pops: list[tuple[Ask, int, Done]], popped: Popped, cut_short: bool) -> None:
-    """Hand jobs out in the order of the pops. Where the script stopped early, those that got none take the complete
-    way: there may be more behind."""
-    jobs, shared = popped.jobs, (popped.left, popped.opens_us, popped.ask_why)
-    empty = None if cut_short else Popped([], *shared)
-    if len(pops) == 1:
-        _tell(pops[0][2], popped if jobs else empty)
-        return
-    for at, (_, _, done) in enumerate(pops):
-        _tell(done, Popped([jobs[at]], *shared) if at < len(jobs) else empty)
-
-
 def _was_not_done(error: JobQueueError) -> bool:
     """Whether Redis refused the script as a whole, for now or because it does not know it."""
     if isinstance(error, Unanswered):
@@ -374,5 +340,5 @@ def _added(batch: _Batch, reply: Any) -> None:
     at = 0
     for jobs, done in batch.parts:
         repeatable = all(job.shape.repeatable for job in batch.jobs[at : at + jobs])
-        _tell(done, None if repeatable and _may_be_tried_again(reply) else reply)
+        tell(done, None if repeatable and _may_be_tried_again(reply) else reply)
         at += jobs

@@ -129,6 +129,22 @@ async def test_like_pops_are_served_in_their_order_and_by_one_script(redis: Redi
     assert [(await get(pool, job_id)).text(Tag.WORKER) for job_id in "abc"] == ["x", "y", "z"]
 
 
+async def test_large_jobs_are_popped_by_as_many_scripts_as_that_takes(redis: Redis, pool: Pool) -> None:
+    lanes, told = await opened(pool), Outcomes()
+    for number in range(10):
+        await add(pool, str(number), body=b"1" * 200_000)
+    before = await calls(redis)
+    lanes.pop(ask(), 6, told.take)
+    lanes.pop(ask(worker="w"), 1, told.take)
+    lanes.pop(ask(worker="v"), 1, told.take)
+    popped: list[Popped] = [await told.next() for _ in range(3)]
+    assert sorted(job.id for each in popped for job in each.jobs) == [str(number) for number in range(8)]
+    assert [len(each.jobs) for each in popped] == [6, 1, 1] or [len(each.jobs) for each in popped] == [1, 1, 6]
+    assert await calls(redis) > before + 3
+    lanes.pop(ask()._replace(room=1), 2, told.take)
+    assert len((await told.next()).jobs) == 1, "one fits always"
+
+
 async def test_pops_that_come_while_one_is_in_flight_leave_together(own_server: RedisServer) -> None:
     redis = Redis(own_server.url)
     pool = await Pool.open(redis, "jq")
