@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.bench.compare import MissingError, WrongError, check, job_id
-from tests.bench.compare.load.compiled import Load, compiler, load
+from tests.bench.compare.load import compiled
+from tests.bench.compare.load.compiled import Load, compiler, load, program
 
 _ID = job_id(0)
 _POPPED = f'{{"success":true,"id":"{_ID}","value":"x","lease":7}}'
@@ -21,6 +22,17 @@ _RESERVED = f"RESERVED 5 100\r\n{_ID:100}\r\n"
 _RECORD = f"$20\r\n{_ID}\r\n"
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")  # CI installs one
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_strictly() -> Iterator[None]:
+    """No warning when it is built; when it runs, a wrong access, a leak or undefined behaviour ends it."""
+    strictly = ["-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "FLAGS", [*compiled.FLAGS, *strictly])
+        program.cache_clear()
+        yield
+    program.cache_clear()
 
 
 def _http(body: str, status: str = "200 OK") -> str:
@@ -98,6 +110,7 @@ def test_an_id_that_is_none_of_ours_is_strange() -> None:
         ("beanstalk", {"takers": 1, "jobs": 1}, ["DEADLINE_SOON\r\n"]),
         ("resp", {"adders": 1, "jobs": 1}, ["+OK\r\n:0\r\n"]),
         ("resp", {"takers": 1, "jobs": 1}, [f"*1\r\n{_RECORD}", "*1\r\n$-1\r\n:1\r\n"]),
+        ("resp", {"takers": 1, "jobs": 1}, [f"*1\r\n{_RECORD}", "-OOM\r\n:1\r\n"]),
         ("resp", {"takers": 1, "jobs": 1}, [f"*1\r\n{_RECORD}", "*1\r\n$1\r\nx\r\n:1\r\n", ":0\r\n:1\r\n"]),
     ],
 )

@@ -21,6 +21,17 @@ Conversation = Generator[tuple[bytes, Read], Any, None]
 _PIECE = 1 << 18
 
 
+def connect(address: str) -> socket.socket:
+    """A connection to a port of this machine, or to the path of a Unix socket."""
+    if address.startswith("/"):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+    else:
+        connection = socket.create_connection(("127.0.0.1", int(address)))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
 class SilenceError(Exception):
     """No answer for too long, or the other side hung up."""
 

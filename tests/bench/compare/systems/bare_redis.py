@@ -5,7 +5,6 @@ Not usable in practice: a producer or consumer that dies between two commands lo
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,9 +60,6 @@ class Bare(Driven):
 
     def _address(self) -> str:
         return str(self._store.socket)
-
-    def _connect(self) -> socket.socket:
-        return self._store.connect()
 
     def _costs(self) -> tuple[int, int]:
         return self.memory(), self._store.connections()

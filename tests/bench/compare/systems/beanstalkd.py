@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 from tests.bench.compare import Cpu
 from tests.bench.compare.install import program
+from tests.bench.compare.load.conversations import connect
 from tests.bench.compare.load.driven import Driven
 from tests.bench.compare.processes import cpu_us, memory
 from tests.ports import free_port
@@ -37,7 +37,7 @@ class Beanstalkd(Driven):
         end = time.monotonic() + 10
         while True:
             try:
-                return self._connect().close()
+                return connect(self._address()).close()
             except ConnectionRefusedError:
                 if self._process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError("beanstalkd did not start") from None
@@ -69,15 +69,10 @@ class Beanstalkd(Driven):
 
     def _waiting(self) -> int:
         """Consumers waiting now."""
-        with self._connect() as connection:
+        with connect(self._address()) as connection:
             connection.sendall(b"stats\r\n")
             said = connection.recv(1 << 16)
         return int(said.partition(b"current-waiting: ")[2].partition(b"\n")[0])
-
-    def _connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self._port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
 
     def _address(self) -> str:
         return str(self._port)

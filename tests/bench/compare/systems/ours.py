@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from tests.bench.compare import (
     BODY,
+    FAR_S,
     NOT_MEASURED,
     CannotError,
     Deadline,
@@ -34,6 +36,9 @@ _TRIAL_S = 0.5  # a crowd is preceded by adds that show how long its own will ta
 _TRIAL_BATCH = 100
 _RESERVE = 2
 _CROWD_PATIENCE_S = 120
+_TOPICS = 1000
+_PAGE = 500
+_ROOT = Path(__file__).parents[4]
 
 
 class Ours(Served):
@@ -81,6 +86,20 @@ class Ours(Served):
             time.sleep(_LOOK_S)
         client.close()
         return time.time()
+
+    def idle(self, seconds: float) -> dict[str, float]:
+        self._again(2)
+        client = self._service.client()
+        topics = [{"command": "add", "topic": f"topic-{each}", "delay": FAR_S, "body": 1} for each in range(_TOPICS)]
+        for start in range(0, _TOPICS, _PAGE):
+            client.ask(*topics[start : start + _PAGE])
+        client.close()
+        time.sleep(1)
+        before, begun = self._store.calls(), time.monotonic()
+        time.sleep(seconds)
+        commands = (self._store.calls() - before) / (time.monotonic() - begun)
+        self._again(self.WORKERS)
+        return {"commands": commands}
 
     def _finished(self) -> int | None:
         return self._totals()["finished"]
@@ -187,17 +206,20 @@ class BeforeWithDefaultWorkers(DefaultWorkers, Before):
 
 
 def _files_of(commit: str) -> Path:
-    """The folder with the files of a commit of this repository."""
+    """The folder with the files of a commit."""
     folder = HOME / f"before-{_git('rev-parse', '--verify', commit + '^{commit}')}"
     if not folder.exists():
         HOME.mkdir(exist_ok=True)
-        _git("worktree", "add", "--detach", "--force", str(folder), commit)
+        with tempfile.TemporaryDirectory(dir=HOME) as unfinished:
+            _git("archive", "--output", f"{unfinished}/files.tar", commit)
+            shutil.unpack_archive(f"{unfinished}/files.tar", f"{unfinished}/files")
+            Path(unfinished, "files").rename(folder)
     return folder
 
 
 def _git(*arguments: str) -> str:
     """What git says. Raises MissingError if it refuses."""
-    done = subprocess.run(["git", *arguments], cwd=HOME.parent, capture_output=True, text=True, check=False)  # noqa: S607
+    done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)  # noqa: S607
     if done.returncode:
         raise MissingError(f"git {arguments[0]}: {done.stderr.strip()[-200:]}")
     return done.stdout.strip()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 from tests.bench.compare.systems.served import Served
 from tests.ports import free_port
 
@@ -22,11 +20,6 @@ class OursByBeanstalkd(Served):
         config = self._folder / "jobqueue.toml"
         config.write_text(f"[protocols.beanstalkd]\nport = {self._port}\n")
         return ["--config", str(config)]
-
-    def _connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self._port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
 
     def _address(self) -> str:
         return str(self._port)

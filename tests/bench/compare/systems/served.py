@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar
 
-from tests.bench.compare import FAR_S, Cpu
+from tests.bench.compare import Cpu
 from tests.bench.compare.load.driven import Driven
 from tests.bench.compare.load.waiting import TOPIC
 from tests.bench.compare.systems.service import Service
 from tests.bench.compare.systems.store import RunningStore, Store
-
-_TOPICS = 1000
-_PAGE = 500
 
 
 class Served(Driven):
@@ -66,20 +61,6 @@ class Served(Driven):
     def memory(self) -> int:
         return self._store.memory()
 
-    def idle(self, seconds: float) -> dict[str, float]:
-        self._again(2)
-        client = self._service.client()
-        topics = [{"command": "add", "topic": f"topic-{each}", "delay": FAR_S, "body": 1} for each in range(_TOPICS)]
-        for start in range(0, _TOPICS, _PAGE):
-            client.ask(*topics[start : start + _PAGE])
-        client.close()
-        time.sleep(1)
-        before, begun = self._store.calls(), time.monotonic()
-        time.sleep(seconds)
-        commands = (self._store.calls() - before) / (time.monotonic() - begun)
-        self._again(self.WORKERS)
-        return {"commands": commands}
-
     def _costs(self) -> tuple[int, int]:
         return self._service.memory(self._store.pid), self._store.connections()
 
@@ -92,9 +73,6 @@ class Served(Driven):
         totals = Counter(client.ask({"command": "stats", "topic": TOPIC})["totals"])
         client.close()
         return totals
-
-    def _connect(self) -> socket.socket:
-        return self._service.connect()
 
     def _address(self) -> str:
         return str(self._service.port)

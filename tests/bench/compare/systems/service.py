@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -72,11 +71,6 @@ class Service:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
-
-    def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
 
     def client(self) -> Client:
         return Client(self.port)

@@ -8,13 +8,12 @@ due.
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
 import hiredis
 
-from tests.bench.compare.load.conversations import pack
+from tests.bench.compare.load.conversations import connect, pack
 from tests.redis_server import RedisServer, binary, version
 
 _HZ = 100  # the maximum that Redis recommends
@@ -26,15 +25,9 @@ class RunningStore:
     def __init__(self, path: Path) -> None:
         self.socket = path
         self.url = f"unix://{path}"
-        self._connection = self.connect()
+        self._connection = connect(str(path))
         self._reader = hiredis.Reader()
         self.pid = int(self._info("server")["process_id"])
-
-    def connect(self) -> socket.socket:
-        """A separate blocking connection."""
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(self.socket))
-        return connection
 
     def ask(self, *commands: tuple[Any, ...]) -> list[Any]:
         """The answers to some commands in one pipeline. Raises the first error among them."""

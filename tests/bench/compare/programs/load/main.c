@@ -56,8 +56,9 @@ int main(int count, char **arguments) {
     if (count < 3) fail("usage: load http|beanstalk|resp PORT|/SOCKET NAME=NUMBER...");
     for (int each = 3; each < count; each++) set(arguments[each]);
     if (plan.size < 1 || plan.size > MOST_JOBS) fail("size is 1 to 1,000");
-    struct done done = {0};
-    if (plan.takers) done.receipts = calloc((size_t)plan.jobs + 1, sizeof *done.receipts);
+    static struct done done;
+    done.receipts = calloc((size_t)plan.jobs + 1, sizeof *done.receipts);
+    if (!done.receipts) fail("no memory");
     run(dialect_of(arguments[1]), arguments[2], &done);
     printf("{\"added\":%lld,\"seconds\":%.6f,\"cpu_us\":%.0f}\n", (long long)done.added, done.seconds, done.cpu_us);
     fwrite(done.receipts, sizeof *done.receipts, (size_t)done.got, stdout);

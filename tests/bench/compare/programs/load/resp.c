@@ -125,7 +125,7 @@ static void read_popped(struct talk *talk) {
 }
 
 static void read_reserved(struct talk *talk) {
-    if (memmem(talk->in, talk->have, "$-1", 3)) wrong("a job has no record", talk);
+    if (*talk->in != '*' || memmem(talk->in, talk->have, "$-1", 3)) wrong("a job has no record", talk);
     expect_number(talk, skip(talk->in, talk->in + talk->have), talk->count);
 }
 

@@ -21,6 +21,7 @@
 
 static const struct dialect *dialect;
 static struct done *done;
+static struct talk *talks;
 static double end_s;     /* when timed adders stop */
 static long adding;      /* adders that are not done */
 static long in_hand;     /* requests open that reserve or finish jobs and answer at once */
@@ -151,7 +152,7 @@ static void serve(struct talk *talk) {
 /* Whether nothing is to be waited for: pops that still wait get no job. */
 static bool is_over(void) { return !adding && (!plan.takers || (all_here() && !in_hand)); }
 
-static void open_all(struct talk *talks, const char *address, int poll) {
+static void open_all(const char *address, int poll) {
     for (long each = 0; each < plan.adders + plan.takers; each++) {
         struct talk *talk = &talks[each];
         talk->fd = connect_to(address);
@@ -174,9 +175,10 @@ void run(const struct dialect *spoken, const char *address, struct done *result)
     dialect = spoken;
     done = result;
     long number = plan.adders + plan.takers;
-    struct talk *talks = calloc((size_t)number, sizeof *talks);
+    talks = calloc((size_t)number, sizeof *talks);
+    if (!talks) fail("no memory");
     int poll = epoll_create1(0);
-    open_all(talks, address, poll);
+    open_all(address, poll);
     double begun_s = now_s(), begun_us = cpu_us();
     end_s = begun_s + (double)plan.for_ms / 1000;
     next_job = plan.first;
