@@ -17,11 +17,11 @@ from aiohttp import web
 
 from jobqueue import loops
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.caller import CALLER
+from jobqueue.caller import CALLER, Cancellable
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection
 from jobqueue.web.peer import Peer
-from jobqueue.web.port import Caller, Cancellable, Client
+from jobqueue.web.port import Client, SimpleClient
 from jobqueue.web.runner import Runner
 from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
@@ -50,7 +50,7 @@ class Desk:
         self.has_tasks = has_tasks
         self.callers: list[str] = []
 
-    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
+    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
         self.begun.append(data)
         self.given.append(given_id)
         if self.enough():
@@ -61,8 +61,6 @@ class Desk:
         self.callers.append("by a callback")
         if data == b"bug":
             raise ValueError("of a customer")
-        if data == b"at once":
-            connection.answer(data, given_id)
         return Quick(self, data, given_id, connection)
 
     async def answer(self, data: bytes, given_id: str, client: Client) -> None:
@@ -98,13 +96,13 @@ WAYS = pytest.mark.parametrize("desk_of", [Desk, partial(Desk, has_tasks=False)]
 class Quick:
     """A request that is answered by a callback."""
 
-    def __init__(self, desk: Desk, data: bytes, given_id: str, connection: Caller) -> None:
+    def __init__(self, desk: Desk, data: bytes, given_id: str, connection: SimpleClient) -> None:
         self._desk, self._data, self._given_id, self._connection = desk, data, given_id, connection
         self._waits = asyncio.ensure_future(desk.let.wait())
         self._waits.add_done_callback(self._answer)
 
     def _answer(self, waited: asyncio.Future[Any]) -> None:
-        if not (waited.cancelled() or self._data == b"at once"):
+        if not waited.cancelled():
             self._connection.answer(self._data * self._desk.times, self._given_id)
 
     def cancel(self) -> None:
@@ -451,18 +449,6 @@ def test_a_hang_up_that_the_loop_has_not_read_is_known_before_an_answer(loop: Lo
             assert connection.has_hung_up()
             await until(lambda: not place.connections)
             assert (desk.begun, desk.gone) == ([b"a"], [b"a"])
-
-    run(loop, test)
-
-
-@LOOPS
-def test_many_requests_that_are_answered_at_once_are_no_deep_call(loop: Loop) -> None:
-    async def test() -> None:
-        desk = Desk(has_tasks=False)
-        async with served(desk) as place:
-            line = place.line()
-            await line.send([post(b"at once") * 500])
-            assert bodies(await line.answers(500)) == [b"at once"] * 500
 
     run(loop, test)
 
