@@ -18,6 +18,7 @@ from aiohttp import web
 from jobqueue import loops
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.caller import CALLER, Cancellable
+from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection
 from jobqueue.web.peer import Peer
@@ -49,6 +50,7 @@ class Desk:
         self.enough: Callable[[], bool] = lambda: False  # whether to let no more
         self.has_tasks = has_tasks
         self.callers: list[str] = []
+        self.ids: list[str] = []  # of the requests, as they would be logged
 
     def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
         self.begun.append(data)
@@ -64,6 +66,7 @@ class Desk:
         return Quick(self, data, given_id, connection)
 
     async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+        REQUEST.set(given_id)
         self._note_caller()
         try:
             await self.let.wait()
@@ -80,6 +83,7 @@ class Desk:
         caller = CALLER.get()
         assert caller
         self.callers.append(caller.address)
+        self.ids.append(REQUEST.get())
 
     async def by_aiohttp(self, request: web.Request) -> web.Response:
         """Answers what is not simple."""
@@ -327,9 +331,11 @@ def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(
             await until(lambda: desk.begun != [])
             (connection,) = place.limits.joined(Connection)
             await until(lambda: connection._is_unread)
+            assert connection.is_behind
             assert len(desk.begun) < 64  # only as many as the sockets' buffers hold
             received = await line.comes(16 << 20)
             assert [body[:4] for body in bodies(received)] == [b"%04d" % number for number in range(64)]
+            await until(lambda: not connection.is_behind)
 
     run(loop, test)
 
@@ -496,6 +502,20 @@ def test_who_asks_is_known_to_what_answers(desk_of: Callable[[], Desk], loop: Lo
             addresses = [f"127.0.0.1:{each.port}" for each in (other, line, line)]
             assert [address for address in desk.callers if address != "by a callback"][-3:] == addresses
             assert desk.callers[0] in (addresses[1], "by a callback")
+
+    run(loop, test)
+
+
+@LOOPS
+def test_aiohttp_gets_no_request_id_of_the_request_before(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a", b"X-Request-Id: mine\r\n") + GET])
+            desk.let.set()
+            await line.answers(2)
+            assert desk.ids == ["mine", ""]
 
     run(loop, test)
 
