@@ -15,28 +15,18 @@ from typing import Any
 
 from buckets.errors import NoRoom
 from jobqueue.access.hang_ups import close_if_hung_up
-from jobqueue.caller import CALLER
+from jobqueue.caller import CALLER, Cancellable
 from jobqueue.protocols import Reply
 from jobqueue.web.fast_path import LONGEST_HEAD, answered, begun, read, written
 from jobqueue.web.handed_over import HandedOver
 from jobqueue.web.peer import Awaited, Peer
-from jobqueue.web.port import Cancellable, Port
+from jobqueue.web.port import Port
 from jobqueue.web.refusals import refusal
 
 MOST_AHEAD = 64 << 10  # bytes kept behind a request in flight; beyond these, and one read more, nothing is read
 
 _PROBES = (b"GET ", b"HEAD ")  # the requests of monitoring
 _END = b"\r\n\r\n"
-
-
-class _Beginning:
-    """A request in flight of which nothing can be cancelled yet."""
-
-    def cancel(self) -> None:
-        """Nothing to do."""
-
-
-_BEGINNING = _Beginning()
 
 
 class Connection(Peer):
@@ -93,8 +83,8 @@ class Connection(Peer):
         if self._wire.is_closing():  # it may have much to write before it reports the connection as lost
             self._close()
             return
-        while not (self._is_blocked() or len(self._kept) < self._needed) and self._begin_next():
-            pass
+        if not self._is_blocked() and len(self._kept) >= self._needed:
+            self._begin_next()
         self._hold(len(self._kept) > MOST_AHEAD and self._is_blocked())
 
     def _is_blocked(self) -> bool:
@@ -109,39 +99,37 @@ class Connection(Peer):
             else:
                 self._wire.resume_reading()
 
-    def _begin_next(self) -> bool:
-        """Begin with the first request of those kept; returns whether it could."""
+    def _begin_next(self) -> None:
+        """Begin with the first request of those kept, if all of it is there."""
         kept = self._kept
         end = kept.find(_END, 0, LONGEST_HEAD) + 4
         if end < 4:
             if not begun(bytes(kept)):
                 self._hand_over()
-            return False
+            return
         head = read(bytes(kept[:end]))
         if head is None or not self._takes(head.length):
             self._hand_over()
-            return False
+            return
         self._needed = end + head.length
         if len(kept) < self._needed:
-            return False
+            return
         if self.is_surplus:
             self._refuse_surplus()
-            return False
+            return
         body = bytes(memoryview(kept)[end : self._needed])
         self._drop(self._needed)
         self._needed = 0
         self._begin(body, head.request_id)
-        return bool(self._kept)
 
     def _begin(self, body: bytes, given_id: str) -> None:
         self._awaited = None
-        self._doing = _BEGINNING
         try:
             doing = self._port.answerer.begin(body, given_id, self)
         except Exception as error:  # a bug
             self._fail(error)
             return
-        if doing is not None and self._doing is _BEGINNING:
+        if doing is not None:
             self._doing = doing
 
     def _hand_over(self) -> None:
@@ -158,7 +146,6 @@ class Connection(Peer):
 
     def answer(self, body: bytes, request_id: str) -> None:
         """Answer the request in flight: see `Caller`."""
-        is_within_begin = self._doing is _BEGINNING
         self._doing = None
         if self._wire.is_closing():
             self._close()
@@ -167,8 +154,13 @@ class Connection(Peer):
             self._close()
         else:
             self._wire.write(answered(body, request_id))
-            if self._kept and not is_within_begin:
+            if self._kept:
                 self._proceed()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client has not taken all that was written: see `Caller`."""
+        return bool(self._wire.get_write_buffer_size())
 
     def has_hung_up(self) -> bool:
         """Whether the client is gone: see `Caller`."""

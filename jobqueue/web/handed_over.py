@@ -8,6 +8,7 @@ that begin and end by them are told by `watched`. Both are public, so no version
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from typing import cast
 
 from aiohttp import StreamReader, web
@@ -38,11 +39,9 @@ class HandedOver(Peer):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         super().connection_made(transport)
-        before = CALLER.set(self)  # the handler's tasks inherit it
-        try:
-            self._handler.connection_made(transport)
-        finally:
-            CALLER.reset(before)
+        inherited = Context()  # by the handler's task, which must not log the id of the request before
+        inherited.run(CALLER.set, self)
+        inherited.run(self._handler.connection_made, transport)
 
     def take_over(self, wire: asyncio.Transport, received: bytes, *, is_surplus: bool) -> None:
         """Go on with a connection of which these bytes are the next ones."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.caller import Caller, Cancellable
 from jobqueue.protocols import Reply
-
-
-class Cancellable(Protocol):
-    """A request in flight."""
-
-    def cancel(self) -> object:
-        """Give it up: its client is gone."""
 
 
 class Client(Protocol):
@@ -27,27 +21,8 @@ class Client(Protocol):
         answer hands out jobs, so make sure that the client has not hung up unnoticed."""
 
 
-class Caller(Client, Protocol):
-    """The client of a simple request: its answer may also be written without a task."""
-
-    @property
-    def address(self) -> str:
-        """Its network address."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether it is still there, as far as is known."""
-
-    def has_hung_up(self) -> bool:
-        """Whether it is gone. Asks the socket, for what the event loop has not read yet; to be used before an answer
-        that hands out jobs. A client that is gone is sent nothing more, and the request in flight is cancelled."""
-
-    def answer(self, body: bytes, request_id: str) -> None:
-        """Answer with 200 and this JSON. Never raises; does nothing when the client is gone."""
-
-    def complete(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with a task, which answers by `send`; it is cancelled when the client is gone. It always begins, so
-        what the work holds goes back by its own handlers."""
+class SimpleClient(Client, Caller, Protocol):
+    """The client of a simple request."""
 
 
 class Answerer(Protocol):
@@ -58,9 +33,9 @@ class Answerer(Protocol):
     most_bytes: int
     """A request with a longer body is not simple."""
 
-    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
-        """Begin to answer a request by its body and the id that its client gave; returns what to cancel when the client
-        is gone. None: it is answered by a task, begun with `complete`."""
+    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
+        """Begin to answer a request by its body and the id that its client gave; it is never answered within this call.
+        Returns what to cancel when the client is gone. None: it is answered by a task, begun with `complete`."""
 
 
 class Ending(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import secrets
@@ -18,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.caller import Cancellable
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import BadJson, ShuttingDown, TooLarge
@@ -31,7 +31,7 @@ from jobqueue.reference import openapi
 from jobqueue.settings import Settings
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.mount import Mount
-from jobqueue.web.port import Caller, Cancellable, Client
+from jobqueue.web.port import Client, SimpleClient
 
 log = structlog.get_logger()
 
@@ -114,7 +114,7 @@ class Web:
         """The client's own if it is well formed, else a new one."""
         return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
-    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
+    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
         """Begin to answer a simple request: see `Answerer`."""
         request_id = self._request_id(given_id)
         begun = self._fast_path.begin(data, request_id, connection)
@@ -147,7 +147,7 @@ class Web:
             await client.send(reply, request_id, has_jobs=bool(reserved))
         except ConnectionError:
             self._engine.give_back(reserved)
-        except asyncio.CancelledError:
+        except BaseException:
             self._engine.give_back(reserved)
             raise
 

@@ -8,18 +8,18 @@ settled by None, and no error is made here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from buckets import Prepared
+from jobqueue.caller import Caller, Cancellable
 from jobqueue.errors import BadRequest
 from jobqueue.protocols.command.in_flight import (
     ADD,
     FINISH,
     Changing,
     Desk,
-    FastClient,
     FinishingThenPopping,
     Popping,
     ends_of,
@@ -38,13 +38,6 @@ _NONE = {None}
 _NOT_VALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest)
 
 
-class Cancellable(Protocol):
-    """A request in flight."""
-
-    def cancel(self) -> None:
-        """Give it up: its client is gone."""
-
-
 class FastPath:
     """Begins to answer plain requests."""
 
@@ -54,7 +47,7 @@ class FastPath:
         self._has_one_shard = self._engine.has_one_shard  # of several, a pop asks more than one
         self._max_body_bytes = max_body_bytes
 
-    def begin(self, data: bytes, request_id: str, client: FastClient) -> Cancellable | None:
+    def begin(self, data: bytes, request_id: str, client: Caller) -> Cancellable | None:
         """Begin to answer a request; None if it is not plain, or cannot be answered here: nothing is done then, and it
         takes the complete path."""
         if not self._has_one_shard or self._engine.lanes.closed or self._desk.commands.is_logged:
@@ -72,7 +65,7 @@ class FastPath:
             pass
         return None
 
-    def _begin(self, commands: list[Any], request_id: str, client: FastClient, *, is_array: bool) -> Cancellable | None:
+    def _begin(self, commands: list[Any], request_id: str, client: Caller, *, is_array: bool) -> Cancellable | None:
         """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
         if not commands or len(commands) - (type(commands[-1]) is Pop) > _MOST:
             return None
@@ -91,7 +84,7 @@ class FastPath:
             return None
         return popping if popping.begin() else None
 
-    def _add(self, adds: Sequence[Add], request_id: str, client: FastClient, *, is_array: bool) -> Cancellable | None:
+    def _add(self, adds: Sequence[Add], request_id: str, client: Caller, *, is_array: bool) -> Cancellable | None:
         jobs = self._prepared(adds)
         if jobs is None:
             return None
@@ -129,7 +122,7 @@ class FastPath:
         return (not ids or are_names(ids)) and bodies.are_clear([each.body for each in adds], self._max_body_bytes)
 
     def _finish(
-        self, finishes: Sequence[Finish], request_id: str, client: FastClient, *, is_array: bool
+        self, finishes: Sequence[Finish], request_id: str, client: Caller, *, is_array: bool
     ) -> Cancellable | None:
         if not self._are_plain_finishes(finishes):
             return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import orjson
 
 from buckets import Job, Popped
-from buckets.pollers import Client
+from jobqueue.caller import Caller
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer
 from jobqueue.commands.carrying_out import Commands
@@ -23,19 +23,6 @@ from jobqueue.engine.engine import Engine
 from jobqueue.protocols import Reply
 from jobqueue.protocols.command import templates
 from jobqueue.schema import params
-
-
-class FastClient(Client, Protocol):
-    """The client of a request: its answer may be written without a task."""
-
-    def has_hung_up(self) -> bool:
-        """Whether it is gone. Asks the socket, for what the event loop has not read yet."""
-
-    def answer(self, body: bytes, request_id: str) -> None:
-        """Answer with 200 and this JSON. Never raises; does nothing when the client is gone."""
-
-    def complete(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with a task, which always begins; it is cancelled when the client is gone."""
 
 
 class Change(NamedTuple):
@@ -78,13 +65,31 @@ class _InFlight:
 
     __slots__ = ("_begun", "_client", "_desk", "_is_array", "_is_over", "_request_id")
 
-    def __init__(self, desk: Desk, client: FastClient, request_id: str, *, is_array: bool) -> None:
+    def __init__(self, desk: Desk, client: Caller, request_id: str, *, is_array: bool) -> None:
         self._desk = desk
         self._client = client
         self._request_id = request_id
         self._is_array = is_array
         self._is_over = False
         self._begun = time.perf_counter()
+
+    def take(self, outcome: Any) -> None:
+        """What became of the commands; of a pop behind finishes: what it found."""
+        try:
+            self._take(outcome)
+        except Exception as error:
+            self._take_bug(self._take, outcome, error)
+
+    def _take(self, outcome: Any) -> None:
+        raise NotImplementedError
+
+    def _take_bug(self, take: Callable[[Any], None], outcome: Any, bug: Exception) -> None:
+        """The outcome cannot be answered, so the bug is: otherwise the client would wait for ever."""
+        if self._is_over:
+            raise bug
+        if type(outcome) is Popped:
+            self._desk.engine.give_back(outcome.jobs)
+        take(bug)
 
     def cancel(self) -> None:
         """Its client is gone."""
@@ -125,14 +130,13 @@ class Changing(_InFlight):
     __slots__ = ("_how", "_run")
 
     def __init__(
-        self, how: Change, run: Sequence[Any], desk: Desk, client: FastClient, request_id: str, *, is_array: bool
+        self, how: Change, run: Sequence[Any], desk: Desk, client: Caller, request_id: str, *, is_array: bool
     ) -> None:
         super().__init__(desk, client, request_id, is_array=is_array)
         self._how = how
         self._run = run
 
-    def take(self, outcome: Any) -> None:
-        """What became of them."""
+    def _take(self, outcome: Any) -> None:
         if self._is_over:
             return
         how = self._how
@@ -149,7 +153,7 @@ class Popping(_InFlight):
 
     __slots__ = ("_command", "_pop")
 
-    def __init__(self, command: params.Pop, desk: Desk, client: FastClient, request_id: str, *, is_array: bool) -> None:
+    def __init__(self, command: params.Pop, desk: Desk, client: Caller, request_id: str, *, is_array: bool) -> None:
         super().__init__(desk, client, request_id, is_array=is_array)
         self._command = command
         self._pop: Pop | None = None
@@ -165,8 +169,7 @@ class Popping(_InFlight):
         if self._pop is not None:
             self._pop.cancel()
 
-    def take(self, found: Any) -> None:
-        """What it found."""
+    def _take(self, found: Any) -> None:
         body = self._written(found)
         if body is None:
             self._go_on(lambda reserved: self._explained(found, reserved))
@@ -182,7 +185,7 @@ class Popping(_InFlight):
 
     def _hand_out(self, body: bytes, found: Popped) -> None:
         """Answer with jobs; they go back if the client hung up meanwhile."""
-        if len(body) > _MOST_UNWATCHED and found.jobs:
+        if found.jobs and (len(body) > _MOST_UNWATCHED or self._client.is_behind):
             self._go_on_with(body, found.jobs)
         elif found.jobs and self._client.has_hung_up():
             self._is_over = True
@@ -219,16 +222,14 @@ class FinishingThenPopping(Popping):
         finishes: Sequence[params.Finish],
         command: params.Pop,
         desk: Desk,
-        client: FastClient,
+        client: Caller,
         request_id: str,
         *,
         is_array: bool,
     ) -> None:
         super().__init__(command, desk, client, request_id, is_array=is_array)
         self._finishes = finishes
-        self._ended: Any = (
-            _PENDING  # what became of the finishes: their answers, or the outcome where not all succeeded
-        )
+        self._ended: Any = _PENDING  # the answers to the finishes, or their outcome where not all succeeded
         self._ended_s = 0.0  # how long they took
         self._found: Any = _PENDING
 
@@ -240,8 +241,20 @@ class FinishingThenPopping(Popping):
             self._found = None
         return True
 
+    def cancel(self) -> None:
+        """Its client is gone: see `Popping`."""
+        super().cancel()
+        if type(self._found) is Popped:
+            self._desk.engine.give_back(self._found.jobs)
+
     def take_ended(self, outcome: Any) -> None:
         """What became of the finishes."""
+        try:
+            self._take_ended(outcome)
+        except Exception as error:
+            self._take_bug(self._take_ended, outcome, error)
+
+    def _take_ended(self, outcome: Any) -> None:
         if self._is_over:
             return
         body = templates.finished(self._finishes, outcome) if type(outcome) is list else None
@@ -257,8 +270,7 @@ class FinishingThenPopping(Popping):
         if self._found is not _PENDING:
             self._settle()
 
-    def take(self, found: Any) -> None:
-        """What the pop found."""
+    def _take(self, found: Any) -> None:
         self._found = found
         if self._ended is not _PENDING:
             self._settle()

@@ -17,11 +17,12 @@ from aiohttp import web
 
 from jobqueue import loops
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.caller import CALLER
+from jobqueue.caller import CALLER, Cancellable
+from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection
 from jobqueue.web.peer import Peer
-from jobqueue.web.port import Caller, Cancellable, Client
+from jobqueue.web.port import Client, SimpleClient
 from jobqueue.web.runner import Runner
 from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
@@ -49,8 +50,9 @@ class Desk:
         self.enough: Callable[[], bool] = lambda: False  # whether to let no more
         self.has_tasks = has_tasks
         self.callers: list[str] = []
+        self.ids: list[str] = []  # of the requests, as they would be logged
 
-    def begin(self, data: bytes, given_id: str, connection: Caller) -> Cancellable | None:
+    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
         self.begun.append(data)
         self.given.append(given_id)
         if self.enough():
@@ -61,11 +63,10 @@ class Desk:
         self.callers.append("by a callback")
         if data == b"bug":
             raise ValueError("of a customer")
-        if data == b"at once":
-            connection.answer(data, given_id)
         return Quick(self, data, given_id, connection)
 
     async def answer(self, data: bytes, given_id: str, client: Client) -> None:
+        REQUEST.set(given_id)
         self._note_caller()
         try:
             await self.let.wait()
@@ -82,6 +83,7 @@ class Desk:
         caller = CALLER.get()
         assert caller
         self.callers.append(caller.address)
+        self.ids.append(REQUEST.get())
 
     async def by_aiohttp(self, request: web.Request) -> web.Response:
         """Answers what is not simple."""
@@ -98,13 +100,13 @@ WAYS = pytest.mark.parametrize("desk_of", [Desk, partial(Desk, has_tasks=False)]
 class Quick:
     """A request that is answered by a callback."""
 
-    def __init__(self, desk: Desk, data: bytes, given_id: str, connection: Caller) -> None:
+    def __init__(self, desk: Desk, data: bytes, given_id: str, connection: SimpleClient) -> None:
         self._desk, self._data, self._given_id, self._connection = desk, data, given_id, connection
         self._waits = asyncio.ensure_future(desk.let.wait())
         self._waits.add_done_callback(self._answer)
 
     def _answer(self, waited: asyncio.Future[Any]) -> None:
-        if not (waited.cancelled() or self._data == b"at once"):
+        if not waited.cancelled():
             self._connection.answer(self._data * self._desk.times, self._given_id)
 
     def cancel(self) -> None:
@@ -329,9 +331,11 @@ def test_a_client_that_does_not_read_its_answers_gets_no_more_requests_served(
             await until(lambda: desk.begun != [])
             (connection,) = place.limits.joined(Connection)
             await until(lambda: connection._is_unread)
+            assert connection.is_behind
             assert len(desk.begun) < 64  # only as many as the sockets' buffers hold
             received = await line.comes(16 << 20)
             assert [body[:4] for body in bodies(received)] == [b"%04d" % number for number in range(64)]
+            await until(lambda: not connection.is_behind)
 
     run(loop, test)
 
@@ -456,18 +460,6 @@ def test_a_hang_up_that_the_loop_has_not_read_is_known_before_an_answer(loop: Lo
 
 
 @LOOPS
-def test_many_requests_that_are_answered_at_once_are_no_deep_call(loop: Loop) -> None:
-    async def test() -> None:
-        desk = Desk(has_tasks=False)
-        async with served(desk) as place:
-            line = place.line()
-            await line.send([post(b"at once") * 500])
-            assert bodies(await line.answers(500)) == [b"at once"] * 500
-
-    run(loop, test)
-
-
-@LOOPS
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_task_whose_client_hangs_up_begins_before_it_is_cancelled(loop: Loop, is_gone: bool) -> None:
     """It may hold jobs, which go back only by its own hand."""
@@ -510,6 +502,20 @@ def test_who_asks_is_known_to_what_answers(desk_of: Callable[[], Desk], loop: Lo
             addresses = [f"127.0.0.1:{each.port}" for each in (other, line, line)]
             assert [address for address in desk.callers if address != "by a callback"][-3:] == addresses
             assert desk.callers[0] in (addresses[1], "by a callback")
+
+    run(loop, test)
+
+
+@LOOPS
+def test_aiohttp_gets_no_request_id_of_the_request_before(loop: Loop) -> None:
+    async def test() -> None:
+        desk = Desk()
+        async with served(desk) as place:
+            line = place.line()
+            await line.send([post(b"a", b"X-Request-Id: mine\r\n") + GET])
+            desk.let.set()
+            await line.answers(2)
+            assert desk.ids == ["mine", ""]
 
     run(loop, test)
 

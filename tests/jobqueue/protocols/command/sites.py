@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buckets import LOCAL, Durability, Durable, Notifier, Pollers, Pool, Topics, Waiting, Walk
-from jobqueue.caller import CALLER
+from jobqueue.caller import CALLER, Cancellable
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
 from jobqueue.metrics.process import Metrics
@@ -15,7 +15,6 @@ from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.totals import Totals
 from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
-from jobqueue.web.port import Cancellable
 from jobqueue.web.site import Web
 
 PATIENCE_S = 10.0
@@ -34,6 +33,7 @@ class Client:
 
     def __init__(self) -> None:
         self.is_connected = True
+        self.is_behind = False
         self.hangs_up = False
         """Whether it has hung up, which only its socket knows."""
         self.task: asyncio.Task[None] | None = None

@@ -15,6 +15,7 @@ from buckets import FSYNCED, Added, NewJob, Pool, Popped, Redis
 from buckets.errors import JobQueueError
 from jobqueue.engine.policies import Policies
 from jobqueue.protocols import Reply
+from jobqueue.protocols.command import templates
 from jobqueue.settings import Settings, TopicSettings
 from tests.buckets.jobs import add, get
 from tests.buckets.redis.links import link_of
@@ -308,6 +309,19 @@ class Unread(Client):
 
 
 @pytest.mark.parametrize("content", [POP, [*finish("x"), WAIT]])
+async def test_the_jobs_of_a_client_that_has_not_taken_an_earlier_answer_go_back(site: Site, content: Any) -> None:
+    await popped(site.pool, "x")
+    await add(site.pool, "a")
+    client = Unread()
+    client.is_behind = True
+    client.in_flight = site.web.begin(orjson.dumps(content), "mine", client)
+    await until(lambda: client.task is not None)
+    await asyncio.sleep(0)
+    client.leave()
+    await until(lambda: is_ready(site.pool, "a"))
+
+
+@pytest.mark.parametrize("content", [POP, [*finish("x"), WAIT]])
 async def test_the_jobs_of_a_long_answer_that_its_client_never_reads_go_back(site: Site, content: Any) -> None:
     await popped(site.pool, "x")
     await add(site.pool, "a", body=orjson.dumps("b" * 40_000))
@@ -410,6 +424,51 @@ async def test_an_error_that_nobody_expects_is_internal_and_logged(
     reply = await client.reply()
     assert (reply.status, json.loads(reply.body)["code"]) == (500, "INTERNAL")
     assert site.counted()["native", "add", "INTERNAL"] == 1
+
+
+def fails(*arguments: object) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("content", [POP, WAIT, POP | {"count": 2}, [*finish("x"), POP], [*finish("x"), WAIT]])
+async def test_a_bug_where_an_answer_is_written_is_internal_and_the_jobs_go_back(
+    site: Site, content: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await popped(site.pool, "x")
+    await add(site.pool, "a")
+    monkeypatch.setattr(templates, "popped", fails)
+    answers = await asked(site, content)
+    last = answers[-1] if isinstance(answers, list) else answers
+    assert (last["success"], last["code"]) == (False, "INTERNAL")
+    if isinstance(answers, list):
+        assert answers[0]["state"] == "finished"
+    await until(lambda: is_ready(site.pool, "a"))
+    assert site.counted()["native", "pop", "INTERNAL"] == 1
+
+
+async def test_a_bug_where_changes_are_answered_is_internal(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await popped(site.pool, "x")
+    await add(site.pool, "a")
+    client = site.begin(orjson.dumps([ADD, ADD]))
+    flight: Any = client.in_flight
+    flight.take([])  # two were asked for
+    assert [each["code"] for each in json.loads((await client.reply()).body)] == ["INTERNAL"] * 2
+    monkeypatch.setattr(templates, "finished", fails)
+    first, found = await asked(site, [*finish("x"), POP])
+    assert (first["code"], found["id"]) == ("INTERNAL", "a")
+
+
+async def test_jobs_that_come_before_the_finishes_are_answered_go_back_when_their_client_leaves(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a new link to Redis is faster than the last answers of the old one."""
+    await popped(site.pool, "x")
+    await add(site.pool, "a")
+    monkeypatch.setattr(site.engine.by_callback, "finish", lambda ends, done: True)
+    client = site.begin(orjson.dumps([*finish("x"), POP]))
+    await until(lambda: "a" in site.pollers._leases)
+    client.leave()
+    await until(lambda: is_ready(site.pool, "a"))
 
 
 def test_results_are_told_apart_by_their_types() -> None:
