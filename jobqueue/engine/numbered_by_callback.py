@@ -113,7 +113,7 @@ class NumberedPop:
         self._numbered = numbered
         self._which = which
         self._done = done
-        self._numbering: asyncio.Task[None] | None = None
+        self._numbering: asyncio.Task[list[int]] | None = None
         self.pop: Pop | None = None
         """Until it is answered."""
 
@@ -123,6 +123,7 @@ class NumberedPop:
             self.pop.cancel()
         elif self._numbering:
             self._numbering.cancel()
+            self._numbering = None
 
     def take(self, outcome: Popped | JobQueueError) -> None:
         """The outcome of the pop."""
@@ -132,20 +133,20 @@ class NumberedPop:
             return
         jobs, which = outcome.jobs, self._which
         numbers = [number_of(job, also_copies=which == "copies") for job in jobs] if which else []
-        if None in numbers:
-            self._numbering = asyncio.get_running_loop().create_task(self._number(jobs))
+        if None in numbers:  # some of the jobs need an alias
+            self._numbering = asyncio.get_running_loop().create_task(self._numbered.numbers(jobs, which))
+            self._numbering.add_done_callback(partial(self._take_numbers, jobs))
         else:
             self._done((jobs, cast(list[int], numbers)))
 
-    async def _number(self, jobs: list[Job]) -> None:
-        """Some of the jobs need an alias."""
-        outcome: tuple[list[Job], list[int]] | JobQueueError
-        try:
-            outcome = jobs, await self._numbered.numbers(jobs, self._which)
-        except BaseException as error:
-            self._give_back(jobs)
-            if not isinstance(error, JobQueueError):
-                raise
-            outcome = error
-        self._numbering = None
-        self._done(outcome)
+    def _take_numbers(self, jobs: list[Job], numbering: asyncio.Task[list[int]]) -> None:
+        is_wanted, self._numbering = self._numbering is not None, None
+        error = asyncio.CancelledError() if numbering.cancelled() else numbering.exception()
+        if is_wanted and error is None:
+            self._done((jobs, numbering.result()))
+            return
+        self._give_back(jobs)
+        if is_wanted and isinstance(error, JobQueueError):
+            self._done(error)
+        elif isinstance(error, Exception) and not isinstance(error, JobQueueError):
+            raise error

@@ -291,10 +291,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
     def eof_received(self) -> bool:
         """The client sends no more; it gets the answers to what it has sent."""
         self._has_ended = True
-        if not self.is_busy:
+        if self.is_waiting or not self.is_busy:
             self.close()
-        elif self.is_waiting:
-            self.abort()
         return True
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import random
 import re
+import string
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,7 @@ FAST_PATHS = {
     "finish": _SIMPLE,
 }
 STEPS = 400
+NAME_CHARACTERS = string.ascii_letters + string.digits + "._-:/@#+=%ü"
 WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "SPUBLISH"}
 
 
@@ -566,6 +568,72 @@ async def test_whatever_is_done_is_the_same_on_both_paths(twins: Twins, seed: in
     for step in range(STEPS):
         await randomly.step()
         if step % 8 == 0:
+            await twins.check()
+    await twins.check()
+
+
+class Anyhow:
+    """Random new jobs, with all that a record may hold at the edges of what it may."""
+
+    def __init__(self, now_ms: int, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now_ms = now_ms
+
+    def name(self, most: int) -> str:
+        return "".join(self.random.choices(NAME_CHARACTERS, k=self.random.choice([1, 2, 2, 9, most])))
+
+    def field(self, values: Sequence[Any], *rare: Any) -> Any:
+        return self.random.choice(rare if rare and self.random.random() < 0.2 else values)
+
+    def time(self) -> dict[str, Any]:
+        day, often = 86_400_000, self.random.randrange(-3, 4)
+        delays = [0, 1, 5, 59_999, day - 1, day, day + 1, self.random.randrange(30 * day), 3_650 * day, (1 << 47)]
+        times = [1, self.now_ms + often, self.now_ms + day + often, self.now_ms - day, (1 << 48) - 1]
+        return self.random.choice([{"delay_ms": self.random.choice(delays)}, {"due_ms": self.random.choice(times)}])
+
+    def kind(self) -> dict[str, Any]:
+        field, number = self.field, self.random.randrange
+        return {
+            "topic": field(["t", "u:1", "4:t", "%3A"], self.name(200), "ü" * 100),
+            "ttr_ms": field([1_000], 0, 1, 86_400_000, number(1 << 32)),
+            "priority": field([4], *range(10)),
+            "tries": field([0], 1, 65_535),
+            "ttl_ms": field([None], 1, number(1 << 47)),
+            "retention_ms": field([0, 3_600_000, 172_800_000], 1, (1 << 32) - 1),
+            "backoff_ms": field([()], (1,), (0, (1 << 47) - 1) * 8),
+            "headers": field([b""], b"{}", self.random.randbytes(600)),
+            "tags": field([b""], b"[]"),
+            "note": field([b""], b"n", self.random.randbytes(64)),
+            "keeps_body": self.random.random() < 0.1,
+            "if_exists": field(["keep", "reject"], "renew", "replace"),
+            "most_pending": field([0], 0, 0, 3),
+        }
+
+    def jobs(self) -> list[NewJob]:
+        kinds, times = [self.kind() for _ in range(self.field([1, 1, 3]))], [self.time(), self.time()]
+        bodies = [b"", b"1", self.random.randbytes(self.field([9, 300], 9_000))]
+        ids = {self.field([self.name(200), f"j{self.random.randrange(99)}"]) for _ in range(self.field([1, 2, 40]))}
+        return [
+            NewJob(each, body=self.random.choice(bodies), **self.random.choice(kinds), **self.random.choice(times))
+            for each in sorted(ids)
+        ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_is_added_is_the_same_on_both_paths(twins: Twins, seed: int) -> None:
+    chance = Anyhow(twins.clock.now_us // 1000, seed)
+    for turn in range(100):
+        jobs, gone = chance.jobs(), chance.field([False], True)
+        await twins.both(lambda pool, jobs=jobs: pool.add(jobs))  # type: ignore[misc]
+        if gone:  # what was there is known, or the key of another program
+            await twins.both(lambda pool, jobs=jobs: pool.delete([each.id for each in jobs[::2]]))  # type: ignore[misc]
+            for pool in (twins.pool, twins.twin):
+                await pool.redis.read("DEL", pool.keys[0].job(jobs[0].id))
+                await pool.redis.read("RPUSH", pool.keys[0].job(jobs[0].id), "not ours")
+            await twins.both(lambda pool, jobs=jobs: pool.add(jobs))  # type: ignore[misc]
+        twins.clock.now_us += chance.field([1, 999, 1_000], 11_000_000)
+        chance.now_ms = twins.clock.now_us // 1000
+        if turn % 5 == 0:
             await twins.check()
     await twins.check()
 

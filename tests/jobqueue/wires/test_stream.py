@@ -217,6 +217,27 @@ def test_an_answer_by_callback_to_a_client_that_is_gone_is_dropped(loop: Loop) -
 
 
 @LOOPS
+def test_a_client_that_sends_no_more_while_it_waits_gets_the_answers_before(loop: Loop) -> None:
+    async def scene(place: Place) -> None:
+        reader, writer = await place.line()
+        stream = await place.entered()
+        assert stream.transport is not None
+        stream.transport.set_write_buffer_limits(high=64 << 20)  # so that the next request begins
+        writer.write(b"many\n")
+        await until(lambda: stream.transport is not None and stream.transport.get_write_buffer_size() > 0)
+        place.let.clear()
+        writer.write(b"wait\n")
+        await until(lambda: stream.is_waiting)
+        writer.write_eof()
+        await until(lambda: stream.has_ended)
+        assert await reader.read() == b"many\n" * (1 << 20)
+        await until(lambda: place.gone == [b"wait\n"])
+        writer.close()
+
+    run(loop, scene)
+
+
+@LOOPS
 def test_only_the_allowed_networks_may_connect(loop: Loop) -> None:
     async def scene(place: Place) -> None:
         reader, writer = await place.line()
