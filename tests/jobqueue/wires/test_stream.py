@@ -114,6 +114,7 @@ class Place:
 
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
+BOTH_WAYS = pytest.mark.parametrize("kind", [Echo, Prompt])  # by a task, and by callback
 
 
 def run(loop: Loop, scene: Callable[[Place], object], place: Callable[[], Place] = Place) -> None:
@@ -126,7 +127,8 @@ def run(loop: Loop, scene: Callable[[Place], object], place: Callable[[], Place]
 
 
 @LOOPS
-def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(loop: Loop) -> None:
+@BOTH_WAYS
+def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(loop: Loop, kind: type[Echo]) -> None:
     async def scene(place: Place) -> None:
         reader, writer = await place.line()
         writer.write(b"a\nb\nc\nd")
@@ -136,7 +138,7 @@ def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(loop: Loop) -> 
         writer.close()
         await until(lambda: not place.streams.open)
 
-    run(loop, scene)
+    run(loop, scene, lambda: Place(kind))
 
 
 @LOOPS
@@ -174,24 +176,6 @@ def test_a_client_that_reads_late_gets_all_answers_by_callback(loop: Loop) -> No
         await until(lambda: stream.transport is not None and stream.transport.get_write_buffer_size() > 0)
         assert stream.is_busy
         assert (await reader.readexactly((5 << 20) * 20 + 4)).endswith(b"many\nC\nd\n")
-        writer.close()
-
-    run(loop, scene, lambda: Place(Prompt))
-
-
-@LOOPS
-def test_a_stop_waits_for_what_is_answered_by_callback(loop: Loop) -> None:
-    async def scene(place: Place) -> None:
-        place.let.clear()
-        reader, writer = await place.line()
-        writer.write(b"a\n")
-        stream = await place.entered()
-        await until(lambda: stream.is_busy)
-        closing = asyncio.create_task(place.streams.close(60))
-        await asyncio.sleep(0)
-        place.let.set()
-        assert await reader.read() == b"a\n"
-        await closing
         writer.close()
 
     run(loop, scene, lambda: Place(Prompt))
@@ -266,7 +250,8 @@ def test_one_connection_too_many_is_closed(loop: Loop) -> None:
 
 
 @LOOPS
-def test_a_client_that_sends_no_more_gets_the_answers_to_what_it_sent(loop: Loop) -> None:
+@BOTH_WAYS
+def test_a_client_that_sends_no_more_gets_the_answers_to_what_it_sent(loop: Loop, kind: type[Echo]) -> None:
     async def scene(place: Place) -> None:
         reader, writer = await place.line()
         writer.write(b"a\nb\n")
@@ -274,7 +259,7 @@ def test_a_client_that_sends_no_more_gets_the_answers_to_what_it_sent(loop: Loop
         assert await reader.read() == b"a\nb\n"
         writer.close()
 
-    run(loop, scene)
+    run(loop, scene, lambda: Place(kind))
 
 
 @LOOPS
@@ -365,7 +350,8 @@ def test_a_client_that_reads_no_answers_is_served_no_further_and_then_cut_off(lo
 
 
 @LOOPS
-def test_what_is_sent_ahead_is_bounded(loop: Loop) -> None:
+@BOTH_WAYS
+def test_what_is_sent_ahead_is_bounded(loop: Loop, kind: type[Echo]) -> None:
     async def scene(place: Place) -> None:
         place.let.clear()
         reader, writer = await place.line()
@@ -380,7 +366,7 @@ def test_what_is_sent_ahead_is_bounded(loop: Loop) -> None:
         assert place.limits.charge(0)
         assert reader
 
-    run(loop, scene)
+    run(loop, scene, lambda: Place(kind))
 
 
 @LOOPS
@@ -426,7 +412,8 @@ def test_a_connection_that_stays_while_the_service_stops_is_read_on(loop: Loop) 
 
 
 @LOOPS
-def test_a_stop_answers_what_has_begun_and_closes(loop: Loop) -> None:
+@BOTH_WAYS
+def test_a_stop_answers_what_has_begun_and_closes(loop: Loop, kind: type[Echo]) -> None:
     async def scene(place: Place) -> None:
         place.let.clear()
         reader, writer = await place.line()
@@ -440,7 +427,7 @@ def test_a_stop_answers_what_has_begun_and_closes(loop: Loop) -> None:
         await closing
         writer.close()
 
-    run(loop, scene)
+    run(loop, scene, lambda: Place(kind))
 
 
 @LOOPS
