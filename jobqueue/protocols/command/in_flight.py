@@ -243,9 +243,9 @@ class FinishingThenPopping(Popping):
 
     def cancel(self) -> None:
         """Its client is gone: see `Popping`."""
-        super().cancel()
-        if type(self._found) is Popped:
+        if type(self._found) is Popped and not self._is_over:
             self._desk.engine.give_back(self._found.jobs)
+        super().cancel()
 
     def take_ended(self, outcome: Any) -> None:
         """What became of the finishes."""
