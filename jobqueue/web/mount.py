@@ -10,24 +10,20 @@ import asyncio
 import hmac
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote_plus
 
-import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import NoRoom
-from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER
-from jobqueue.errors import BadJson, Forbidden, ShuttingDown, TooLarge, Unauthorized
-from jobqueue.logs import REQUEST
+from jobqueue.errors import Forbidden, ShuttingDown, Unauthorized
 from jobqueue.protocols import HttpDialect, Reply, Request
+from jobqueue.web.answering import AiohttpClient, body_of, respond
 from jobqueue.web.peer import Peer
 from jobqueue.wires.networks import allows
-
-log = structlog.get_logger()
 
 _SLASHES = re.compile("/{2,}")
 _TOKEN_SEGMENT = re.compile("/~([^/]*)(/.*|)")
@@ -64,31 +60,18 @@ class Mount:
         return await self.answer(request, _path_of(request))
 
     async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
-        """Answer a request whose path, below that of the dialect, this is.
-
-        When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
-        """
+        """Answer a request whose path, below that of the dialect, this is."""
         request_id = self._name_request(request.headers.get("X-Request-Id", ""))
-        REQUEST.set(request_id)
-        reserved: list[Job] = []
-        try:
-            reply = await self._reply(request, path, reserved)
-            if reply.status >= 500:
-                log.warning("request.failed", status=reply.status)
-            return await self._send(request, reply, request_id, has_jobs=bool(reserved))
-        except ConnectionError:
-            self._dialect.tools.give_back(reserved)
-            return web.Response()  # nobody gets it
-        except asyncio.CancelledError:
-            self._dialect.tools.give_back(reserved)
-            raise
+        client = AiohttpClient(request, self._is_closing)
+        await respond(self._dialect.tools.give_back, partial(self._reply, request, path), request_id, client)
+        return client.response
 
     async def _reply(self, request: web.Request, path: str, reserved: list[Job]) -> Reply:
         path, query, token = _without_token(path, request)
         asked = Request(request.method, path, query, request.headers, b"")
         try:
             self._check(request, asked, token)
-            asked.body = await _body(request)
+            asked.body = await body_of(request)
             return await self._dialect.handle(asked, reserved)
         except Exception as error:
             reply = self._dialect.refuse(error, asked)
@@ -113,21 +96,6 @@ class Mount:
             raise Unauthorized(missing=True)
         if not hmac.compare_digest(_bytes(self._dialect.token_in(given)), wanted.encode()):
             raise Unauthorized(missing=False)
-
-    async def _send(self, request: web.Request, reply: Reply, request_id: str, *, has_jobs: bool) -> web.StreamResponse:
-        """Write the answer here, not in aiohttp's handler, to learn whether it could be."""
-        if has_jobs:
-            close_if_hung_up(request.transport)
-        response = web.Response(status=reply.status, body=reply.body)
-        response.headers["Content-Type"] = reply.content_type
-        response.headers["X-Request-Id"] = request_id
-        if reply.retry_after is not None:
-            response.headers["Retry-After"] = str(reply.retry_after)
-        if self._is_closing():
-            response.force_close()
-        await response.prepare(request)
-        await response.write_eof()
-        return response
 
 
 def _path_of(request: web.Request) -> str:
@@ -160,13 +128,3 @@ def _without_token(path: str, request: web.Request) -> tuple[str, str, str | Non
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
-
-
-async def _body(request: web.Request) -> bytes:
-    """The body of a request. Raises the reason why it cannot be read."""
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise TooLarge(f"the request is too large; at most {request.client_max_size} bytes are allowed") from None
-    except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
-        raise BadJson("the request's body is damaged") from None

@@ -1,4 +1,4 @@
-"""The HTTP side of a process: routes, request ids, and what happens to the jobs of a client that is gone."""
+"""The HTTP side of a process: routes, request ids, and the pages that are no commands."""
 
 from __future__ import annotations
 
@@ -6,34 +6,30 @@ import itertools
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import orjson
-import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
 from buckets.errors import JobQueueError
-from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import Cancellable
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
-from jobqueue.errors import BadJson, ShuttingDown, TooLarge
-from jobqueue.logs import REQUEST
+from jobqueue.errors import ShuttingDown
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
 from jobqueue.protocols.command.fast_path import FastPath
-from jobqueue.protocols.command.in_flight import Desk, Work
+from jobqueue.protocols.command.in_flight import Desk
 from jobqueue.reference import openapi
 from jobqueue.settings import Settings
+from jobqueue.web.answering import AiohttpClient, body_of, respond
 from jobqueue.web.fast_path import SERVER
 from jobqueue.web.mount import Mount
 from jobqueue.web.port import Client, SimpleClient
-
-log = structlog.get_logger()
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -57,7 +53,7 @@ class Web:
         commands = Commands(engine, metrics, settings.redis_timeout_s)
         self._protocols = {name: load(name, protocols)(commands, settings) for name in protocols}
         self._native = self._protocols[NATIVE]
-        desk = Desk(engine, commands, self._native.render, self._respond)
+        desk = Desk(engine, commands, self._native.render, partial(respond, engine.give_back))
         self._fast_path = FastPath(desk, settings.max_body_bytes)
         self._readiness = readiness
         self._scrape = scrape
@@ -125,37 +121,20 @@ class Web:
     async def answer(
         self, data: bytes | JobQueueError, request_id: str, client: Client, protocol: Protocol[object] | None = None
     ) -> None:
-        """Answer a request by its body, or by the reason why nobody reads it. `protocol`: the native one by default.
-
-        When this is cancelled, or the answer cannot be sent, the client is gone: the jobs reserved for it go back.
-        """
+        """Answer a request by its body, or by the reason why nobody reads it: see `respond`. `protocol`: the native one
+        by default."""
         read_by = protocol or self._native
 
         async def work(reserved: list[Job]) -> Reply:
             return await read_by.handle(data, reserved) if isinstance(data, bytes) else read_by.refuse(data)
 
-        await self._respond(work, request_id, client)
-
-    async def _respond(self, work: Work, request_id: str, client: Client) -> None:
-        """Answer a request with the reply that some work makes: see `answer`."""
-        REQUEST.set(request_id)
-        reserved: list[Job] = []
-        try:
-            reply = await work(reserved)
-            if reply.status >= 500:
-                log.warning("request.failed", status=reply.status)
-            await client.send(reply, request_id, has_jobs=bool(reserved))
-        except ConnectionError:
-            self._engine.give_back(reserved)
-        except BaseException:
-            self._engine.give_back(reserved)
-            raise
+        await respond(self._engine.give_back, work, request_id, client)
 
     def _complete_path(self, protocol: Protocol[object]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of requests that are not simple."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            client = _AiohttpClient(self, request)
+            client = AiohttpClient(request, lambda: self.closing)
             request_id = self._request_id(request.headers.get("X-Request-Id", ""))
             await self.answer(await self._body(request), request_id, client, protocol)
             return client.response
@@ -164,14 +143,10 @@ class Web:
 
     async def _body(self, request: web.Request) -> bytes | JobQueueError:
         """The body of a request, or why it is refused."""
-        if self.closing:
-            return ShuttingDown()
         try:
-            return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            return TooLarge(f"the request is too large; at most {self.most_bytes} bytes are allowed")
-        except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
-            return BadJson("the request's body is damaged")
+            return ShuttingDown() if self.closing else await body_of(request)
+        except JobQueueError as refused:
+            return refused
 
     async def _root(self, request: web.Request) -> web.Response:
         listed = {"service": "jobqueue", "commands": self._native.path, "paths": [*self._pages][1:]}
@@ -198,29 +173,3 @@ class Web:
 
 async def _name_server(request: web.Request, response: web.StreamResponse) -> None:
     response.headers["Server"] = SERVER
-
-
-class _AiohttpClient:
-    """The client of a request on the complete path. Its answer is written here, not by aiohttp's handler, to learn
-    whether it could be."""
-
-    def __init__(self, site: Web, request: web.Request) -> None:
-        self._site = site
-        self._request = request
-        self.response = web.Response()
-
-    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
-        """Write the answer: see `Client`."""
-        if has_jobs:
-            close_if_hung_up(self._request.transport)
-        response = self.response
-        response.set_status(reply.status)
-        response.body = reply.body
-        response.content_type = reply.content_type
-        response.headers["X-Request-Id"] = request_id
-        if reply.retry_after is not None:
-            response.headers["Retry-After"] = str(reply.retry_after)
-        if self._site.closing:
-            response.force_close()
-        await response.prepare(self._request)
-        await response.write_eof()

@@ -1,0 +1,75 @@
+"""How a request is answered by a task, whoever read it: its log, and the jobs of a client that is gone. And what that
+needs of a request that aiohttp read: its body, and the client that its answer goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from buckets import Job
+from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.errors import BadJson, TooLarge
+from jobqueue.logs import REQUEST
+from jobqueue.protocols import Reply
+from jobqueue.protocols.command.in_flight import Work
+from jobqueue.web.port import Client
+
+log = structlog.get_logger()
+
+
+async def respond(give_back: Callable[[Sequence[Job]], None], work: Work, request_id: str, client: Client) -> None:
+    """Answer a request with the reply that some work makes.
+
+    When this is cancelled, or the answer cannot be made or sent, the jobs reserved for the client go back.
+    """
+    REQUEST.set(request_id)
+    reserved: list[Job] = []
+    try:
+        reply = await work(reserved)
+        if reply.status >= 500:
+            log.warning("request.failed", status=reply.status)
+        await client.send(reply, request_id, has_jobs=bool(reserved))
+    except ConnectionError:
+        give_back(reserved)
+    except BaseException:
+        give_back(reserved)
+        raise
+
+
+async def body_of(request: web.Request) -> bytes:
+    """The body of a request. Raises the reason why it cannot be read."""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise TooLarge(f"the request is too large; at most {request.client_max_size} bytes are allowed") from None
+    except (web.RequestPayloadError, HttpProcessingError):  # a bad gzip, a bad chunk
+        raise BadJson("the request's body is damaged") from None
+
+
+class AiohttpClient:
+    """The client of a request. Its answer is written here, not by aiohttp's handler, to learn whether it could be."""
+
+    def __init__(self, request: web.Request, is_closing: Callable[[], bool]) -> None:
+        """`is_closing`: whether the service is stopping, so that the answer is the last of its connection."""
+        self._request = request
+        self._is_closing = is_closing
+        self.response = web.Response()
+
+    async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
+        """Write the answer: see `Client`."""
+        if has_jobs:
+            close_if_hung_up(self._request.transport)
+        response = self.response
+        response.set_status(reply.status)
+        response.body = reply.body
+        response.headers["Content-Type"] = reply.content_type
+        response.headers["X-Request-Id"] = request_id
+        if reply.retry_after is not None:
+            response.headers["Retry-After"] = str(reply.retry_after)
+        if self._is_closing():
+            response.force_close()
+        await response.prepare(self._request)
+        await response.write_eof()
