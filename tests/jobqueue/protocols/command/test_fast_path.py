@@ -16,6 +16,7 @@ from buckets.errors import JobQueueError
 from jobqueue.engine.policies import Policies
 from jobqueue.protocols import Reply
 from jobqueue.protocols.command import templates
+from jobqueue.protocols.command.handler import CommandProtocol
 from jobqueue.settings import Settings, TopicSettings
 from tests.buckets.jobs import add, get
 from tests.buckets.redis.links import link_of
@@ -444,6 +445,17 @@ async def test_a_bug_where_an_answer_is_written_is_internal_and_the_jobs_go_back
         assert answers[0]["state"] == "finished"
     await until(lambda: is_ready(site.pool, "a"))
     assert site.counted()["native", "pop", "INTERNAL"] == 1
+
+
+@pytest.mark.parametrize("content", [POP, [*finish("nobody"), POP]])
+async def test_the_jobs_of_a_reply_that_cannot_be_made_go_back(
+    site: Site, content: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(site.pool, "a")
+    monkeypatch.setattr(CommandProtocol, "render", fails)
+    with pytest.raises(ZeroDivisionError):
+        await site.ask_completely(orjson.dumps(content))
+    await until(lambda: is_ready(site.pool, "a"))
 
 
 async def test_a_bug_where_changes_are_answered_is_internal(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
