@@ -17,7 +17,7 @@ from buckets import Redis
 from jobqueue.app import Service
 from jobqueue.dialect_settings import Beanstalkd, Dialects
 from jobqueue.settings import Settings, TopicSettings
-from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, client, ours, theirs
+from tests.jobqueue.protocols.beanstalkd.servers import BEANSTALKD, Client, client, ours, theirs
 from tests.jobqueue.protocols.beanstalkd.test_connections import both, is_waiting
 from tests.ports import free_port
 from tests.redis_server import RedisServer
@@ -230,6 +230,87 @@ async def test_jobs_of_others_get_numbers_within_a_run(redis_server: RedisServer
         peer.send(*(f"delete {number}" for number in numbers))
         assert [await peer.line() for _ in numbers] == ["DELETED"] * 3
         assert (await native("get", id="b"))["state"] == "finished"
+
+
+async def holding(peer: Client, count: int, *, ttr: int = 60) -> list[int]:
+    """The numbers of jobs that it reserves."""
+    for number in range(count):
+        await peer.put("t", str(number), ttr=ttr)
+    return [(await peer.reserve("t"))[0] for _ in range(count)]
+
+
+async def test_a_job_that_is_deleted_does_not_bound_the_reserves_behind_it(redis_server: RedisServer) -> None:
+    async with ours(redis_server) as port, client(port) as peer:
+        await holding(peer, 3, ttr=1)
+        assert await peer.ask("delete 1", "reserve", "delete 2", "delete 3", "reserve-with-timeout 0") == "DELETED"
+        assert [await peer.line() for _ in range(4)] == ["DEADLINE_SOON", "DELETED", "DELETED", "TIMED_OUT"]
+
+
+async def test_reserves_behind_deletes_get_what_there_is_then_wait(redis_server: RedisServer) -> None:
+    async with both(redis_server) as (port, native), client(port) as peer, client(port) as other:
+        await holding(peer, 2)
+        third = await other.put("t", "x")
+        await native("add", topic="t", id="foreign", body="y")
+        peer.send("delete 1", "delete 2", "reserve", "reserve", "reserve", "list-tube-used")
+        assert [await peer.line() for _ in range(4)] == ["DELETED", "DELETED", f"RESERVED {third} 1", "x"]
+        assert (await peer.line()).startswith("RESERVED") and await peer.line() == "y"
+        await is_waiting(other, "t")
+        fourth = await other.put("t", "z")
+        assert [await peer.line() for _ in range(3)] == [f"RESERVED {fourth} 1", "z", "USING t"]
+
+
+async def test_reserves_behind_a_delete_that_fails_are_bounded_by_its_job(own_server: RedisServer) -> None:
+    """Redis refuses what ends a job, and nothing else."""
+    redis = Redis(own_server.url)
+    async with ours(own_server) as port, client(port) as peer:
+        await holding(peer, 1, ttr=3)
+        await redis.read("ACL", "SETUSER", "default", "-unlink")
+        assert await peer.ask("delete 1", "reserve") == "INTERNAL_ERROR"
+        await redis.read("ACL", "SETUSER", "default", "+unlink")
+        assert await peer.line() == "DEADLINE_SOON"
+        assert await peer.ask("delete 1") == "DELETED"
+    await redis.close()
+
+
+async def test_scripts_that_redis_forgets_between_deletes_and_reserves_change_no_answer(
+    redis_server: RedisServer,
+) -> None:
+    redis = Redis(redis_server.url)
+    async with ours(redis_server) as port, client(port) as peer, client(port) as other:
+        (number,) = await holding(peer, 1)
+        for _ in range(30):
+            following = await other.put("t", "x")
+            await redis.read("SCRIPT", "FLUSH")
+            assert await peer.ask(f"delete {number}", "reserve", "list-tube-used") == "DELETED"
+            assert [await peer.line() for _ in range(3)] == [f"RESERVED {following} 1", "x", "USING t"]
+            number = following
+    await redis.close()
+
+
+@pytest.mark.parametrize("end", ["hang up", "send no more"])
+async def test_jobs_for_reserves_behind_deletes_go_back_when_the_client_is_gone(
+    end: str, own_server: RedisServer
+) -> None:
+    async with both(own_server) as (port, native), client(port) as other:
+        for turn in range(20):
+            async with client(port) as peer:
+                (number,) = await holding(peer, 1)
+                await other.put("t", "x")
+                peer.send(f"delete {number}", "reserve")
+                await asyncio.sleep(turn / 10_000)
+                if end == "hang up":
+                    peer.writer.transport.abort()
+                else:
+                    peer.writer.write_eof()
+                    await peer.reader.read()
+            async with asyncio.timeout(20):
+                while (await native("stats", topic="t"))["counts"]["reserved"]:
+                    pass
+            jobs = (await native("pop", topic="t", count=9))["jobs"]
+            assert {job["attempt"] for job in jobs} == {1}
+            assert 1 <= len(jobs) <= 2  # the one that was to be deleted, too, where that did not come to it
+            for job in jobs:
+                await native("finish", id=job["id"])
 
 
 async def test_redis_that_dies_amid_a_pipeline_leaves_no_answer_out(own_server: RedisServer) -> None:
