@@ -298,7 +298,7 @@ class Waiting:
 
     def settle(self, offers: Sequence[Offered], handed: Sequence[Sequence[Job]] | None) -> None:
         """Give each group of pops the jobs that were handed to it, in order; the others sleep on. `None`: the script
-        failed."""
+        failed, or takes long; jobs that it hands out all the same may follow."""
         for offer, jobs in zip(offers, handed or [()] * len(offers), strict=True):
             for waiter in offer.waiters[len(jobs) :]:
                 if waiter.state == OFFERED:
@@ -307,7 +307,7 @@ class Waiting:
                 self._hand(waiter, job)
 
     def _hand(self, waiter: Waiter, job: Job) -> None:
-        """Answer with a job that was reserved for the pop while it slept; if it was cancelled meanwhile, another one
+        """Answer with a job that was reserved for the pop while it slept; if it is not offered any more, another one
         that is alike."""
         popped = Popped([job])
         taker = waiter if waiter.state == OFFERED else self._sleepers.alike(waiter)

@@ -9,6 +9,7 @@ takes the complete way, the methods of `Pool`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,17 +19,21 @@ from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailab
 from buckets.job import STATE_WORDS
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Prepared, pack_groups, read_results
-from buckets.pool.pop_search import Ask
+from buckets.pool.pop_search import Ask, read_reply
 from buckets.pool.shared_pop import Done, SharedPop, tell
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
 from buckets.scripts import SCRIPTS, Value
 from buckets.shards import MOST, MOST_BYTES, Shards
 
+log = logging.getLogger(__name__)
+
 _LONGEST_S = 0.01  # that pops wait for those in flight
 
 T = TypeVar("T")
 
+Packed = tuple[dict[str, Value], Sequence[Value]]
+"""The arguments of a script: those with names, and the rest."""
 Sent = Callable[[], None]
 """Called when jobs leave for Redis: what is asked from then on comes behind them."""
 
@@ -168,31 +173,40 @@ class Lane:
         if link is not None:
             link.flush()
 
-    def _send(self, script: str, arguments: dict[str, Value], rest: Sequence[Value], took: Done) -> None:
-        """Run a script. `took` gets its answer, or the outcome for those who wait for it: None or a JobQueueError."""
+    def _send(self, script: str, pack: Callable[[], Packed], read: Callable[[list[Any]], Any], tell: Done) -> None:
+        """Run a script. `tell` gets what `read` makes of its reply, later; or the outcome for those who wait for it:
+        None or a JobQueueError."""
+        self._in_flight += 1
         link = self._link()
-        if link is None:
-            asyncio.get_running_loop().call_soon(took, None)
-            return
+        if link is not None:
+            try:
+                command = self._command(script, *pack())
+                link.send(command, partial(self._take, script, time.perf_counter(), read, tell))
+                return
+            except Exception:  # a value that no command can carry; its caller meets it again on the complete way
+                log.warning("lane.failed", exc_info=True, extra={"script": script})
+        asyncio.get_running_loop().call_soon(self._end, tell, None)
+
+    def _command(self, script: str, arguments: dict[str, Value], rest: Sequence[Value]) -> Sequence[Value]:
         keys, chosen = self._keys, SCRIPTS[script]
         named: dict[str, Value] = {"meta": keys.meta, "never": keys.never, "now": self._shards.clock.now(), **arguments}
-        command = ("EVALSHA", chosen.sha, *chosen.arguments(named, rest))
-        self._in_flight += 1
-        link.send(command, partial(self._take, script, time.perf_counter(), took))
+        return ("EVALSHA", chosen.sha, *chosen.arguments(named, rest))
 
-    def _take(self, script: str, begun: float, took: Done, reply: Any) -> None:
-        self._in_flight -= 1
+    def _take(self, script: str, begun: float, read: Callable[[list[Any]], Any], tell: Done, reply: Any) -> None:
         seconds = time.perf_counter() - begun
         error = self._error_of(reply, seconds)
         self._redis.meter.called(script, seconds, None if error is None or isinstance(error, Refused) else error.code)
-        try:
-            if error is None:
-                took(reply)
-            else:
-                took(None if _was_not_done(error) else error)
-        finally:
-            if self._quiet and not self._in_flight and not self._quiet.done():
-                self._quiet.set_result(None)
+        if error is None:
+            self._end(tell, _read(read, reply))
+        else:
+            self._end(tell, None if _was_not_done(error) else error)
+
+    def _end(self, tell: Done, outcome: Any) -> None:
+        """A script is over."""
+        self._in_flight -= 1
+        tell(outcome)
+        if self._quiet and not self._in_flight and not self._quiet.done():
+            self._quiet.set_result(None)
 
     def _error_of(self, reply: Any, seconds: float) -> JobQueueError | None:
         if isinstance(reply, ErrorReply):
@@ -203,16 +217,23 @@ class Lane:
 
     def _send_finishes(self) -> None:
         batch, self._finishes = self._finishes, _Batch()
-        rest: list[Value] = []
-        for job_id, lease in batch.jobs:
-            rest += (job_id, "" if lease is None else lease)
-        self._send("finish", {}, rest, partial(_finished, batch))
+
+        def pack() -> Packed:
+            rest: list[Value] = []
+            for job_id, lease in batch.jobs:
+                rest += (job_id, "" if lease is None else lease)
+            return {}, rest
+
+        self._send("finish", pack, _read_states, partial(_finished, batch))
 
     def _send_adds(self) -> None:
         batch, self._adds = self._adds, _Batch()
-        rest = pack_groups([(job,) for job in batch.jobs])
-        arguments: dict[str, Value] = {"bucket": self._bucket(), "buckets": self._shards.buckets}
-        self._send("add", arguments, rest, partial(_added, batch))
+
+        def pack() -> Packed:
+            arguments: dict[str, Value] = {"bucket": self._bucket(), "buckets": self._shards.buckets}
+            return arguments, pack_groups([(job,) for job in batch.jobs])
+
+        self._send("add", pack, _read_added, partial(_added, batch))
 
     def _send_pops_in_time(self) -> None:
         """A script of pops is expensive to start, so those that come while one is in flight wait and grow together, as
@@ -237,13 +258,16 @@ class Lane:
 
     def _pop_alike(self, pops: SharedPop) -> None:
         self._popping += 1
-        self._send(pops.ask.script, pops.arguments(self._bucket()), pops.ask.topics, partial(self._popped, pops))
+        ask = pops.ask
+        self._send(
+            ask.script, lambda: (pops.arguments(self._bucket()), ask.topics), read_reply, partial(self._popped, pops)
+        )
 
-    def _popped(self, pops: SharedPop, reply: Any) -> None:
+    def _popped(self, pops: SharedPop, outcome: Any) -> None:
         self._popping -= 1
-        if not isinstance(reply, list):
-            pops.fail(reply)
-        elif pops.take(reply):
+        if not isinstance(outcome, tuple):
+            pops.fail(outcome)
+        elif pops.take(*outcome):
             self._pop_alike(pops)
             self._flush()
         else:
@@ -326,19 +350,36 @@ def _may_be_tried_again(error: JobQueueError | None) -> bool:
     return type(error) is Unanswered
 
 
-def _finished(batch: _Batch, reply: Any) -> None:
-    if isinstance(reply, list):
-        batch.settle([STATE_WORDS[each] if isinstance(each, bytes) else each for each in judge_all(reply)])
+def _read(read: Callable[[list[Any]], Any], reply: list[Any]) -> Any:
+    """What `read` makes of a reply; an error if it fails, as for a job that another program wrote."""
+    try:
+        return read(reply)
+    except Exception:
+        log.exception("answer.failed")
+        return JobQueueError()
+
+
+def _read_states(reply: list[Any]) -> list[Any]:
+    return [STATE_WORDS[each] if isinstance(each, bytes) else each for each in judge_all(reply)]
+
+
+def _read_added(reply: list[Any]) -> list[Any]:
+    return read_results(judge_all(reply))
+
+
+def _finished(batch: _Batch, outcome: Any) -> None:
+    if isinstance(outcome, list):
+        batch.settle(outcome)
     else:
-        batch.fail(None if _may_be_tried_again(reply) else reply)
+        batch.fail(None if _may_be_tried_again(outcome) else outcome)
 
 
-def _added(batch: _Batch, reply: Any) -> None:
-    if isinstance(reply, list):
-        batch.settle(read_results(judge_all(reply)))
+def _added(batch: _Batch, outcome: Any) -> None:
+    if isinstance(outcome, list):
+        batch.settle(outcome)
         return
     at = 0
     for jobs, done in batch.parts:
         repeatable = all(job.shape.repeatable for job in batch.jobs[at : at + jobs])
-        tell(done, None if repeatable and _may_be_tried_again(reply) else reply)
+        tell(done, None if repeatable and _may_be_tried_again(outcome) else outcome)
         at += jobs

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from buckets.job import Job
-from buckets.pool.pop_search import Ask, Popped, read_reply, turns
+from buckets.pool.pop_search import Ask, Popped, turns
 from buckets.scripts import Value
 
 log = logging.getLogger(__name__)
@@ -57,10 +57,9 @@ class SharedPop:
             "workers": turns([(count, ask.worker) for ask, count, _ in self._pops], served),
         }
 
-    def take(self, reply: list[Any]) -> bool:
-        """The answer of a script. Returns whether another one is to go on."""
-        self._last, cut_short = read_reply(reply)
-        jobs = self._last.jobs
+    def take(self, popped: Popped, cut_short: bool) -> bool:
+        """The answer of a script, and whether it stopped early. Returns whether another one is to go on."""
+        self._last, jobs = popped, popped.jobs
         self._jobs += jobs
         if not cut_short:
             return False

@@ -7,11 +7,13 @@ in this process, the timer is awake when something falls due (awake.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from buckets.errors import JobQueueError
 from buckets.outage import Outage
 from buckets.pool.pool import PAGE, Pool
+from buckets.redis.server import SILENT_S
 from buckets.timers.awake import AHEAD_S, LONGEST_S, Awake
 from buckets.timers.lead_time import LeadTime
 from buckets.timers.locks import Locks
@@ -52,11 +54,14 @@ class Timer:
     async def _page(self) -> tuple[int, int]:
         """What is due goes to the pops that sleep here, where it can; they stay as they are if the script fails."""
         async with self._pool.paging[self._shard]:  # not sooner, or they would be held back while others page
-            offers = self._waiting.sleepers(PAGE)
+            offers = [] if self._pool.is_away(self._shard) else self._waiting.sleepers(PAGE)
             handed = None
+            # Those who are offered to a server that does not answer are to look for jobs elsewhere, and to end in time.
+            silent = asyncio.get_running_loop().call_later(SILENT_S, self._waiting.settle, offers, None)
             try:
                 moved, wait_us, handed = await self._pool.due(self._shard, self._bucket, offers)
             finally:
+                silent.cancel()
                 self._waiting.settle(offers, handed)
         return moved, wait_us
 

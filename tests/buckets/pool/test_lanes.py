@@ -233,6 +233,32 @@ async def test_a_caller_with_a_bug_keeps_nothing_from_the_others(pool: Pool, cap
     assert lanes.is_open
 
 
+async def test_a_value_that_cannot_be_sent_keeps_nobody_waiting_and_no_close(pool: Pool) -> None:
+    lanes, told = await opened(pool), Outcomes()
+    lanes.finish([("\ud800", None)], told.take)
+    lanes.pop(ask(worker="\ud800"), 1, told.take)
+    lanes.add([prepared(pool, "a")], told.take)
+    outcomes = [await told.next() for _ in range(3)]
+    assert outcomes.count(None) == 2, "the complete way says why"
+    assert [each[0].result for each in outcomes if each] == ["created"]
+    async with asyncio.timeout(10):
+        await pool.close()
+
+
+async def test_a_job_that_cannot_be_read_keeps_nobody_waiting(redis: Redis, pool: Pool) -> None:
+    lanes, told = await opened(pool), Outcomes()
+    await add(pool, "a")
+    keys = pool.keys[0]
+    number = (await redis.read("LPOP", keys.ready(4, "t"))).partition(b":")[0]
+    await redis.read("SET", keys.job("").encode() + b"\xff", await redis.read("GET", keys.job("a")))
+    await redis.read("RPUSH", keys.ready(4, "t"), number + b":\xff")
+    lanes.pop(ask(), 1, told.take)
+    await asyncio.sleep(0)
+    lanes.pop(ask(), 1, told.take)  # it waits for the first
+    assert isinstance(await told.next(), JobQueueError)
+    assert (await told.next()).jobs == []
+
+
 async def test_closing_waits_for_what_is_in_flight_and_takes_no_more(pool: Pool) -> None:
     lanes, told = await opened(pool), Outcomes()
     lanes.add([prepared(pool, "a")], told.take)

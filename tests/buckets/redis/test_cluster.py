@@ -16,7 +16,10 @@ from buckets.keys import shard_of
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from buckets.timers.awake import Awake
+from buckets.timers.timer import Timer
 from buckets.topics import Topics
+from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import hearing, job_of, park
 from tests.redis_cluster import ClusterSet, slot_of
@@ -219,6 +222,32 @@ async def test_finishes_for_a_dead_server_hold_up_no_pop_on_the_others() -> None
             await sent.wait()
         assert not finishing.done()
         assert isinstance((await finishing)[0], Unavailable)
+        await pool.close()
+        await redis.close()
+
+
+async def test_timers_of_a_dead_server_keep_no_waiting_pop_from_jobs_on_the_others() -> None:
+    async with ClusterSet(replicas=0, timeout_ms=60_000) as servers:  # nothing replaces it
+        redis = Redis(servers.url)
+        pool = await Pool.open(redis, shards=SHARDS, buckets=1)
+        async with hearing(pool) as waiting:
+            dead = await servers.master_of(pool.keys[0].meta)
+            own = [shard for shard, key in enumerate(pool.keys) if await servers.master_of(key.meta) is dead]
+            locks = Instance(pool).locks
+            timers = [Timer(pool, waiting, locks[shard], 0, Awake(0)) for shard in own]
+            parked = await park(waiting)
+            for timer in timers:
+                await timer.tick()
+                timer._held.set()
+            dead.freeze()
+            running = [asyncio.create_task(timer.run()) for timer in timers]
+            await until(lambda: redis.is_away(pool.keys[0].meta))
+            alive = next(f"{n}" for n in range(64) if shard_of(f"{n}", SHARDS) not in own)
+            await add(pool, alive)
+            async with asyncio.timeout(redis.timeout_s / 2):
+                assert (await parked).jobs[0].id == alive
+            dead.thaw()
+            await ended(running)
         await pool.close()
         await redis.close()
 

@@ -12,6 +12,7 @@ import pytest
 
 from buckets.job import Job, NewJob
 from buckets.pool.pool import Pool
+from buckets.pool.sleepers import OFFERED, SLEEPING
 from buckets.redis.client import Redis
 from buckets.timers.awake import Awake
 from buckets.timers.timer import Timer
@@ -182,6 +183,33 @@ async def test_a_timer_that_stops_while_it_hands_out_a_job_gives_it_back(own_ser
     process.instance.notifier.hear(0, "ready 1 t")
     assert (await job_of(parked)).attempts == 1
     await process.pool.close()
+    await redis.close()
+
+
+async def test_a_redis_that_is_silent_keeps_no_pop_for_a_timer(own_server: RedisServer) -> None:
+    """What its script hands out all the same goes to one that sleeps then, or back."""
+    redis = Redis(own_server.url)
+    process = Process(await Pool.open(redis, "one", buckets=1), 0.1)
+    await process.instance.tick()
+    await process.timers[0].tick()
+    leaving, staying = await park(process.waiting, worker="leaving"), await park(process.waiting, worker="staying")
+    for job_id in "ab":
+        await add(process.pool, job_id, delay_ms=1)
+    await asyncio.sleep(0.01)  # they are due
+    own_server.freeze()
+    ticking = asyncio.create_task(process.timers[0].tick())
+    await asked(redis)
+    (waiter,) = process.waiting._of_worker["leaving"]
+    assert waiter.state == OFFERED
+    await until(lambda: waiter.state == SLEEPING, within_s=redis.timeout_s / 2)
+    process.waiting.cancel(waiter)
+    leaving.cancel()
+    own_server.thaw()
+    await ticking
+    process.instance.notifier.hear(0, "ready 1 t")
+    assert (await job_of(staying)).attempts == 1
+    await process.pool.close()
+    assert sorted([await state(process.pool, "a"), await state(process.pool, "b")]) == ["ready", "reserved"]
     await redis.close()
 
 
