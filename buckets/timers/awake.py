@@ -38,17 +38,16 @@ class Awake:
 
     async def wait(self, seconds: float, alarm: asyncio.Event) -> bool:
         """Wait for `seconds` or until the event is set. Returns whether the time was over."""
-        begun = now = self._now()
-        end = begun + seconds
-        try:
-            while now < end and not alarm.is_set():
-                await asyncio.sleep(0)
-                now = self._now()
-        finally:
+        now = self._now()
+        end = now + seconds
+        while now < end and not alarm.is_set():
+            begun = now
+            await asyncio.sleep(0)
+            now = self._now()
             self._pay(begun, now)
         return now >= end
 
     def _pay(self, begun: float, end: float) -> None:
         """What several timers wait for together is paid once."""
-        self._left_s -= max(end - max(begun, self._paid_until), 0.0)
-        self._paid_until = max(end, self._paid_until)
+        self._left_s -= end - max(begun, self._paid_until)
+        self._paid_until = end

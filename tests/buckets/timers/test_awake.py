@@ -75,6 +75,18 @@ async def test_timers_that_wait_together_pay_once() -> None:
     assert before - awake._left_s < 8 * 0.005
 
 
+async def test_a_wait_within_another_one_makes_that_no_cheaper() -> None:
+    watch = Watch()
+    awake = Awake(0.0, watch)
+    watch.step_s = 0.0001
+    long = asyncio.create_task(awake.wait(0.01, asyncio.Event()))
+    while watch.now_s < 100.008:
+        await asyncio.sleep(0)
+    await awake.wait(0.0005, asyncio.Event())
+    await long
+    assert -awake._left_s == pytest.approx(0.01, rel=0.1)
+
+
 async def test_a_wait_ends_when_its_time_is_over_and_others_work_meanwhile() -> None:
     turns = [0]
 
