@@ -19,6 +19,7 @@ from typing import Any
 from buckets.errors import JobQueueError, Unavailable
 from buckets.job import Job
 from buckets.notifier import Listener, Notifier
+from buckets.pool.look_times import LookTimes
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Ask, Popped, ask_for
 from buckets.pool.sleepers import LOOKING, OFFERED, OVER, SLEEPING, Done, Offered, Sleepers, Waiter
@@ -35,6 +36,7 @@ class Waiting:
         self._waiters: dict[str, dict[Waiter, None]] = {}  # by topic
         self._of_worker: dict[str, set[Waiter]] = {}
         self._sleepers = Sleepers()
+        self._look_times = LookTimes(self._look_unrung)
         self._woken: list[Waiter] = []  # they look on the next turn of the loop
         self._openings: dict[str, asyncio.TimerHandle] = {}  # by topic: when its pause ends
         self._closed = False
@@ -175,9 +177,7 @@ class Waiting:
         waiter.is_parked = False
         self.parked -= 1
         self._sleepers.discard(waiter)
-        if waiter.timer:
-            waiter.timer.cancel()
-            waiter.timer = None
+        self._look_times.discard(waiter)
         for topic in waiter.ask.topics:
             waiters = self._waiters.get(topic)
             if waiters is not None:  # a topic may be named twice
@@ -260,15 +260,12 @@ class Waiting:
 
     def _plan_look(self, waiter: Waiter) -> None:
         """Let the waiter look at the end of its wait, or before it if that is far away."""
-        loop = asyncio.get_running_loop()
-        soon = loop.time() + LOOK_S
-        if waiter.end <= soon:
-            waiter.timer = loop.call_at(waiter.end, self._end, waiter)
-        else:
-            waiter.timer = loop.call_at(soon, self._look_early, waiter)
+        self._look_times.add(waiter, min(waiter.end, asyncio.get_running_loop().time() + LOOK_S))
 
-    def _look_early(self, waiter: Waiter) -> None:
-        if not waiter.leaving:
+    def _look_unrung(self, waiter: Waiter) -> None:
+        if waiter.end <= asyncio.get_running_loop().time():
+            self._end(waiter)
+        elif not waiter.leaving:
             waiter.early = True
             self._call(waiter)
             self._plan_look(waiter)

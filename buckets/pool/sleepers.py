@@ -6,9 +6,9 @@ would be lost until the end of its TTR. So a pop that is offered neither looks n
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterator
+from math import inf
 
 from buckets.errors import JobQueueError
 from buckets.pool.pop_search import IN_ORDER, Ask, Offer, Popped
@@ -33,9 +33,9 @@ class Waiter:
         "is_parked",
         "last",
         "leaving",
+        "look_at",
         "rung",
         "state",
-        "timer",
     )
 
     def __init__(self, ask: Ask, count: int, end: float, done: Done) -> None:
@@ -50,7 +50,11 @@ class Waiter:
         self.forgives = False  # the look under way is such a one: when it finds Redis away, the wait goes on
         self.leaving = False  # its next look is its last
         self.last = False  # the look under way is its last
-        self.timer: asyncio.TimerHandle | None = None  # when it looks without being rung
+        self.look_at = inf  # when it looks without being rung, loop time
+
+    def __lt__(self, other: Waiter) -> bool:
+        """Whether it looks before the other one."""
+        return self.look_at < other.look_at
 
     @property
     def may_be_offered(self) -> bool:
