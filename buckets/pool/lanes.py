@@ -19,6 +19,7 @@ from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailab
 from buckets.job import STATE_WORDS
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Prepared, pack_groups, read_results
+from buckets.pool.batch import Batch, Done, tell, tell_added, tell_finished
 from buckets.pool.pop_search import Ask, Popped, read_reply, turns
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
@@ -35,56 +36,10 @@ Packed = tuple[dict[str, Value], Sequence[Value]]
 """The arguments of a script: those with names, and the rest."""
 Sent = Callable[[], None]
 """Called when jobs leave for Redis: what is asked from then on comes behind them."""
-Done = Callable[[Any], None]
-"""Takes the outcome, once: a list with a result or error for each job, for a pop a `Popped`; None: nothing was done, or
-it may be repeated, so take the complete way, with the same ids; a JobQueueError: it failed, and was perhaps done."""
 
 
 class Late(Unanswered):
     """Redis did not answer in time; it may or may not have done the work."""
-
-
-class _Batch:
-    """Jobs of several callers for one script, no id twice."""
-
-    __slots__ = ("ids", "jobs", "parts", "size")
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and who takes their results
-        self.jobs: list[Any] = []
-        self.ids: set[str] = set()
-        self.size = 0  # bytes
-
-    def has_room(self, jobs: int, size: int, ids: set[str]) -> bool:
-        """Whether more jobs may join."""
-        return len(self.jobs) + jobs <= MOST and self.size + size <= MOST_BYTES and self.ids.isdisjoint(ids)
-
-    def join(self, jobs: Sequence[Any], size: int, ids: set[str], done: Done) -> None:
-        """Add the jobs of one more caller."""
-        self.parts.append((len(jobs), done))
-        self.jobs += jobs
-        self.ids |= ids
-        self.size += size
-
-    def settle(self, results: list[Any]) -> None:
-        """Give each caller the results of its jobs."""
-        at = 0
-        for jobs, done in self.parts:
-            _tell(done, results[at : at + jobs])
-            at += jobs
-
-    def fail(self, outcome: JobQueueError | None) -> None:
-        """Give all callers the same outcome."""
-        for _, done in self.parts:
-            _tell(done, outcome)
-
-
-def _tell(done: Done, outcome: Any) -> None:
-    """A bug of one caller must not keep the outcome from the others."""
-    try:
-        done(outcome)
-    except Exception:
-        log.exception("answer.failed")
 
 
 class Lane:
@@ -96,8 +51,8 @@ class Lane:
         self._redis = shards.redis
         self._keys = shards.keys[shard]
         self._bucket = bucket
-        self._adds = _Batch()
-        self._finishes = _Batch()
+        self._adds = Batch()
+        self._finishes = Batch()
         self._pops: list[tuple[Ask, int, Done]] = []
         self._popping = 0  # scripts of pops in flight
         self._patience: asyncio.TimerHandle | None = None
@@ -183,40 +138,42 @@ class Lane:
         if link is not None:
             link.flush()
 
-    def _send(self, script: str, pack: Callable[[], Packed], read: Callable[[list[Any]], Any], tell: Done) -> None:
-        """Run a script. `tell` gets what `read` makes of its reply, later; or the outcome for those who wait for it:
+    def _send(self, script: str, pack: Callable[[], Packed], read: Callable[[list[Any]], Any], took: Done) -> None:
+        """Run a script. `took` gets what `read` makes of its reply, later; or the outcome for those who wait for it:
         None or a JobQueueError."""
         self._in_flight += 1
         link = self._link()
         if link is not None:
             try:
                 command = self._command(script, *pack())
-                link.send(command, partial(self._take, script, time.perf_counter(), read, tell))
+                link.send(command, partial(self._take, script, time.perf_counter(), read, took))
                 return
             except Exception:  # a value that no command can carry; its caller meets it again on the complete way
                 log.warning("lane.failed", exc_info=True, extra={"script": script})
-        asyncio.get_running_loop().call_soon(self._end, tell, None)
+        asyncio.get_running_loop().call_soon(self._end, took, None)
 
     def _command(self, script: str, arguments: dict[str, Value], rest: Sequence[Value]) -> Sequence[Value]:
         keys, chosen = self._keys, SCRIPTS[script]
         named: dict[str, Value] = {"meta": keys.meta, "never": keys.never, "now": self._shards.clock.now(), **arguments}
         return ("EVALSHA", chosen.sha, *chosen.arguments(named, rest))
 
-    def _take(self, script: str, begun: float, read: Callable[[list[Any]], Any], tell: Done, reply: Any) -> None:
+    def _take(self, script: str, begun: float, read: Callable[[list[Any]], Any], took: Done, reply: Any) -> None:
         seconds = time.perf_counter() - begun
         error = self._error_of(reply, seconds)
         self._redis.meter.called(script, seconds, None if error is None or isinstance(error, Refused) else error.code)
         if error is None:
-            self._end(tell, _read(read, reply))
+            self._end(took, _read(read, reply))
         else:
-            self._end(tell, None if _was_not_done(error) else error)
+            self._end(took, None if _was_not_done(error) else error)
 
-    def _end(self, tell: Done, outcome: Any) -> None:
+    def _end(self, took: Done, outcome: Any) -> None:
         """A script is over."""
         self._in_flight -= 1
-        tell(outcome)
-        if self._quiet and not self._in_flight and not self._quiet.done():
-            self._quiet.set_result(None)
+        try:
+            took(outcome)
+        finally:
+            if self._quiet and not self._in_flight and not self._quiet.done():
+                self._quiet.set_result(None)
 
     def _error_of(self, reply: Any, seconds: float) -> JobQueueError | None:
         if isinstance(reply, ErrorReply):
@@ -226,7 +183,7 @@ class Lane:
         return reply if isinstance(reply, Unanswered) else None
 
     def _send_finishes(self) -> None:
-        batch, self._finishes = self._finishes, _Batch()
+        batch, self._finishes = self._finishes, Batch()
 
         def pack() -> Packed:
             rest: list[Value] = []
@@ -234,16 +191,16 @@ class Lane:
                 rest += (job_id, "" if lease is None else lease)
             return {}, rest
 
-        self._send("finish", pack, _read_states, partial(_finished, batch))
+        self._send("finish", pack, _read_states, partial(tell_finished, batch))
 
     def _send_adds(self) -> None:
-        batch, self._adds = self._adds, _Batch()
+        batch, self._adds = self._adds, Batch()
 
         def pack() -> Packed:
             arguments: dict[str, Value] = {"bucket": self._bucket(), "buckets": self._shards.buckets}
             return arguments, pack_groups([(job,) for job in batch.jobs])
 
-        self._send("add", pack, _read_added, partial(_added, batch))
+        self._send("add", pack, _read_added, partial(tell_added, batch))
 
     def _send_pops_in_time(self) -> None:
         """A script of pops is expensive to start, so those that come while one is in flight wait and grow together, as
@@ -289,7 +246,7 @@ class Lane:
             _hand_out(pops, *outcome)
         else:
             for _, _, done in pops:
-                _tell(done, outcome)
+                tell(done, outcome)
         if self._pops and not self._popping:
             self._send_pops()
             self._flush()
@@ -362,10 +319,10 @@ def _hand_out(pops: list[tuple[Ask, int, Done]], popped: Popped, cut_short: bool
     jobs, shared = popped.jobs, (popped.left, popped.opens_us, popped.ask_why)
     empty = None if cut_short else Popped([], *shared)
     if len(pops) == 1:
-        _tell(pops[0][2], popped if jobs else empty)
+        tell(pops[0][2], popped if jobs else empty)
         return
     for at, (_, _, done) in enumerate(pops):
-        _tell(done, Popped([jobs[at]], *shared) if at < len(jobs) else empty)
+        tell(done, Popped([jobs[at]], *shared) if at < len(jobs) else empty)
 
 
 def _was_not_done(error: JobQueueError) -> bool:
@@ -373,11 +330,6 @@ def _was_not_done(error: JobQueueError) -> bool:
     if isinstance(error, Unanswered):
         return False
     return isinstance(error, Unavailable | NoRoom) or error.message.startswith("NOSCRIPT")
-
-
-def _may_be_tried_again(error: JobQueueError | None) -> bool:
-    """Whether a lost connection is all that stood in the way, and there is time left."""
-    return type(error) is Unanswered
 
 
 def _read(read: Callable[[list[Any]], Any], reply: list[Any]) -> Any:
@@ -395,21 +347,3 @@ def _read_states(reply: list[Any]) -> list[Any]:
 
 def _read_added(reply: list[Any]) -> list[Any]:
     return read_results(judge_all(reply))
-
-
-def _finished(batch: _Batch, outcome: Any) -> None:
-    if isinstance(outcome, list):
-        batch.settle(outcome)
-    else:
-        batch.fail(None if _may_be_tried_again(outcome) else outcome)
-
-
-def _added(batch: _Batch, outcome: Any) -> None:
-    if isinstance(outcome, list):
-        batch.settle(outcome)
-        return
-    at = 0
-    for jobs, done in batch.parts:
-        repeatable = all(job.shape.repeatable for job in batch.jobs[at : at + jobs])
-        _tell(done, None if repeatable and _may_be_tried_again(outcome) else outcome)
-        at += jobs
