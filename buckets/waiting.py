@@ -38,6 +38,8 @@ class Waiting:
         self._sleepers = Sleepers()
         self._look_times = LookTimes(self._look_unrung)
         self._woken: list[Waiter] = []  # they look on the next turn of the loop
+        self._passed_on: dict[str, int] = {}  # by topic: how many others are to look then
+        self._is_waking = False  # whether `_look_all` is about to be called
         self._openings: dict[str, asyncio.TimerHandle] = {}  # by topic: when its pause ends
         self._closed = False
         self.parked = 0
@@ -148,11 +150,19 @@ class Waiting:
             self._pool.unpop_later(outcome.jobs, partial(self._pass_on, Popped(), ask.topics))
 
     def _pass_on(self, popped: Popped, topics: Sequence[str]) -> None:
-        """Have other waiters look for what this one was woken for, or left behind. Waiters that are already awake
-        count: otherwise a thousand jobs would wake many thousand waiters."""
+        """Have other waiters look for what this one was woken for, or left behind. Pops that were answered together
+        left the same jobs behind."""
         last = popped.jobs[-1].topic if popped.jobs else None
         for topic in topics:
             number = max(popped.left, 1) if topic == last else 1
+            self._passed_on[topic] = max(number, self._passed_on.get(topic, 0))
+        self._look_soon()
+
+    def _call_others(self) -> None:
+        """Act on what was passed on. Waiters that are already awake count: otherwise a thousand jobs would wake many
+        thousand waiters."""
+        passed_on, self._passed_on = self._passed_on, {}
+        for topic, number in passed_on.items():
             for waiter in itertools.islice(self._waiters.get(topic, ()), number):
                 self._call(waiter)
 
@@ -209,11 +219,17 @@ class Waiting:
     def _wake(self, waiter: Waiter) -> None:
         """Have it look on the next turn of the loop: another ring until then is for somebody else."""
         self._sleepers.discard(waiter)
-        if not self._woken:
-            asyncio.get_running_loop().call_soon(self._look_all)
         self._woken.append(waiter)
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._look_all)
 
     def _look_all(self) -> None:
+        self._call_others()
+        self._is_waking = False
         woken, self._woken = self._woken, []
         for waiter in woken:
             if waiter.state == SLEEPING:

@@ -19,8 +19,9 @@ from buckets.errors import JobQueueError, NoRoom, Refused, Unanswered, Unavailab
 from buckets.job import STATE_WORDS
 from buckets.keys import shard_of
 from buckets.pool.add_codec import Prepared, pack_groups, read_results
+from buckets.pool.batch import Batch, Done, tell_added, tell_finished
 from buckets.pool.pop_search import Ask, read_reply
-from buckets.pool.shared_pop import Done, SharedPop, tell
+from buckets.pool.shared_pop import SharedPop
 from buckets.redis.client import judge, judge_all
 from buckets.redis.link import ErrorReply, Link
 from buckets.scripts import SCRIPTS, Value
@@ -42,41 +43,6 @@ class Late(Unanswered):
     """Redis did not answer in time; it may or may not have done the work."""
 
 
-class _Batch:
-    """Jobs of several callers for one script, no id twice."""
-
-    __slots__ = ("ids", "jobs", "parts", "size")
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and who takes their results
-        self.jobs: list[Any] = []
-        self.ids: set[str] = set()
-        self.size = 0  # bytes
-
-    def has_room(self, jobs: int, size: int, ids: set[str]) -> bool:
-        """Whether more jobs may join."""
-        return len(self.jobs) + jobs <= MOST and self.size + size <= MOST_BYTES and self.ids.isdisjoint(ids)
-
-    def join(self, jobs: Sequence[Any], size: int, ids: set[str], done: Done) -> None:
-        """Add the jobs of one more caller."""
-        self.parts.append((len(jobs), done))
-        self.jobs += jobs
-        self.ids |= ids
-        self.size += size
-
-    def settle(self, results: list[Any]) -> None:
-        """Give each caller the results of its jobs."""
-        at = 0
-        for jobs, done in self.parts:
-            tell(done, results[at : at + jobs])
-            at += jobs
-
-    def fail(self, outcome: JobQueueError | None) -> None:
-        """Give all callers the same outcome."""
-        for _, done in self.parts:
-            tell(done, outcome)
-
-
 class Lane:
     """The lane of one shard."""
 
@@ -86,8 +52,8 @@ class Lane:
         self._redis = shards.redis
         self._keys = shards.keys[shard]
         self._bucket = bucket
-        self._adds = _Batch()
-        self._finishes = _Batch()
+        self._adds = Batch()
+        self._finishes = Batch()
         self._pops: list[tuple[Ask, int, Done]] = []
         self._popping = 0  # scripts of pops in flight
         self._patience: asyncio.TimerHandle | None = None
@@ -216,7 +182,7 @@ class Lane:
         return reply if isinstance(reply, Unanswered) else None
 
     def _send_finishes(self) -> None:
-        batch, self._finishes = self._finishes, _Batch()
+        batch, self._finishes = self._finishes, Batch()
 
         def pack() -> Packed:
             rest: list[Value] = []
@@ -224,16 +190,16 @@ class Lane:
                 rest += (job_id, "" if lease is None else lease)
             return {}, rest
 
-        self._send("finish", pack, _read_states, partial(_finished, batch))
+        self._send("finish", pack, _read_states, partial(tell_finished, batch))
 
     def _send_adds(self) -> None:
-        batch, self._adds = self._adds, _Batch()
+        batch, self._adds = self._adds, Batch()
 
         def pack() -> Packed:
             arguments: dict[str, Value] = {"bucket": self._bucket(), "buckets": self._shards.buckets}
             return arguments, pack_groups([(job,) for job in batch.jobs])
 
-        self._send("add", pack, _read_added, partial(_added, batch))
+        self._send("add", pack, _read_added, partial(tell_added, batch))
 
     def _send_pops_in_time(self) -> None:
         """A script of pops is expensive to start, so those that come while one is in flight wait and grow together, as
@@ -345,11 +311,6 @@ def _was_not_done(error: JobQueueError) -> bool:
     return isinstance(error, Unavailable | NoRoom) or error.message.startswith("NOSCRIPT")
 
 
-def _may_be_tried_again(error: JobQueueError | None) -> bool:
-    """Whether a lost connection is all that stood in the way, and there is time left."""
-    return type(error) is Unanswered
-
-
 def _read(read: Callable[[list[Any]], Any], reply: list[Any]) -> Any:
     """What `read` makes of a reply; an error if it fails, as for a job that another program wrote."""
     try:
@@ -365,21 +326,3 @@ def _read_states(reply: list[Any]) -> list[Any]:
 
 def _read_added(reply: list[Any]) -> list[Any]:
     return read_results(judge_all(reply))
-
-
-def _finished(batch: _Batch, outcome: Any) -> None:
-    if isinstance(outcome, list):
-        batch.settle(outcome)
-    else:
-        batch.fail(None if _may_be_tried_again(outcome) else outcome)
-
-
-def _added(batch: _Batch, outcome: Any) -> None:
-    if isinstance(outcome, list):
-        batch.settle(outcome)
-        return
-    at = 0
-    for jobs, done in batch.parts:
-        repeatable = all(job.shape.repeatable for job in batch.jobs[at : at + jobs])
-        tell(done, None if repeatable and _may_be_tried_again(outcome) else outcome)
-        at += jobs

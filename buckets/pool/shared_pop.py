@@ -6,28 +6,13 @@ another one goes on.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from buckets.job import Job
+from buckets.pool.batch import Done, tell
 from buckets.pool.pop_search import Ask, Popped, turns
 from buckets.scripts import Value
-
-log = logging.getLogger(__name__)
-
-Done = Callable[[Any], None]
-"""Takes the outcome of what was handed in to a lane, once: a list with a result or error for each job, for a pop a
-`Popped`; None: nothing was done, or it may be repeated, so take the complete way, with the same ids; a JobQueueError:
-it failed, and was perhaps done."""
-
-
-def tell(done: Done, outcome: Any) -> None:
-    """Hand over an outcome. A bug of one caller must not keep theirs from the others."""
-    try:
-        done(outcome)
-    except Exception:
-        log.exception("answer.failed")
 
 
 class SharedPop:

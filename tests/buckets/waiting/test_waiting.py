@@ -11,9 +11,12 @@ import pytest
 
 from buckets import waiting as module
 from buckets.clock import HeldClock
+from buckets.errors import JobQueueError
 from buckets.job import NewJob
 from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
+from buckets.pool.pop_search import Popped, ask_for
+from buckets.pool.sleepers import Waiter
 from buckets.redis.client import Redis
 from buckets.topics import Topics
 from buckets.waiting import Waiting
@@ -131,6 +134,32 @@ async def test_jobs_that_come_one_by_one_wake_all_that_wait(waiting: Waiting, po
     parked = [await park(waiting) for _ in range(30)]
     await asyncio.gather(*(add(pool, str(n), priority=n % 10) for n in range(30)))
     assert {(await job_of(waiter)).id for waiter in parked} == {str(n) for n in range(30)}
+
+
+class Counting(Waiting):
+    """Counts how often some pop is told to look."""
+
+    calls = 0
+
+    def _call(self, waiter: Waiter) -> None:
+        self.calls += 1
+        super()._call(waiter)
+
+
+async def test_pops_that_are_answered_together_pass_on_once_what_they_leave(pool: Pool) -> None:
+    """Else a thousand of them would wake a thousand others each."""
+    waiting = Counting(pool, Notifier(pool))
+    told: list[Popped | JobQueueError] = []
+    for _ in range(400):
+        waiting.begin(ask_for(["t"]), 1, LONG_S, told.append)
+    await until(lambda: waiting.parked == 400)
+    await Topics(pool).stats()
+    await pool.add([NewJob(str(n), "t", b"") for n in range(500)])
+    waiting.notifier.hear(0, "ready 200 t")
+    await until(lambda: len(told) == 400)
+    jobs = [job.id for each in told if isinstance(each, Popped) for job in each.jobs]
+    assert len(set(jobs)) == 400
+    assert waiting.calls < 4 * 400
 
 
 async def test_a_waiting_pop_of_many_takes_all_that_is_there(waiting: Waiting, pool: Pool) -> None:
