@@ -46,8 +46,8 @@ while alone and run < #jobs do
 end
 local fast = alone and redis.call('EXISTS', unpack(keys)) == 0
 
--- What it collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of ready lists, each
--- list with its topic; entries of the bucket, and their first time; records.
+-- What it collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of ready lists,
+-- each list with its topic; entries of the bucket, and their first time; records.
 local results, counts, bins, lists, members, first, records = {}, {}, {}, {}, {}, nil, {}
 local sub, place, done = string.sub, 1, 0
 while fast and place < #jobs do
