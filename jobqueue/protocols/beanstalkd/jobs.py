@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from msgspec import Raw
 
@@ -25,6 +25,15 @@ Put = tuple[int, int, int, bytes]
 _ENDED = (State.FINISHED, State.DELETED)
 
 
+class _Stored(NamedTuple):
+    """What a put stores besides its times."""
+
+    body: bytes
+    headers: dict[str, str]
+    level: int
+    note: bytes
+
+
 def begin_puts(connection: Connection, run: Run) -> bool:
     """Jobs for the used tube."""
     puts = run[1]
@@ -40,16 +49,11 @@ def begin_puts(connection: Connection, run: Run) -> bool:
 
 def _new(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> New | None:
     """The job of a put; None for one that is not plain."""
-    desk = connection.desk
-    try:
-        body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
-    except TooLarge:
+    read = _read(connection, priority, delay, data)
+    if read is None or read.headers:
         return None
-    levels = desk.options.levels
-    level = priorities.level(levels, priority)
-    note = priorities.written(levels, level, priority, delay)
-    shape = None if headers else desk.plain.shape(_command, connection.used, level, ttr, note)
-    return (shape, delay * 1000, body) if shape else None
+    shape = connection.desk.plain.shape(_command, connection.used, read.level, ttr, read.note)
+    return (shape, delay * 1000, read.body) if shape else None
 
 
 def _put(connection: Connection, puts: Sequence[Put], answers: list[Answer | None] | None) -> None:
@@ -93,16 +97,23 @@ def _inserted(answer: Answer) -> bytes:
 
 def _add(connection: Connection, priority: int, delay: int, ttr: int, data: bytes) -> inner.Add | None:
     """The add of a job; None where its body would be too long."""
+    read = _read(connection, priority, delay, data)
+    if read is None:
+        return None
+    command = _command(connection.used, read.level, ttr, read.note)
+    command.body, command.delay, command.headers = Raw(read.body), delay, read.headers or None
+    return command
+
+
+def _read(connection: Connection, priority: int, delay: int, data: bytes) -> _Stored | None:
+    """What is stored for a put; None where its body would be too long."""
     desk = connection.desk
     try:
         body, headers = stored_bytes(data, desk.dialect.tools.settings.max_body_bytes)
     except TooLarge:
         return None
-    levels = desk.options.levels
-    level = priorities.level(levels, priority)
-    command = _command(connection.used, level, ttr, priorities.written(levels, level, priority, delay))
-    command.body, command.delay, command.headers = Raw(body), delay, headers or None
-    return command
+    level = priorities.level(desk.options.levels, priority)
+    return _Stored(body, headers, level, priorities.written(desk.options.levels, level, priority, delay))
 
 
 def _command(topic: str, level: int, ttr: int, note: bytes) -> inner.Add:
