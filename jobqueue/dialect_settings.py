@@ -17,6 +17,7 @@ from jobqueue.schema import fields
 
 _Text = Annotated[str, Meta(max_length=255)]
 _Prefix = Annotated[str, Meta(pattern=rf"^(?:{fields.NAME_PATTERN})?\Z")]
+_TokenName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,40}\Z")]
 _Path = Annotated[str, Meta(pattern=r"^(?:|/|(?:/[A-Za-z0-9._-]+)+)\Z")]
 _Port = Annotated[int, Meta(ge=0, le=65535)]
 _Tries = Annotated[int, Meta(ge=0, le=65535)]
@@ -34,6 +35,9 @@ class DialectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The networks that may connect."""
     token: _Text = ""
     """Asked of each client that can send one; empty: none."""
+    act_as: _TokenName = ""
+    """The name of the token whose rights and topics those clients have that show no token of their own, where the
+    service asks for tokens; empty: those clients are refused."""
 
     def __repr__(self) -> str:
         """Without the token, which is a secret."""
@@ -176,6 +180,8 @@ def _expected(error: str) -> str:
     """What a text must be that does not match."""
     if "`$.path`" in error:
         return "must be empty, / or a path such as /queue, without a slash at its end"
+    if "`$.act_as`" in error:
+        return "must be the name of a token: 1 to 40 characters of A-Z a-z 0-9 . _ -"
     if "`key`" in error:
         return "the name of a namespace must be 1 to 64 characters of A-Z a-z 0-9 . _ -"
     return f"a prefix must be empty or {fields.NAME}"

@@ -17,6 +17,7 @@ from jobqueue.access.connections import ConnectionLimits
 from jobqueue.protocols import Dialect, HttpDialect, SocketDialect
 from jobqueue.settings import Settings
 from jobqueue.web.address import blamed_on, datagram_sockets, url_of
+from jobqueue.web.fast_path import Head
 from jobqueue.web.port import Answerer, SimpleClient
 from jobqueue.web.runner import BACKLOG, Runner
 from jobqueue.web.site import Web
@@ -107,5 +108,5 @@ class _NoFastPath(Answerer):
     closing = False
     most_bytes = -1
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> None:
         raise NotImplementedError

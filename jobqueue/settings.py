@@ -47,6 +47,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    access: Literal["open", "tokens"] = "open"
+    open_paths: tuple[str, ...] = ()
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0

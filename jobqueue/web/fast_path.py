@@ -15,6 +15,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
+from jobqueue.access.authentication import credential
 from jobqueue.errors import STATUS
 from jobqueue.protocols import NATIVE, Reply, load
 
@@ -41,6 +42,8 @@ class Head(NamedTuple):
     """Bytes of the body."""
     request_id: str
     """As the client gave it, else empty."""
+    credential: bytes
+    """The digest of what its `Authorization` shows; empty: nothing."""
 
 
 @functools.lru_cache(maxsize=512)  # a client repeats the same head; at most 2 MB in all
@@ -56,7 +59,9 @@ def read(head: bytes) -> Head | None:
     if "host" not in fields or fields.get("connection", "keep-alive").lower() != "keep-alive":
         return None
     length = fields.get("content-length", "")
-    return Head(int(length), fields.get("x-request-id", "")) if _LENGTH.fullmatch(length) else None
+    if not _LENGTH.fullmatch(length):
+        return None
+    return Head(int(length), fields.get("x-request-id", ""), credential(fields.get("authorization", "")))
 
 
 def begun(part: bytes) -> bool:
@@ -70,6 +75,10 @@ _BEGINNINGS = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
     for status in {200, 408, *STATUS.values()}
 }
+UNAUTHORIZED = STATUS["UNAUTHORIZED"]
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="jobqueue"'}
+"""Of the answers with this status."""
+_BEGINNINGS[UNAUTHORIZED] += "".join(f"{name}: {value}\r\n" for name, value in CHALLENGE.items())
 
 
 @functools.lru_cache(maxsize=1)

@@ -21,6 +21,7 @@ from jobqueue.caller import CALLER, Cancellable
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection
+from jobqueue.web.fast_path import Head
 from jobqueue.web.peer import Peer
 from jobqueue.web.port import Client, SimpleClient
 from jobqueue.web.runner import Runner
@@ -52,7 +53,8 @@ class Desk:
         self.callers: list[str] = []
         self.ids: list[str] = []  # of the requests, as they would be logged
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
+        given_id = head.request_id
         self.begun.append(data)
         self.given.append(given_id)
         if self.enough():

@@ -17,9 +17,9 @@ SIMPLE = FIRST + b"Host: t\r\nContent-Length: 7\r\n\r\n"
 
 
 def test_a_simple_head_has_a_length_and_an_id() -> None:
-    assert read(SIMPLE) == Head(7, "")
-    assert read(SIMPLE.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b")
-    assert read(SIMPLE.replace(b"7", b"0")) == Head(0, "")
+    assert read(SIMPLE) == Head(7, "", b"")
+    assert read(SIMPLE.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b", b"")
+    assert read(SIMPLE.replace(b"7", b"0")) == Head(0, "", b"")
 
 
 @pytest.mark.parametrize(

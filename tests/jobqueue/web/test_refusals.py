@@ -8,6 +8,7 @@ import structlog
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.web.fast_path import Head
 from jobqueue.web.port import SimpleClient
 from jobqueue.web.runner import Runner
 
@@ -18,7 +19,7 @@ class NoAnswerer:
     closing = True
     most_bytes = 0
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> None:
         raise AssertionError(data)
 
 
