@@ -13,7 +13,9 @@ from typing import Any
 
 from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
+from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
+from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -28,6 +30,7 @@ from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
 from jobqueue.web.address import check_free, check_free_for_dialects
+from jobqueue.web.guard import Guard
 from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
@@ -106,7 +109,8 @@ class Service(Lifecycle):
         site_web = Web(engine, settings, readiness, metrics, scrape, self.protocols)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(engine, metrics, limits, lambda: all(readiness().values()))
-        ports = Ports(settings, limits, shared=self._worker is not None)
+        guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, RefusalLog())
+        ports = Ports(settings, limits, guard, shared=self._worker is not None)
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
         self.url = await ports.open(site_web, dialects)
         pollers.instance = _instance(self.url, self._worker)

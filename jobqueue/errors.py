@@ -90,6 +90,12 @@ class Forbidden(BadRequest):
     code = "FORBIDDEN"
 
 
+class Misdirected(BadRequest):
+    """the service does not have the name in Host; the setting allowed_hosts adds one."""
+
+    code = "MISDIRECTED"
+
+
 class ShuttingDown(TryLater):
     """this instance is shutting down; retry, and another one will answer."""
 
@@ -125,5 +131,5 @@ NATIVE_STATUS = {
 }
 """The HTTP status of each code that the native protocol can give."""
 
-STATUS = NATIVE_STATUS | {"UNAUTHORIZED": 401, "FORBIDDEN": 403}
+STATUS = NATIVE_STATUS | {"UNAUTHORIZED": 401, "FORBIDDEN": 403, "MISDIRECTED": 421}
 """Of all codes: those that only a dialect gives, too."""

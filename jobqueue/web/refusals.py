@@ -23,7 +23,8 @@ def refusal(error: Exception) -> Reply:
     return Reply(status, orjson.dumps(answer), answer.get("retry_after"))
 
 
-def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+def response_to(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+    """aiohttp's form of `refusal`."""
     reply = refusal(error)
     named = {"Server": SERVER, **(headers or {})}
     return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=named)
@@ -37,7 +38,7 @@ def in_json(handler: Handler) -> Handler:
             return await handler(request)
         except web.HTTPException as error:
             kind = {404: NoSuchPath, 405: MethodNotAllowed}.get(error.status, BadHttp)
-            return _response(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
+            return response_to(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
 
     return handle
 
@@ -54,6 +55,6 @@ class Refusing(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has already begun")
         error = exc if isinstance(exc, Exception) else TimeoutError()  # aiohttp has none when a handler timed out
-        response = _response(error if status >= 500 else BadHttp())
+        response = response_to(error if status >= 500 else BadHttp())
         response.force_close()
         return response

@@ -28,6 +28,7 @@ from jobqueue.reference import openapi
 from jobqueue.settings import Settings
 from jobqueue.web.answering import AiohttpClient, body_of, respond
 from jobqueue.web.fast_path import SERVER
+from jobqueue.web.guard import let_read
 from jobqueue.web.mount import Mount
 from jobqueue.web.port import Client, SimpleClient
 
@@ -80,7 +81,7 @@ class Web:
         for path in _HEALTH:
             application.router.add_get(path, self._pages[path])
         application.router.add_route("*", "/{path:.*}", mount.on_own_port)
-        application.on_response_prepare.append(_name_server)
+        application.on_response_prepare.extend((_name_server, let_read))
         return application, mount.is_allowed
 
     def application(self) -> web.Application:
@@ -92,7 +93,7 @@ class Web:
             application.router.add_post(protocol.path, self._complete_path(protocol))
         for path, handler in self._pages.items():
             application.router.add_get(path, handler)
-        application.on_response_prepare.append(_name_server)
+        application.on_response_prepare.extend((_name_server, let_read))
         return application
 
     @web.middleware

@@ -20,6 +20,7 @@ from jobqueue.settings import Settings
 from jobqueue.web.peer import Peer
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
+from tests.jobqueue.web.guards import guard
 from tests.waiting import until
 
 POP = b'{"command":"pop","topic":"t"}'
@@ -104,7 +105,7 @@ async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
     begun."""
     loop = asyncio.get_running_loop()
     limits = ConnectionLimits(60, 10)
-    runner = Runner(web.application(), web, limits)
+    runner = Runner(web.application(), web, limits, guard())
     await runner.open("127.0.0.1", 0)
     with socket.create_connection(runner.addresses[0]) as client:
         client.setblocking(False)
