@@ -14,6 +14,7 @@ from typing import Any
 from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
 from jobqueue.access.authentication import Authentication
+from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.access.entry import Entry
 from jobqueue.access.refusal_log import RefusalLog
@@ -31,6 +32,7 @@ from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
 from jobqueue.web.address import check_free, check_free_for_dialects
+from jobqueue.web.guard import Guard
 from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
@@ -106,13 +108,15 @@ class Service(Lifecycle):
         await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
         readiness = partial(_readiness, members, locks, loops)
-        entry = Entry(Authentication(None, lambda record: None), metrics, RefusalLog())
+        refusals = RefusalLog()
+        entry = Entry(Authentication(None, lambda record: None), metrics, refusals)
         site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(
             engine, metrics, limits, entry, lambda: all(readiness().values())
         )
-        ports = Ports(settings, limits, shared=self._worker is not None)
+        guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, refusals)
+        ports = Ports(settings, limits, guard, shared=self._worker is not None)
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
         self.url = await ports.open(site_web, dialects)
         pollers.instance = _instance(self.url, self._worker)

@@ -49,6 +49,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     access: Literal["open", "tokens"] = "open"
     open_paths: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
@@ -114,8 +116,13 @@ PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
 _TABLES = ("topics", "virtual_topics", "protocols")
 """They can only be set in a file."""
+_LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 # JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
+_HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
+_HOST = re.compile(_HOST_NAME, re.IGNORECASE)
+_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
+_DEFAULT_PORTS = {("http", "80"), ("https", "443")}
 _NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
 
 
@@ -133,6 +140,7 @@ def load(
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
     _check_virtual(settings)
+    _check_browsers(settings)
     dialect_settings.check(settings.protocols, settings.port)
     return settings
 
@@ -172,6 +180,19 @@ def _check_virtual(settings: Settings) -> None:
         nested = next((target for target in targets if target in virtual), None)
         if nested:
             raise SettingsError(f"virtual_topics.{name} names {nested}, which is virtual itself")
+
+
+def _check_browsers(settings: Settings) -> None:
+    """Neither may contain what no browser sends, and so would never be met."""
+    for origin in settings.allowed_origins:
+        if not _ORIGIN.fullmatch(origin) or (origin.split(":")[0], origin.rpartition(":")[2]) in _DEFAULT_PORTS:
+            raise SettingsError(
+                f"allowed_origins: {origin!r} is not an origin such as https://queue.example or http://localhost:3000:"
+                " in small letters, without a path, and without the port if it is the scheme's own"
+            )
+    for host in settings.allowed_hosts:
+        if not _HOST.fullmatch(host):
+            raise SettingsError(f"allowed_hosts: {host!r} is not a host name such as queue.example, without a port")
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
@@ -217,7 +238,7 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             checked[name] = dialect_settings.read(value, source)
             continue
         try:
-            given = _steps(value) if name == "default_backoff_s" and isinstance(value, str) else value
+            given = _items(value) if name in _LISTS and isinstance(value, str) else value
             checked[name] = msgspec.convert(given, types[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
             place, fault = (
@@ -238,9 +259,9 @@ def _named(name: str, source: str) -> str:
     return PREFIX + name.upper() if source == _ENVIRONMENT else name
 
 
-def _steps(text: str) -> list[str]:
-    """The steps of a ladder as the environment has them: `1,5,15`."""
-    return [step.strip() for step in text.split(",")] if text.strip() else []
+def _items(text: str) -> list[str]:
+    """The items of a list as the environment has them: `1,5,15`."""
+    return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
 def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:

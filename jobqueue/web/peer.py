@@ -56,7 +56,7 @@ class Peer(asyncio.Protocol):
 
     @property
     def host(self) -> str:
-        """The client's address, without a port."""
+        """The client's IP address; empty: it came through a Unix socket."""
         peer: Any = self._wire.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else ""
 

@@ -27,6 +27,7 @@ from jobqueue.protocols.command.in_flight import Desk
 from jobqueue.settings import Settings
 from jobqueue.web.answering import AiohttpClient, body_of, let_in, respond
 from jobqueue.web.fast_path import SERVER, Head
+from jobqueue.web.guard import let_read
 from jobqueue.web.mount import Mount
 from jobqueue.web.pages import HEALTHZ, READYZ, Handler, Pages
 from jobqueue.web.port import Client, SimpleClient
@@ -71,7 +72,7 @@ class Web:
         for path in (HEALTHZ, READYZ):
             application.router.add_get(path, self._pages[path])
         application.router.add_route("*", "/{path:.*}", mount.on_own_port)
-        application.on_response_prepare.append(_name_server)
+        application.on_response_prepare.extend((_name_server, let_read))
         return application, mount.is_allowed
 
     def application(self) -> web.Application:
@@ -83,7 +84,7 @@ class Web:
             application.router.add_post(protocol.path, self._complete_path(protocol))
         for path, handler in self._pages.items():
             application.router.add_get(path, handler)
-        application.on_response_prepare.append(_name_server)
+        application.on_response_prepare.extend((_name_server, let_read))
         return application
 
     @web.middleware

@@ -25,6 +25,7 @@ from jobqueue.web.fast_path import Head
 from jobqueue.web.peer import Peer
 from jobqueue.web.port import Client, SimpleClient
 from jobqueue.web.runner import Runner
+from tests.jobqueue.web.guards import guard
 from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
 
@@ -148,7 +149,7 @@ async def served(
     application.router.add_post("/command", desk.by_aiohttp)
     application.router.add_get("/", desk.by_aiohttp)
     limits = ConnectionLimits(client_timeout_s, most)
-    runner = Runner(application, desk, limits, **options)
+    runner = Runner(application, desk, limits, guard(), **options)
     await runner.open("127.0.0.1", 0)
     place = Place(runner, limits)
     async with loops.running(loops.Loop("connections", limits.run)):

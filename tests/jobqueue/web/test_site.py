@@ -22,6 +22,7 @@ from jobqueue.web.peer import Peer
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
 from tests.jobqueue.entries import open_entry
+from tests.jobqueue.web.guards import guard
 from tests.waiting import until
 
 POP = b'{"command":"pop","topic":"t"}'
@@ -107,7 +108,7 @@ async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
     begun."""
     loop = asyncio.get_running_loop()
     limits = ConnectionLimits(60, 10)
-    runner = Runner(web.application(), web, limits)
+    runner = Runner(web.application(), web, limits, guard())
     await runner.open("127.0.0.1", 0)
     with socket.create_connection(runner.addresses[0]) as client:
         client.setblocking(False)
