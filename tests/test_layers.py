@@ -24,7 +24,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "jobqueue": {
         "ground": ("errors", "logs", "loops", "caller"),
         "schema": ("schema",),
-        "engine": ("settings", "dialect_settings", "engine", "metrics"),
+        "engine": ("settings", "dialect_settings", "secret_values", "engine", "metrics"),
         "commands": ("commands",),
         "wires": ("access", "wires"),
         "protocols": ("protocols", "reference"),

@@ -12,7 +12,7 @@ are those of redis-py, which makes the connections; Sentinels have their own (`?
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -46,8 +46,8 @@ class Url:
     addresses: tuple[Address, ...]
     master: str
     """Its name, with Sentinels."""
-    _maker: Any  # redis-py's, untyped
-    _for_sentinels: dict[str, Any]
+    _maker: Any = field(repr=False)  # redis-py's, untyped; it and what follows know passwords
+    _for_sentinels: dict[str, Any] = field(repr=False)
 
     def connection(self, address: Address | None = None) -> Any:
         """A connection of redis-py, not yet open, to an address, or to the only server."""
