@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
+from jobqueue.secret_values import read_secret, refuse_both
 
 _Text = Annotated[str, Meta(max_length=255)]
 _Prefix = Annotated[str, Meta(pattern=rf"^(?:{fields.NAME_PATTERN})?\Z")]
@@ -38,6 +39,8 @@ class DialectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     act_as: _TokenName = ""
     """The name of the token whose rights and topics those clients have that show no token of their own, where the
     service asks for tokens; empty: those clients are refused."""
+    token_file: str = ""
+    """A file that holds the token."""
 
     def __repr__(self) -> str:
         """Without the token, which is a secret."""
@@ -164,7 +167,7 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
         raise SettingsError(f"protocols.{name} in {source}: unknown protocol{hint(name, KINDS)}")
     kind = KINDS[name]
     try:
-        return msgspec.convert(table, kind)
+        return msgspec.convert(_with_token(name, table, source), kind)
     except msgspec.ValidationError as error:
         fault, _, place = str(error).removesuffix("`").partition(" - at `")
         place = place.rpartition("$")[2]
@@ -174,6 +177,15 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
         elif "matching regex" in fault:
             fault = _expected(str(error))
         raise SettingsError(f"protocols.{name}{place} in {source}: {fault}") from None
+
+
+def _with_token(name: str, table: Any, source: str) -> Any:
+    """A table with the token that its file holds."""
+    file = table.get("token_file") if isinstance(table, dict) else None
+    if not isinstance(file, str) or not file:
+        return table
+    refuse_both(table, "token", f"protocols.{name} in {source}")
+    return table | {"token": read_secret(file, f"protocols.{name}.token_file")}
 
 
 def _expected(error: str) -> str:
