@@ -20,7 +20,7 @@ from jobqueue import dialect_settings
 from jobqueue.dialect_settings import Dialects, hint
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
-from jobqueue.secret_values import read_secret, refuse_both, without_secret
+from jobqueue.access.secret_values import read_secret, refuse_both, without_secret
 
 MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too

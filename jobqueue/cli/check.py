@@ -29,7 +29,7 @@ from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import facts_of, judge, redis_at
 from jobqueue.redis_server.program import build_of, find_server
-from jobqueue.secret_values import is_open_to_all, without_secret
+from jobqueue.access.secret_values import is_open_to_all, without_secret
 from jobqueue.settings import Settings
 from jobqueue.workers.cores import usable, workers_for
 

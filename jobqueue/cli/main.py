@@ -15,7 +15,7 @@ from jobqueue import __version__, settings
 from jobqueue.cli import service_commands
 from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.errors import SettingsError
-from jobqueue.secret_values import read_secret
+from jobqueue.access.secret_values import read_secret
 
 if TYPE_CHECKING:
     from jobqueue.process import Lifecycle
