@@ -53,12 +53,16 @@ def test_names(client: GoClient, path: str, request_of: str) -> None:
     method, _, form = request_of.partition(" ")
     if form == "a/b,{}":
         form, path = "{}", path.replace("/", "/b,", 1)
-    response = client.connection.ask(f"{method} /api/{form.format(path)}", "Host: localhost\nX-Token: tok\nContent-Length: 0")
+    response = client.connection.ask(
+        f"{method} /api/{form.format(path)}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
+    )
     assert response.status == 400 and list(response.json) == ["error"]
 
 
 def test_names_that_are_too_long_together(client: GoClient) -> None:
-    response = client.connection.ask(f"PUT /api/{'n' * 200}/{'q' * 200}", "Host: localhost\nX-Token: tok\nContent-Length: 0")
+    response = client.connection.ask(
+        f"PUT /api/{'n' * 200}/{'q' * 200}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
+    )
     assert response.status == 400 and "at most 255" in response.json["error"]
 
 

@@ -26,7 +26,9 @@ def failed(response: Response, words: str) -> bool:
     return (response.status, response.body) == (200, wrapper(None, message, success=False))
 
 
-@pytest.mark.parametrize("headers", [REST_TEMPLATE, HTTP_CLIENT, "Host: localhost", "Host: x\nContent-Type: text/plain"])
+@pytest.mark.parametrize(
+    "headers", [REST_TEMPLATE, HTTP_CLIENT, "Host: localhost", "Host: x\nContent-Type: text/plain"]
+)
 def test_a_push_answers_the_id_and_the_job_is_there(
     served: Served, client: JavaClient, topic: str, headers: str
 ) -> None:
