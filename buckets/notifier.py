@@ -6,6 +6,7 @@ There is one subscription per shard, to its bell; those on the same server share
     due n           bucket n got an entry that is earlier than all its others
     free            an instance gave up locks of timers
     aside id        a record that could not be read was set aside
+    tokens version  records of tokens were changed
 
 A process publishes `leave worker`: all waiting pops of this worker end now. The name is the rest of the line.
 
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from buckets.errors import JobQueueError
-from buckets.outage import Outage
+from buckets.redis.outage import Outage
 from buckets.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ class Listener:
     """A shard, a topic that has ready jobs there, and how many of them are new."""
     leave: Callable[[str], None] = _ignore
     """A worker whose waiting pops end now."""
+    tokens: Callable[[int], None] = _ignore
+    """The version of the records of tokens now."""
     subscribed: Callable[[int], None] = _ignore
     """A shard that is heard from now on; earlier messages may be lost."""
     lost: Callable[[int], None] = _ignore
@@ -139,6 +142,10 @@ class Notifier:
         elif kind == "leave":
             for listener in self._listeners:
                 listener.leave(argument)
+        elif kind == "tokens":
+            version = int(argument)
+            for listener in self._listeners:
+                listener.tokens(version)
 
     async def publish(self, message: str) -> None:
         """Send a message to the notifiers of all processes, once: each listens to all shards. A process that is not

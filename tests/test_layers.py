@@ -14,11 +14,11 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up; each names the folders and modules that it holds.
 STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
-        "words": ("errors", "outage", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
+        "words": ("errors", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
         "topics": ("durability", "topics", "walk", "notifier", "waiting", "pollers"),
-        "keepers": ("timers", "fsck", "migration"),
+        "keepers": ("timers", "access", "fsck", "migration"),
         "outside": ("public",),
     },
     "jobqueue": {
