@@ -16,8 +16,8 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from buckets.errors import JobQueueError
@@ -94,6 +94,11 @@ class Pollings:
     rows: list[Polling] = field(default_factory=list)
     other_waiting: int = 0
     other_jobs: int = 0
+
+    def within(self, reaches: Callable[[str], bool]) -> Pollings:
+        """Only the rows with a topic of which `reaches` says yes, with those topics."""
+        rows = [replace(row, topics=topics) for row in self.rows if (topics := [*filter(reaches, row.topics)])]
+        return Pollings(rows)
 
     def polling(self) -> Counter[str]:
         """How many different workers poll each topic."""

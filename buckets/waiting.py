@@ -48,7 +48,7 @@ class Waiting:
             Listener(ready=self._hear_ready, leave=self._dismiss, subscribed=self._subscribed, lost=self._lose)
         )
 
-    def begin(self, ask: Ask, count: int, wait_s: float, done: Done) -> Waiter:
+    def begin(self, ask: Ask, count: int, wait_s: float, done: Done, owner: str = "") -> Waiter:
         """Begin a pop that waits up to `wait_s` seconds for a job: not at all (0), or without end (`math.inf`). `done`
         is called once, later, unless the pop is cancelled before: with the jobs, or with none at the end of the wait,
         when the worker leaves, or when all are let go by `close`."""
@@ -70,7 +70,7 @@ class Waiting:
             self._pass_on(Popped(), waiter.ask.topics)
 
     async def pop(
-        self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", **options: Any
+        self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", owner: str = "", **options: Any
     ) -> Popped:
         """As `Pool.pop`, waiting as `begin` does."""
         if wait_s <= 0:
@@ -264,7 +264,7 @@ class Waiting:
     def _lose(self, shard: int) -> None:
         self._pool.ready_shards.lost(shard)
 
-    async def leave(self, worker: str) -> None:
+    async def leave(self, worker: str, owner: str | None = None) -> None:
         """Let the waiting pops of a worker answer now, in all processes: with what one last look finds, or empty.
         Raises Unavailable when the other processes may not have heard of it; the pops of this one end all the same."""
         self._dismiss(worker)

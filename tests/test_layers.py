@@ -14,19 +14,19 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up; each names the folders and modules that it holds.
 STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
-        "words": ("errors", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
+        "words": ("errors", "outage", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
-        "topics": ("durability", "topics", "walk", "notifier", "waiting", "pollers"),
+        "topics": ("durability", "topics", "notifier", "waiting", "pollers"),
         "keepers": ("timers", "access", "fsck", "migration"),
         "outside": ("public",),
     },
     "jobqueue": {
         "ground": ("errors", "logs", "loops", "caller"),
         "schema": ("schema",),
-        "engine": ("settings", "dialect_settings", "engine", "metrics"),
+        "engine": ("settings", "dialect_settings", "secret_values", "access", "engine", "metrics"),
         "commands": ("commands",),
-        "wires": ("access", "wires"),
+        "wires": ("wires",),
         "protocols": ("protocols", "reference"),
         "web": ("web",),
         "service": ("redis_server", "ports", "app", "testing", "process", "workers"),

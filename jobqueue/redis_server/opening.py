@@ -15,7 +15,8 @@ from buckets.durability.barrier import FSYNCED
 from buckets.errors import Unavailable, Unfit
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import judge, redis_at, without_secret
+from jobqueue.redis_server.fitness import judge, redis_at
+from jobqueue.secret_values import without_secret
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()

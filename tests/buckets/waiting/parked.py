@@ -11,7 +11,7 @@ from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.redis.links import link_of
 from tests.waiting import PATIENCE_S, until
