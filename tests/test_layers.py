@@ -24,7 +24,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "jobqueue": {
         "ground": ("errors", "logs", "loops", "caller"),
         "schema": ("schema",),
-        "engine": ("settings", "dialect_settings", "secret_values", "access", "engine", "metrics"),
+        "engine": ("settings", "dialect_settings", "access", "engine", "metrics"),
         "commands": ("commands",),
         "wires": ("wires",),
         "protocols": ("protocols", "reference"),
