@@ -409,6 +409,35 @@ class Purged(Struct, forbid_unknown_fields=True):
     known: _Unknown = UNSET
 
 
+class LoggedAction(Struct, forbid_unknown_fields=True):
+    """An action in the log of actions."""
+
+    at: Annotated[float, Meta(description="when it began, in unix seconds")]
+    actor: Annotated[
+        str, Meta(description="the name of the token; behind a slash, the person that `X-Jobqueue-Actor` named")
+    ]
+    action: Annotated[str, Meta(description="the command; `reload` for settings that were read again")]
+    outcome: Annotated[str, Meta(description="OK, the code of its error, or `not known`: it was cut off")]
+    done: Annotated[int, Meta(description="how many jobs or topics it changed; of a purge, those of this request")]
+    request: Annotated[str, Meta(description="the id of the request")]
+    token: Annotated[str, Meta(description="the id of the token, if there was one")] | UnsetType = UNSET
+    topic: Annotated[str, Meta(description="the topic, if the command named one")] | UnsetType = UNSET
+    id: Annotated[str | int, Meta(description="the job or token, if the command named one")] | UnsetType = UNSET
+    state: Annotated[str, Meta(description="as in the command")] | UnsetType = UNSET
+    count: Annotated[int, Meta(description="as in the command")] | UnsetType = UNSET
+    seconds: Annotated[float, Meta(description="as in the command")] | UnsetType = UNSET
+    within: Annotated[str, Meta(description="how topics begin, for a dialect's command")] | UnsetType = UNSET
+    address: Annotated[str, Meta(description="the client's address and port")] | UnsetType = UNSET
+
+
+class ActionLog(Struct, forbid_unknown_fields=True):
+    """The answer to actions."""
+
+    success: _Yes
+    actions: Annotated[list[LoggedAction], Meta(description="the newest first; about the last 5,000 are kept")]
+    cursor: _Cursor
+
+
 ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is one of these if it is carried out
     "add": (Added, AddedCopies),
     "pop": (Popped, NothingPopped, PoppedJobs),
@@ -429,4 +458,5 @@ ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is on
     "pause": (Paused,),
     "resume": (Resumed,),
     "purge": (Purged,),
+    "actions": (ActionLog,),
 }

@@ -191,6 +191,15 @@ class Purge(_Kind, tag="purge"):
     cursor: fields.Cursor | None = None
 
 
+class Actions(_Kind, tag="actions"):
+    """List what people and operators did."""
+
+    since: fields.Since | None = None
+    by: fields.Actor | None = None
+    cursor: fields.Cursor | None = None
+    count: Annotated[fields.PeekCount | None, Default("100")] = None
+
+
 class Clock(_Kind, tag="clock"):
     """Advance the clock of a test service."""
 
@@ -221,6 +230,7 @@ Command = (
     | Pause
     | Resume
     | Purge
+    | Actions
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
 OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}

@@ -15,6 +15,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
+from jobqueue.access.actor import HEADER
 from jobqueue.access.authentication import credential
 from jobqueue.errors import STATUS
 from jobqueue.protocols import NATIVE, Reply, load
@@ -32,7 +33,15 @@ _LENGTH = re.compile(r"0|[1-9][0-9]{0,14}")
 # parser `Proxy-Connection` is `Connection`, and it refuses the key of an old WebSocket.
 _NEVER_SIMPLE = frozenset(
     (
-        *("transfer-encoding", "content-encoding", "expect", "upgrade", "proxy-connection", "sec-websocket-key1"),
+        *(
+            "transfer-encoding",
+            "content-encoding",
+            "expect",
+            "upgrade",
+            "proxy-connection",
+            "sec-websocket-key1",
+            HEADER.lower(),
+        ),
         *("origin", "sec-fetch-site"),
     )
 )
