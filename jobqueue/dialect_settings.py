@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from jobqueue.access.secret_values import read_secret, refuse_both
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
-from jobqueue.secret_values import read_secret, refuse_both
 
 _Text = Annotated[str, Meta(max_length=255)]
 _Prefix = Annotated[str, Meta(pattern=rf"^(?:{fields.NAME_PATTERN})?\Z")]
