@@ -66,6 +66,9 @@ class Proxy:
         if self.wanted_token and request.headers.get("Authorization") != f"Bearer {self.wanted_token}":
             self.refused += 1
             return web.json_response(_UNAUTHORIZED, status=401)
+        return await self._meet(request, data)
+
+    async def _meet(self, request: web.BaseRequest, data: bytes) -> web.StreamResponse:
         match self.faults.pop(0) if self.faults else "pass":
             case "drop":
                 return _cut(request)
