@@ -87,7 +87,7 @@ async def test_a_worker_whose_token_is_refused_for_too_long_ends_with_the_error(
         return (200, {"success": True, "jobs": [jobs.pop()]}) if jobs else UNAUTHORIZED
 
     with Guarded(reply).serving() as server:
-        worker = Worker(server.url, token=TOKEN, concurrency=1)
+        worker = Worker(server.url, token=TOKEN, concurrency=1, grace_s=0)
         worker.job("t")(lambda job: None)
         with pytest.raises(Unauthorized, match="a valid token is needed"):
             await worker.serve()
