@@ -42,7 +42,16 @@ export class TooManyError extends RefusedError {}
 export class BadHttpError extends RefusedError {}
 export class TooLargeError extends RefusedError {}
 export class UnauthorizedError extends RefusedError {}
-export class ForbiddenError extends RefusedError {}
+
+/** The token lacks the `right`, or does not reach the `topic`; null where that is not the reason. */
+export class ForbiddenError extends RefusedError {
+  constructor(answer, ...about) {
+    super(answer, ...about);
+    this.right = answer.right ?? null;
+    this.topic = answer.topic ?? null;
+  }
+}
+
 export class NotFoundError extends RefusedError {}
 export class NoSuchPathError extends RefusedError {}
 export class MethodNotAllowedError extends RefusedError {}
