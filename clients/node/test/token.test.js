@@ -87,5 +87,8 @@ test('no way of showing a client, a worker or an error shows the token', () => {
       said.push(inspect(error), error.stack);
     }
   }
+  for (const wrong of [`ftp://x:${ONE}@host`, `http://x:${ONE}@a,b`]) {
+    assert.throws(() => new Client({ urls: [wrong] }), (error) => said.push(error.message) > 0);
+  }
   assert.ok(said.every((text) => !text.includes(ONE.slice(12, 40))), said.join('\n'));
 });
