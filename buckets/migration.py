@@ -29,7 +29,7 @@ from buckets.record import unpack_all
 from buckets.redis.client import Redis
 from buckets.scripts import Value
 from buckets.shards import Item
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 
 REST = 1.0
 PATIENCE_S = 10.0  # then a hash is taken for one that a dead migration left

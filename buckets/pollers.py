@@ -16,8 +16,8 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from buckets.errors import JobQueueError
@@ -95,6 +95,11 @@ class Pollings:
     other_waiting: int = 0
     other_jobs: int = 0
 
+    def within(self, reaches: Callable[[str], bool]) -> Pollings:
+        """Only the rows with a topic of which `reaches` says yes, with those topics."""
+        rows = [replace(row, topics=topics) for row in self.rows if (topics := [*filter(reaches, row.topics)])]
+        return Pollings(rows)
+
     def polling(self) -> Counter[str]:
         """How many different workers poll each topic."""
         pairs = {(row.worker, topic) for row in self.rows for topic in row.topics}
@@ -118,7 +123,7 @@ class Pollers:
         """The name of this instance, for people."""
         notifier.register(Listener(leave=self._let_go))
 
-    def _let_go(self, worker: str) -> None:
+    def _let_go(self, worker: str, owner: str | None) -> None:
         """A worker is about to stop: it disappears once it has no jobs."""
         for poller in self._pollers.values():
             poller.has_left |= poller.worker == worker

@@ -24,9 +24,9 @@ from buckets.timers.locks import Locks
 from buckets.timers.members import Members
 from buckets.timers.sweep import Sweep
 from buckets.timers.timer import Timer
-from buckets.topics import Bounds, Stats, Topic, Topics, TopicStatus
+from buckets.topics.topics import Bounds, Stats, Topic, Topics, TopicStatus
+from buckets.topics.walk import Page, Position, Purged, Walk
 from buckets.waiting import Waiting
-from buckets.walk import Page, Position, Purged, Walk
 
 __all__ = [
     "FSYNCED",

@@ -13,7 +13,11 @@ from typing import Any
 
 from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
 from buckets.errors import Unfit
+from jobqueue.access.authentication import Authentication
+from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
+from jobqueue.access.entry import Entry
+from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -28,6 +32,7 @@ from jobqueue.redis_server.fitness import redis_at
 from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
 from jobqueue.web.address import check_free, check_free_for_dialects
+from jobqueue.web.guard import Guard
 from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
@@ -103,10 +108,15 @@ class Service(Lifecycle):
         await self._subscribed(notifier)
         loops = [loop for row in table for loop in row]
         readiness = partial(_readiness, members, locks, loops)
-        site_web = Web(engine, settings, readiness, metrics, scrape, self.protocols)
+        refusals = RefusalLog()
+        entry = Entry(Authentication(None, lambda record: None), metrics, refusals)
+        site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
         _spare_collections()
-        dialects = self._dialects = self._made_dialects(engine, metrics, limits, lambda: all(readiness().values()))
-        ports = Ports(settings, limits, shared=self._worker is not None)
+        dialects = self._dialects = self._made_dialects(
+            engine, metrics, limits, entry, lambda: all(readiness().values())
+        )
+        guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, refusals)
+        ports = Ports(settings, limits, guard, shared=self._worker is not None)
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
         self.url = await ports.open(site_web, dialects)
         pollers.instance = _instance(self.url, self._worker)
@@ -165,14 +175,19 @@ class Service(Lifecycle):
             raise Unfit("Redis accepts no subscription; an ACL user needs +ssubscribe and access to channels") from None
 
     def _made_dialects(
-        self, engine: Engine, metrics: Metrics, limits: ConnectionLimits, is_ready: Callable[[], bool]
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        limits: ConnectionLimits,
+        entry: Entry,
+        is_ready: Callable[[], bool],
     ) -> dict[str, Dialect[Any]]:
         """The dialects that the settings open, by name."""
         settings = self._settings
         made = {}
         for name, options in settings.protocols.open():
             commands = Commands(engine, metrics, settings.redis_timeout_s, name)
-            tools = Tools(commands, settings, limits, engine.give_back, is_ready)
+            tools = Tools(commands, settings, limits, engine.give_back, entry, is_ready)
             made[name] = load_dialect(name)(tools, options)
         return made
 

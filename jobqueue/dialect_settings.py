@@ -12,11 +12,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from jobqueue.access.secret_values import read_secret, refuse_both
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
 
 _Text = Annotated[str, Meta(max_length=255)]
 _Prefix = Annotated[str, Meta(pattern=rf"^(?:{fields.NAME_PATTERN})?\Z")]
+_TokenName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,40}\Z")]
 _Path = Annotated[str, Meta(pattern=r"^(?:|/|(?:/[A-Za-z0-9._-]+)+)\Z")]
 _Port = Annotated[int, Meta(ge=0, le=65535)]
 _Tries = Annotated[int, Meta(ge=0, le=65535)]
@@ -34,6 +36,11 @@ class DialectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The networks that may connect."""
     token: _Text = ""
     """Asked of each client that can send one; empty: none."""
+    act_as: _TokenName = ""
+    """The name of the token whose rights and topics those clients have that show no token of their own, where the
+    service asks for tokens; empty: those clients are refused."""
+    token_file: str = ""
+    """A file that holds the token."""
 
     def __repr__(self) -> str:
         """Without the token, which is a secret."""
@@ -160,7 +167,7 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
         raise SettingsError(f"protocols.{name} in {source}: unknown protocol{hint(name, KINDS)}")
     kind = KINDS[name]
     try:
-        return msgspec.convert(table, kind)
+        return msgspec.convert(_with_token(name, table, source), kind)
     except msgspec.ValidationError as error:
         fault, _, place = str(error).removesuffix("`").partition(" - at `")
         place = place.rpartition("$")[2]
@@ -172,10 +179,21 @@ def _table(name: str, table: Any, source: str) -> DialectSettings:
         raise SettingsError(f"protocols.{name}{place} in {source}: {fault}") from None
 
 
+def _with_token(name: str, table: Any, source: str) -> Any:
+    """A table with the token that its file holds."""
+    file = table.get("token_file") if isinstance(table, dict) else None
+    if not isinstance(file, str) or not file:
+        return table
+    refuse_both(table, "token", f"protocols.{name} in {source}")
+    return table | {"token": read_secret(file, f"protocols.{name}.token_file")}
+
+
 def _expected(error: str) -> str:
     """What a text must be that does not match."""
     if "`$.path`" in error:
         return "must be empty, / or a path such as /queue, without a slash at its end"
+    if "`$.act_as`" in error:
+        return "must be the name of a token: 1 to 40 characters of A-Z a-z 0-9 . _ -"
     if "`key`" in error:
         return "the name of a namespace must be 1 to 64 characters of A-Z a-z 0-9 . _ -"
     return f"a prefix must be empty or {fields.NAME}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from buckets.errors import JobQueueError, TryLater
 
 
@@ -75,19 +77,44 @@ class MethodNotAllowed(BadRequest):
 
 
 class Unauthorized(BadRequest):
-    """the request needs another token."""
+    """the request needs a valid token."""
 
     code = "UNAUTHORIZED"
 
-    def __init__(self, *, missing: bool) -> None:
-        super().__init__("the request needs a token" if missing else "")
+    def __init__(self, *, missing: bool = False) -> None:
+        """`missing`: there was none. Only dialects whose systems tell it say so."""
+        super().__init__()
         self.missing = missing
 
 
 class Forbidden(BadRequest):
-    """this protocol may not be used from there."""
+    """this may not be used from there."""
 
     code = "FORBIDDEN"
+
+    def __init__(self, message: str = "", *, right: str | None = None, topic: str | None = None) -> None:
+        """`right`, `topic`: the ones that the token lacks."""
+        super().__init__(message)
+        self.right = right
+        self.topic = topic
+
+
+class Misdirected(BadRequest):
+    """the service is not known under the name in Host; the setting `allowed_hosts` adds names."""
+
+    code = "MISDIRECTED"
+
+
+class TooFast(TryLater):
+    """the token's rate is used up."""
+
+    code = "TOO_FAST"
+
+    def __init__(self, message: str = "", *, retry_after: float = 1) -> None:
+        """`retry_after`: seconds until a permit is there; whole ones are answered, rounded up."""
+        super().__init__(message)
+        self.retry_after = max(math.ceil(retry_after), 1)
+        self.job_id: str | None = None
 
 
 class ShuttingDown(TryLater):
@@ -100,13 +127,15 @@ class SettingsError(Exception):
     """The settings are wrong; the message says which and what is allowed."""
 
 
-NATIVE_STATUS = {
+STATUS = {
     "BAD_JSON": 400,
     "BAD_FIELD": 400,
     "UNKNOWN_FIELD": 400,
     "UNKNOWN_COMMAND": 400,
     "TOO_MANY": 400,
     "BAD_HTTP": 400,
+    "UNAUTHORIZED": 401,
+    "FORBIDDEN": 403,
     "TOO_LARGE": 413,
     "NOT_FOUND": 404,
     "NO_SUCH_PATH": 404,
@@ -117,13 +146,12 @@ NATIVE_STATUS = {
     "STALE_LEASE": 409,
     "TOO_LATE": 409,
     "WRONG_STATE": 409,
+    "MISDIRECTED": 421,
     "TOPIC_FULL": 429,
+    "TOO_FAST": 429,
     "NO_ROOM": 503,
     "UNAVAILABLE": 503,
     "SHUTTING_DOWN": 503,
     "INTERNAL": 500,
 }
-"""The HTTP status of each code that the native protocol can give."""
-
-STATUS = NATIVE_STATUS | {"UNAUTHORIZED": 401, "FORBIDDEN": 403}
-"""Of all codes: those that only a dialect gives, too."""
+"""The HTTP status of each code."""

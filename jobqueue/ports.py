@@ -17,6 +17,8 @@ from jobqueue.access.connections import ConnectionLimits
 from jobqueue.protocols import Dialect, HttpDialect, SocketDialect
 from jobqueue.settings import Settings
 from jobqueue.web.address import blamed_on, datagram_sockets, url_of
+from jobqueue.web.fast_path import Head
+from jobqueue.web.guard import Guard
 from jobqueue.web.port import Answerer, SimpleClient
 from jobqueue.web.runner import BACKLOG, Runner
 from jobqueue.web.site import Web
@@ -27,9 +29,10 @@ log = structlog.get_logger()
 class Ports:
     """The ports of one process. `shared`: other processes listen beside it."""
 
-    def __init__(self, settings: Settings, limits: ConnectionLimits, *, shared: bool) -> None:
+    def __init__(self, settings: Settings, limits: ConnectionLimits, guard: Guard, *, shared: bool) -> None:
         self._settings = settings
         self._limits = limits
+        self._guard = guard
         self._shared = shared
         self._runners: list[Runner] = []
         self._servers: list[asyncio.Server] = []
@@ -56,7 +59,7 @@ class Ports:
         port: int,
         allows: Callable[[object], bool] | None = None,
     ) -> Runner:
-        runner = Runner(application, answerer, self._limits, allows, grace_s=self._settings.grace_s)
+        runner = Runner(application, answerer, self._limits, self._guard, allows, grace_s=self._settings.grace_s)
         self._runners.append(runner)
         await runner.open(self._settings.host, port, shared=self._shared)
         return runner
@@ -107,5 +110,5 @@ class _NoFastPath(Answerer):
     closing = False
     most_bytes = -1
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> None:
         raise NotImplementedError

@@ -1,6 +1,7 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads files and the environment. conf/jobqueue.toml lists every setting with its default.
+Only this module reads the environment, and it and `secret_values` alone read files. conf/jobqueue.toml lists every
+setting with its default.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobqueue import dialect_settings
+from jobqueue.access.secret_values import read_secret, refuse_both, without_secret
 from jobqueue.dialect_settings import Dialects, hint
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
@@ -47,8 +49,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    access: Literal["open", "tokens"] = "open"
+    open_paths: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
+    redis_file: str = ""
     redis_timeout_s: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
     clock_limit_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 1.0
     allow_eviction: bool = False
@@ -80,6 +87,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     virtual_topics: dict[fields.Name, Annotated[tuple[fields.Name, ...], Meta(min_length=1, max_length=32)]] = {}
     protocols: Dialects = Dialects()
 
+    def __repr__(self) -> str:
+        """Without the user, the password and the parameters of the Redis URL; the dialects leave out their tokens."""
+        shown = {name: getattr(self, name) for name in self.__struct_fields__} | {"redis": without_secret(self.redis)}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
         """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where
         every shard has timers."""
@@ -105,16 +117,23 @@ _RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fi
 
 # What a test service does not take from the settings of another one.
 _ELSEWHERE = {
-    *("host", "port", "workers", "redis", "data", "shards", "buckets", "durability", "replicas", "protocols"),
+    *("host", "port", "workers", "redis", "redis_file", "data"),
+    *("shards", "buckets", "durability", "replicas", "protocols"),
 }
 
 PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
+_REDIS = {"redis", "redis_file"}
 _TABLES = ("topics", "virtual_topics", "protocols")
 """They can only be set in a file."""
+_LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
 # JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
-_NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET"}
+_HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
+_HOST = re.compile(_HOST_NAME, re.IGNORECASE)
+_ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
+_DEFAULT_PORTS = {("http", "80"), ("https", "443")}
+_NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET", f"{PREFIX}CALLBACK_SECRET_FILE"}
 
 
 def load(
@@ -125,14 +144,26 @@ def load(
     path = file_of(file, environment)
     values: dict[str, Any] = {}
     if path:
-        values |= _checked(_read(path), f"the file {path}")
-    values |= _checked(_from_environment(environment), _ENVIRONMENT)
-    values |= _checked({name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
+        values = _over(values, _read(path), f"the file {path}")
+    values = _over(values, _from_environment(environment), _ENVIRONMENT)
+    values = _over(values, {name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
+    if values.get("redis_file"):
+        values["redis"] = read_secret(values["redis_file"], "redis_file")
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
     _check_virtual(settings)
+    _check_browsers(settings)
     dialect_settings.check(settings.protocols, settings.port)
     return settings
+
+
+def _over(values: dict[str, Any], later: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The values with those of a source that overrides them. Its `redis` also overrides a `redis_file`, and the other
+    way round."""
+    checked = _checked(later, source)
+    refuse_both(checked, "redis", source)
+    kept = {name: value for name, value in values.items() if name not in _REDIS} if _REDIS & checked.keys() else values
+    return kept | checked
 
 
 def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> str | None:
@@ -143,9 +174,10 @@ def file_of(file: str | None, environment: Mapping[str, str] | None = None) -> s
 def for_tests(settings: Settings, flags: Mapping[str, Any]) -> Settings:
     """The settings of a test service: those of a real one, but for where it listens and keeps its data. Raises
     SettingsError for flags that it cannot have."""
-    refused = [name for name in ("redis", "data", "workers") if flags.get(name) is not None]
+    refused = [name for name in ("redis", "redis_file", "data", "workers") if flags.get(name) is not None]
     if refused:
-        raise SettingsError(f"--test excludes --{refused[0]}: a test service is one process with a Redis of its own")
+        flag = refused[0].replace("_", "-")
+        raise SettingsError(f"--test excludes --{flag}: a test service is one process with a Redis of its own")
     kept = {name: getattr(settings, name) for name in Settings.__struct_fields__ if name not in _ELSEWHERE}
     where = {name: value for name in ("host", "port") if (value := flags.get(name)) is not None}
     return Settings(**{"port": 0, "workers": 1, **kept, **where})
@@ -170,6 +202,19 @@ def _check_virtual(settings: Settings) -> None:
         nested = next((target for target in targets if target in virtual), None)
         if nested:
             raise SettingsError(f"virtual_topics.{name} names {nested}, which is virtual itself")
+
+
+def _check_browsers(settings: Settings) -> None:
+    """Neither may contain what no browser sends, and so would never be met."""
+    for origin in settings.allowed_origins:
+        if not _ORIGIN.fullmatch(origin) or (origin.split(":")[0], origin.rpartition(":")[2]) in _DEFAULT_PORTS:
+            raise SettingsError(
+                f"allowed_origins: {origin!r} is not an origin such as https://queue.example or http://localhost:3000:"
+                " in small letters, without a path, and without the port if it is the scheme's own"
+            )
+    for host in settings.allowed_hosts:
+        if not _HOST.fullmatch(host):
+            raise SettingsError(f"allowed_hosts: {host!r} is not a host name such as queue.example, without a port")
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:
@@ -215,7 +260,7 @@ def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
             checked[name] = dialect_settings.read(value, source)
             continue
         try:
-            given = _steps(value) if name == "default_backoff_s" and isinstance(value, str) else value
+            given = _items(value) if name in _LISTS and isinstance(value, str) else value
             checked[name] = msgspec.convert(given, types[name], strict=not isinstance(value, str))
         except msgspec.ValidationError as error:
             place, fault = (
@@ -236,9 +281,9 @@ def _named(name: str, source: str) -> str:
     return PREFIX + name.upper() if source == _ENVIRONMENT else name
 
 
-def _steps(text: str) -> list[str]:
-    """The steps of a ladder as the environment has them: `1,5,15`."""
-    return [step.strip() for step in text.split(",")] if text.strip() else []
+def _items(text: str) -> list[str]:
+    """The items of a list as the environment has them: `1,5,15`."""
+    return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
 def _entry(name: str, table: Mapping[str, Any], kind: Any) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from redis.crc import key_slot
 
 from tests.ports import free_ports
 from tests.redis_network import Network
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until_servers
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, Tls, until_servers
 
 SLOTS = 1 << 14
 MASTERS = 3
@@ -36,7 +36,8 @@ class ClusterSet:
     Without them nothing is on disk: a master that is killed and restarted before its replica took over comes back
     empty, so `await failed_over(it)` between the two. And let other masters fail, or about four times `timeout_ms`
     pass, before the same pair of nodes fails over again: in Redis 7.0 a node that won an election recently believes
-    at the next one that it has already won, and no other node does. `network` connects the nodes.
+    at the next one that it has already won, and no other node does. `network` connects the nodes. With `tls`
+    they speak nothing else.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class ClusterSet:
         replicas: int = 1,
         timeout_ms: int = 1500,
         network: Network | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.network = network
+        self._tls = tls
         self.nodes: list[RedisNode] = []
         self._options = options
         self._access = access
@@ -57,8 +60,13 @@ class ClusterSet:
 
     @property
     def url(self) -> str:
+        return self.url_for(self._access)
+
+    def url_for(self, access: Access) -> str:
+        """The URL with the credentials of another user."""
         hosts = ",".join(node.address for node in self.nodes[:MASTERS])
-        return f"redis+cluster://{self._access.in_url}{hosts}"
+        scheme, parameters = ("rediss", self._tls.in_url) if self._tls else ("redis", "")
+        return f"{scheme}+cluster://{access.in_url}{hosts}{parameters}"
 
     async def __aenter__(self) -> Self:
         # Not pytest's own folder: after a killed test run that one stays.
@@ -84,7 +92,7 @@ class ClusterSet:
         for port, bus in zip(ports[:number], ports[number:], strict=True):
             host = await self.network.add(port, bus) if self.network else HOST
             lines = [*self._lines(bus), *self._options]
-            self.nodes.append(RedisNode(folder / str(port), port, lines, self._access, host=host))
+            self.nodes.append(RedisNode(folder / str(port), port, lines, self._access, host=host, tls=self._tls))
         await asyncio.gather(*(node.start() for node in self.nodes))
         for node in self.nodes:
             self._ids[node] = await node.ask("CLUSTER", "MYID")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import hiredis
+import trustme
 
 from tests.redis_server import binary
 from tests.waiting import until
@@ -67,10 +69,49 @@ class Access(NamedTuple):
 EVERYBODY = Access()
 
 
+class Tls:
+    """An authority of one's own, a certificate of the servers, and one of their clients, as files in a folder. Servers
+    speak nothing but TLS then, to each other too, and take no client without a certificate of the authority."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        authority = trustme.CA()
+        self.ca = folder / "ca.pem"
+        authority.cert_pem.write_to_path(self.ca)
+        self.server = _issued(authority, folder / "server", HOST, "localhost")
+        self.client = _issued(authority, folder / "client", "jobqueue.internal")
+        certificate, key = self.client
+        self.in_url = f"?ssl_ca_certs={self.ca}&ssl_certfile={certificate}&ssl_keyfile={key}"
+
+    def lines(self, port: int) -> list[str]:
+        """Lines of a server's configuration."""
+        certificate, key = self.server
+        return [
+            *("port 0", f"tls-port {port}", f"tls-cert-file {certificate}", f"tls-key-file {key}"),
+            *(f"tls-ca-cert-file {self.ca}", "tls-auth-clients yes", "tls-replication yes", "tls-cluster yes"),
+        ]
+
+    def context(self) -> ssl.SSLContext:
+        """For a client."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(*self.client)
+        return context
+
+
+def _issued(authority: trustme.CA, path: Path, *names: str) -> tuple[Path, Path]:
+    """A certificate and its key, written beside each other."""
+    issued = authority.issue_cert(*names)
+    files = path.with_suffix(".pem"), path.with_suffix(".key")
+    issued.cert_chain_pems[0].write_to_path(files[0])
+    issued.private_key_pem.write_to_path(files[1])
+    return files
+
+
 class RedisNode:
     """A server, or with `sentinel` a Sentinel. `lines` go into its configuration file, which it may rewrite.
 
-    `host` is its own address where there is a network (tests/redis_network.py); others find it at `address`.
+    `host` is its own address where there is a network (tests/redis_network.py); others find it at `address`. With `tls`
+    it speaks nothing else.
     """
 
     def __init__(
@@ -81,18 +122,21 @@ class RedisNode:
         access: Access = EVERYBODY,
         sentinel: bool = False,
         host: str = HOST,
+        tls: Tls | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.folder = folder
         self.log = folder / "log"
         self.address = f"{HOST}:{port}"
-        self.url = f"redis://{access.in_url}{self.address}"
+        self.url = f"redis{'s' if tls else ''}://{access.in_url}{self.address}{tls.in_url if tls else ''}"
         self._access = access
+        self._tls = tls.context() if tls else None
         self._arguments = ["--sentinel"] if sentinel else []
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir()
-        own = (f"port {port}", f"bind {host}", f"bind-source-addr {host}", f"dir {folder}", f"logfile {self.log}")
+        at = tls.lines(port) if tls else [f"port {port}"]
+        own = (*at, f"bind {host}", f"bind-source-addr {host}", f"dir {folder}", f"logfile {self.log}")
         self._file = folder / "redis.conf"
         self._file.write_text("\n".join((*own, *access.lines(), *lines, "")))
 
@@ -138,7 +182,7 @@ class RedisNode:
         """One command on a connection of its own. Raises OSError (a time-out is one), or hiredis.ReplyError."""
         reader = hiredis.Reader(encoding="utf-8", errors="replace")
         async with asyncio.timeout(within_s):
-            incoming, outgoing = await asyncio.open_connection(self.host, self.port)
+            incoming, outgoing = await asyncio.open_connection(self.host, self.port, ssl=self._tls)
             try:
                 if self._access.password:
                     outgoing.write(_packed("AUTH", *self._access.words()))

@@ -11,7 +11,7 @@ import hiredis
 
 from tests.ports import free_ports
 from tests.redis_network import Network
-from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, until_servers
+from tests.redis_node import EVERYBODY, HOST, Access, RedisNode, Tls, until_servers
 
 NAME = "jq-main"
 _REPLICAS = 2
@@ -24,6 +24,7 @@ class SentinelSet:
 
     Without them nothing is on disk: a master that is killed and restarted before another one took over comes back
     empty, and empties its replicas, so `await failed_over(it)` between the two. `network` connects the servers.
+    With `tls` they and the Sentinels speak nothing else.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class SentinelSet:
         access: Access = EVERYBODY,
         down_after_ms: int = 1000,
         network: Network | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.network = network
+        self._tls = tls
         self.servers: list[RedisNode] = []
         self.sentinels: list[RedisNode] = []
         self._options = options
@@ -42,8 +45,13 @@ class SentinelSet:
 
     @property
     def url(self) -> str:
+        return self.url_for(self._access)
+
+    def url_for(self, access: Access) -> str:
+        """The URL with the credentials of another user."""
         hosts = ",".join(sentinel.address for sentinel in self.sentinels)
-        return f"redis+sentinel://{self._access.in_url}{hosts}/{NAME}"
+        scheme, parameters = ("rediss", self._tls.in_url) if self._tls else ("redis", "")
+        return f"{scheme}+sentinel://{access.in_url}{hosts}/{NAME}{parameters}"
 
     async def __aenter__(self) -> Self:
         # Not pytest's own folder: after a killed test run that one stays.
@@ -69,12 +77,12 @@ class SentinelSet:
             lines = ["save ''", "repl-diskless-sync-delay 0", f"replica-announce-ip {HOST}", *self._options]
             lines += [f"replicaof {HOST} {main[0]}"] if port != main[0] else []
             host = await self._host(port)
-            self.servers.append(RedisNode(folder / str(port), port, lines, self._access, host=host))
+            self.servers.append(RedisNode(folder / str(port), port, lines, self._access, host=host, tls=self._tls))
         await asyncio.gather(*(server.start() for server in self.servers))
         await until_servers(lambda: self._follows(self.servers[0]))
         for port in watching:
             lines, host = self._sentinel(port, main, watching), await self._host(port)
-            self.sentinels.append(RedisNode(folder / str(port), port, lines, sentinel=True, host=host))
+            self.sentinels.append(RedisNode(folder / str(port), port, lines, sentinel=True, host=host, tls=self._tls))
         await asyncio.gather(*(self.start_sentinel(sentinel) for sentinel in self.sentinels))
         await self.settled()
 

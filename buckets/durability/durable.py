@@ -145,23 +145,25 @@ class DurablePool:
         self._durabilities = durabilities
         self._report = report
 
-    async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
+    async def add(self, jobs: Sequence[NewJob], within: str = "") -> list[Added | JobQueueError]:
         """As `Pool.add`."""
         repeat = all(map(may_be_repeated, jobs))
         return await self._change([job.id for job in jobs], jobs, self._pool.add, repeat)
 
-    async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
+    async def add_groups(
+        self, groups: Sequence[Sequence[NewJob]], within: str = ""
+    ) -> list[list[Added] | JobQueueError]:
         """As `Pool.add_groups`; one durability a group."""
         repeat = all(may_be_repeated(job) for group in groups for job in group)
         return await self._change([group[0].id for group in groups], groups, self._pool.add_groups, repeat)
 
     async def finish(
-        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None
+        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None, within: str = ""
     ) -> list[str | JobQueueError]:
         """As `Pool.finish`, but `sent` is never called: pops use another connection."""
         return await self._change([job_id for job_id, _ in jobs], jobs, self._pool.finish)
 
-    async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
+    async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """As `Pool.delete`."""
         return await self._change(ids, ids, self._pool.delete)
 

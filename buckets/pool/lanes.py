@@ -71,7 +71,7 @@ class Lane:
     def _link(self) -> Link | None:
         return self._redis.open_link(self._keys.meta)
 
-    def add(self, jobs: Sequence[Prepared], done: Done) -> bool:
+    def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
         """Keep jobs. `done` gets an Added or an error for each, later. False: they are not taken, and nothing is done:
         the lanes are closed, an id comes twice, or it is too much for one script."""
         size = 0
@@ -285,7 +285,7 @@ class Lanes:
         """Whether some of what is handed in may be taken."""
         return any(lane.is_open for lane in self._lanes)
 
-    def add(self, jobs: Sequence[Prepared], done: Done) -> bool:
+    def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
         """As `Lane.add`; also False for jobs of several shards."""
         lane = self._of([job[1] for job in jobs])
         return lane is not None and lane.add(jobs, done)

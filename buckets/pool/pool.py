@@ -53,7 +53,7 @@ class Pool(Popping):
         """What all new jobs share that differ from this one in id, time and body only."""
         return self._preparing.shape(job)
 
-    async def add(self, jobs: Sequence[NewJob]) -> list[Added | JobQueueError]:
+    async def add(self, jobs: Sequence[NewJob], within: str = "") -> list[Added | JobQueueError]:
         """Keep jobs, as if one after the other. Returns what was added for each, or the error."""
         prepared = self._preparing.job
         items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
@@ -69,7 +69,9 @@ class Pool(Popping):
             return await self._add(shard, all(job.shape.repeatable for job in jobs), items)
         return [outcome] * len(jobs) if isinstance(outcome, JobQueueError) else outcome
 
-    async def add_groups(self, groups: Sequence[Sequence[NewJob]]) -> list[list[Added] | JobQueueError]:
+    async def add_groups(
+        self, groups: Sequence[Sequence[NewJob]], within: str = ""
+    ) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, as if one after the other, each group whole or not at all. The ids of a group are equal
         up to their first `@`, and differ between topics."""
         items = [
@@ -114,7 +116,7 @@ class Pool(Popping):
         )
 
     async def finish(
-        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None
+        self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None, within: str = ""
     ) -> list[str | JobQueueError]:
         """End jobs, given as (id, lease or None); returns `finished` for each, or NotFound, NotReserved, StaleLease.
 
@@ -145,7 +147,7 @@ class Pool(Popping):
     async def _finish(self, shard: int, items: Sequence[Item]) -> list[Any]:
         return await self.run_in(shard, "finish", items, {"now": self.clock.now()})
 
-    async def delete(self, ids: Sequence[str]) -> list[str | JobQueueError]:
+    async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or NotFound, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
         return _words(await self.each("delete", items, now=self.clock.now()))
@@ -245,6 +247,7 @@ class Pool(Popping):
         self,
         job_id: str,
         *,
+        within: str = "",
         delay_ms: int | None = None,
         due_ms: int | None = None,
         priority: int | None = None,

@@ -12,13 +12,16 @@ are those of redis-py, which makes the connections; Sentinels have their own (`?
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from redis.asyncio import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from buckets.redis.tls import Contexts
 
 Kind = Literal["standalone", "sentinel", "cluster"]
 
@@ -46,18 +49,25 @@ class Url:
     addresses: tuple[Address, ...]
     master: str
     """Its name, with Sentinels."""
-    _maker: Any  # redis-py's, untyped
-    _for_sentinels: dict[str, Any]
+    _maker: Any = field(repr=False)  # redis-py's, untyped; it and what follows know passwords
+    _for_sentinels: dict[str, Any] = field(repr=False)
+    _contexts: Contexts = field(default_factory=Contexts, repr=False, compare=False)
 
     def connection(self, address: Address | None = None) -> Any:
-        """A connection of redis-py, not yet open, to an address, or to the only server."""
-        other = {} if address is None else address._asdict()
-        return self._maker.connection_class(**self._maker.connection_kwargs | other)
+        """A connection of redis-py, not yet open, to an address, or to the only server. Raises OSError when the files
+        for TLS do not load."""
+        return self._made({} if address is None else address._asdict())
 
     def sentinel_connection(self, address: Address) -> Any:
         """As `connection`, but to a Sentinel."""
-        own = {"username": None, "password": None, "db": 0, **self._for_sentinels, **address._asdict()}
-        return self._maker.connection_class(**self._maker.connection_kwargs | own)
+        return self._made({"username": None, "password": None, "db": 0, **self._for_sentinels, **address._asdict()})
+
+    def _made(self, other: dict[str, Any]) -> Any:
+        connection = self._maker.connection_class(**self._maker.connection_kwargs | other)
+        self._contexts.give(connection)
+        # Redis 7.0 does not know CLIENT SETINFO, nor an ACL that allows it. The last two are those of older redis-py.
+        connection.driver_info = connection.lib_name = connection.lib_version = None
+        return connection
 
 
 def read_url(url: str, timeout_s: float) -> Url:
@@ -106,6 +116,11 @@ def _maker(url: str, timeout_s: float) -> Any:
 
 
 def _checked(url: Url) -> Url:
-    """Raise the error of an unknown parameter now, not at the first connection."""
-    url.connection(url.addresses[0] if url.addresses else None)
+    """Raise the error of an unknown parameter, or of a wrong one, now and not at the first connection."""
+    try:
+        url.connection(url.addresses[0] if url.addresses else None)
+    except OSError:
+        pass  # files for TLS that do not load yet
+    except RedisError as error:
+        raise ValueError(str(error)) from None
     return url

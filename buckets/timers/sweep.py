@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from buckets.errors import JobQueueError
 from buckets.timers.locks import Locks
-from buckets.topics import Bounds, Topics
+from buckets.topics.topics import Bounds, Topics
 
 log = logging.getLogger(__name__)
 

@@ -22,12 +22,13 @@ from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from jobqueue import settings
+from jobqueue.access.secret_values import is_open_to_all, without_secret
 from jobqueue.cli.check_jobs import check_jobs
 from jobqueue.cli.findings import Finding, Findings, Level
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
-from jobqueue.redis_server.fitness import facts_of, judge, redis_at, without_secret
+from jobqueue.redis_server.fitness import facts_of, judge, redis_at
 from jobqueue.redis_server.program import build_of, find_server
 from jobqueue.settings import Settings
 from jobqueue.workers.cores import usable, workers_for
@@ -50,6 +51,8 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
     yield Finding(
         "ok", "settings", f"{', '.join(own)} set, the others have their defaults" if own else "all have their defaults"
     )
+    for finding in _secret_files(chosen):
+        yield finding
     yield _workers(chosen)
     for name, address in addresses(chosen.protocols, chosen.host).items():
         yield Finding("ok", f"protocols.{name}", f"at {address}")
@@ -93,6 +96,16 @@ def _packages() -> Iterator[Finding]:
             f"{_CLIENT} is installed beside {_SERVICE}, which contains it: uninstalling either removes files of the"
             f" other. Uninstall both, then install {_SERVICE} alone",
         )
+
+
+def _secret_files(chosen: Settings) -> Iterator[Finding]:
+    """A warning for each secret of the settings whose file anybody may read; a mounted secret often has that mode."""
+    files = {"redis_file": chosen.redis_file} | {
+        f"protocols.{name}.token_file": options.token_file for name, options in chosen.protocols.open()
+    }
+    for name, path in files.items():
+        if path and is_open_to_all(path):
+            yield Finding("warn", name, f"every user of this machine may read {path}; chmod 600 keeps the secret")
 
 
 def _workers(chosen: Settings) -> Finding:

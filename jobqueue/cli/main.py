@@ -12,6 +12,7 @@ import click
 
 from buckets.errors import JobQueueError
 from jobqueue import __version__, settings
+from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import service_commands
 from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.errors import SettingsError
@@ -73,6 +74,7 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--namespace", metavar="NS", help="separates services that share a Redis [jq]"),
         click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]"),
+        click.option("--redis-file", metavar="FILE", help="file with the URL of the Redis, instead of --redis"),
         click.option("--redis", metavar="URL", help="use this Redis instead of the embedded one"),
         click.option("--port", type=int, help="port to listen on; 0: any free port [8000]"),
         click.option("--host", help="address to listen on [127.0.0.1]"),
@@ -169,6 +171,7 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
 @click.option("--repair", is_flag=True, help="repair what is found; unreadable records are set aside")
 @click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml")
 @click.option("--redis", metavar="URL", help="the Redis of the service, if it is not the embedded one")
+@click.option("--redis-file", metavar="FILE", help="file with the URL of the Redis, instead of --redis")
 @click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]")
 @click.option("--namespace", metavar="NS", help="namespace to check [jq]")
 @click.option("--json", "as_json", is_flag=True, help="print the findings as JSON")
@@ -180,15 +183,29 @@ def fsck_command(repair: bool, config: str | None, as_json: bool, **flags: Any) 
 
 
 @main.command("move")
-@click.option("--from", "old", metavar="URL", required=True, help="the Redis to move the jobs from")
-@click.option("--to", "new", metavar="URL", required=True, help="the Redis to move the jobs to")
+@click.option("--from", "old", metavar="URL", help="the Redis to move the jobs from")
+@click.option("--from-file", "old_file", metavar="FILE", help="file with its URL, instead of --from")
+@click.option("--to", "new", metavar="URL", help="the Redis to move the jobs to")
+@click.option("--to-file", "new_file", metavar="FILE", help="file with its URL, instead of --to")
 @click.option("--namespace", metavar="NS", default="jq", help="namespace, the same on both [jq]")
 @click.option("--rest", type=click.FloatRange(0), default=1.0, metavar="S", help="pause after each second of work [1]")
-def move_command(old: str, new: str, namespace: str, rest: float) -> None:
+def move_command(
+    old: str | None, old_file: str | None, new: str | None, new_file: str | None, namespace: str, rest: float
+) -> None:
     """Move all jobs to another Redis while services run on both. Exit code 1: some are left; 2: it could not start."""
     from jobqueue.cli.migrate import move  # noqa: PLC0415 - as above
 
-    sys.exit(move(old, new, namespace, rest))
+    sys.exit(move(_url("--from", old, old_file), _url("--to", new, new_file), namespace, rest))
+
+
+def _url(option: str, url: str | None, file: str | None) -> str:
+    """The URL that an option gives, or the file of its twin. Raises UsageError."""
+    if (url is None) == (file is None):
+        raise click.UsageError(f"one of {option} and {option}-file is needed")
+    try:
+        return read_secret(file, f"{option}-file") if file else url or ""
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
 
 
 main.add_command(callbacks_command)

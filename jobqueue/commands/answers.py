@@ -9,7 +9,7 @@ import structlog
 
 from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
 from buckets.errors import JobQueueError, Refused, TryLater
-from jobqueue.errors import STATUS, BadRequest
+from jobqueue.errors import STATUS, BadRequest, Forbidden, TooFast
 
 log = structlog.get_logger()
 
@@ -29,10 +29,12 @@ def failure(error: Exception, job_id: str | None = None) -> Answer:
         log.error("command.failed", exc_info=error)
         return {"success": False, "id": job_id, "error": "internal error; the service logged it", "code": "INTERNAL"}
     answer: Answer = {"success": False, "id": job_id, "error": error.message, "code": error.code}
-    if isinstance(error, BadRequest):
+    if isinstance(error, BadRequest | TooFast):
         answer["id"] = job_id or error.job_id
-        if error.field:
-            answer["field"] = error.field
+    if isinstance(error, BadRequest) and error.field:
+        answer["field"] = error.field
+    if isinstance(error, Forbidden):
+        answer |= {name: value for name in ("right", "topic") if (value := getattr(error, name))}
     if isinstance(error, Refused) and error.state:
         answer["state"] = error.state
     if isinstance(error, TryLater):
@@ -149,13 +151,13 @@ def died(job: Job) -> Answer:
     return {"id": job.id, "cause": cause, "reason": reason, "dead_since": in_seconds(job.next)}
 
 
-def described(job: Job) -> Answer:
+def described(job: Job, *, with_body: bool) -> Answer:
     """Everything about a job, times in unix seconds and spans in seconds."""
     answer: Answer = {
         "id": job.id,
         "state": job.state.word,
         "topic": job.topic,
-        "value": _body(job),
+        **({"value": _body(job)} if with_body else {}),
         "created": job.created / 1000,
         "due": job.due / 1000,
         "priority": job.priority,

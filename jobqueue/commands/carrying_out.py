@@ -10,13 +10,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 
 from buckets import Job, Popped, Sent
-from buckets.errors import Unavailable
+from buckets.errors import JobQueueError, Unavailable
+from jobqueue.access.grants import GRANT
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
 from jobqueue.commands.answers import Answer, failure
@@ -32,7 +33,7 @@ log = structlog.get_logger()
 
 _OVER = "the deadline of this request passed before the command began: it was not carried out"
 
-Asked = params.Command | inner.Inner | BadRequest
+Asked = params.Command | inner.Inner | BadRequest | JobQueueError
 """A command, or the reason why it is refused."""
 Run = tuple[type[Any], list[Any]]
 """The struct of some commands, and those commands, which go to the engine together."""
@@ -57,22 +58,35 @@ class Commands:
         self.plain = Plain(engine, self, is_logged=self.is_logged)
         """Carries out those whose answers come by callback."""
 
-    def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> Awaitable[list[Answer]]:
-        """Carry out commands as if one after the other; returns an answer for each, in order. It never raises.
+    async def answer(self, commands: Sequence[Asked], reserved: list[Job]) -> list[Answer]:
+        """Carry out commands as if one after the other, as far as the grant of the request (`GRANT`) lets them; returns
+        an answer for each, in order. It never raises.
 
-        A BadRequest in place of a command becomes its answer. Commands that have not begun by the deadline are
+        An error in place of a command becomes its answer. Commands that have not begun by the deadline are
         UNAVAILABLE. `reserved` receives the jobs that the answers hand out, so that the caller can give them back when
         the answers reach nobody.
         """
-        handover = Handover(reserved)
+        grant = GRANT.get()
+        if not grant.everything:
+            try:
+                commands = await grant.checked(commands)
+            except JobQueueError as error:  # no permits can be had
+                return [self._refused(error, command) for command in commands]
+        handover = Handover(reserved, grant)
         if len(commands) == 1:
-            return self._carry_out(type(commands[0]), commands, handover)
-        return self._carry_out_all(commands, handover)
+            return await self._carry_out(type(commands[0]), commands, handover)
+        return await self._carry_out_all(commands, handover)
 
     @property
     def metrics(self) -> Metrics:
         """What counts the answers."""
         return self._metrics
+
+    def _refused(self, error: JobQueueError, command: Asked) -> Answer:
+        """The answer to a command that is not begun."""
+        answer = failure(command) if isinstance(command, JobQueueError) else failed(error, command)
+        self.count(command, [answer], None)
+        return answer
 
     def refuse(self, error: Exception) -> Answer:
         """The answer to a request that could not be read."""
@@ -87,9 +101,9 @@ class Commands:
         begun = time.perf_counter()
         try:
             if sent:
-                answers = await native.finish(self._engine, run, sent)
+                answers = await native.finish(self._engine, run, handover, sent)
             elif kind in MANY:
-                answers = await MANY[kind](self._engine, run)
+                answers = await MANY[kind](self._engine, run, handover)
             elif kind in ONE:
                 answers = [await ONE[kind](self._engine, run[0], handover)]
             else:
@@ -146,12 +160,7 @@ class Commands:
 
     def _too_late(self, command: Asked) -> Answer:
         """The answer to a command that was not begun: Redis did not answer an earlier one, or all took too long."""
-        if isinstance(command, BadRequest):
-            answer = failure(command)
-        else:
-            answer = failure(Unavailable(_OVER), getattr(command, "id", None))
-        self.count(command, [answer], None)
-        return answer
+        return self._refused(Unavailable(_OVER), command)
 
     def count_done(self, name: str, number: int, begun: float, *, waiting: bool = False) -> None:
         """Count like commands that succeeded, and were carried out by callback; nothing is logged. `waiting`: a pop

@@ -16,9 +16,9 @@ from jobqueue.schema import inner
 
 
 @many_inner
-async def add(engine: Engine, commands: Sequence[inner.Add]) -> list[Answer]:
+async def add(engine: Engine, commands: Sequence[inner.Add], handover: Handover) -> list[Answer]:
     """Keep jobs, those that are numbered under the next numbers."""
-    results = await engine.add_numbered(commands)
+    results = await engine.add_numbered(commands, within=handover.within)
     return [_added(command, result) for command, result in zip(commands, results, strict=True)]
 
 
@@ -33,7 +33,7 @@ def _added(command: inner.Add, result: Added | list[Copy] | JobQueueError) -> An
 async def pop(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
     """Reserve the next ready jobs, and number them."""
     handover.check()
-    jobs, numbers = await engine.pop_numbered(command, handover.room)
+    jobs, numbers = await engine.pop_numbered(command, handover.room, owner=handover.grant.owner)
     handover.reserved.extend(jobs)
     handover.take(jobs)
     return success(jobs=jobs, numbers=numbers)
@@ -43,7 +43,7 @@ async def pop(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
 async def take(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
     """Reserve one job by its name."""
     handover.check()
-    job = await engine.numbered.take(command)
+    job = await engine.numbered.take(command, handover.within)
     handover.reserved.append(job)
     handover.take([job])
     return success(job=job)
@@ -52,51 +52,53 @@ async def take(engine: Engine, command: inner.Take, handover: Handover) -> Answe
 @one_inner
 async def finish(engine: Engine, command: inner.Finish, handover: Handover) -> Answer:
     """The job is done."""
-    return success(id=command.id, state=await engine.numbered.finish(command))
+    return success(id=command.id, state=await engine.numbered.finish(command, handover.within))
 
 
 @one_inner
 async def delete(engine: Engine, command: inner.Delete, handover: Handover) -> Answer:
     """Cancel a job."""
-    return success(id=command.id, state="deleted", was=await engine.numbered.delete(command))
+    return success(id=command.id, state="deleted", was=await engine.numbered.delete(command, handover.within))
 
 
 @one_inner
 async def touch(engine: Engine, command: inner.Touch, handover: Handover) -> Answer:
     """Restart the lease of a reserved job."""
-    return success(id=command.id, state="reserved", until=in_seconds(await engine.numbered.touch(command)))
+    return success(
+        id=command.id, state="reserved", until=in_seconds(await engine.numbered.touch(command, handover.within))
+    )
 
 
 @one_inner
 async def release(engine: Engine, command: inner.Release, handover: Handover) -> Answer:
     """Give a reserved job back."""
-    moved = await engine.numbered.release(command, engine.policies.default_backoff_ms)
+    moved = await engine.numbered.release(command, engine.policies.default_backoff_ms, handover.within)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
 
 @one_inner
 async def bury(engine: Engine, command: inner.Bury, handover: Handover) -> Answer:
     """Move a reserved job to the dead letters."""
-    return success(id=command.id, state=await engine.numbered.bury(command))
+    return success(id=command.id, state=await engine.numbered.bury(command, handover.within))
 
 
 @one_inner
 async def kick(engine: Engine, command: inner.Kick, handover: Handover) -> Answer:
     """Make a dead letter ready again."""
-    return success(id=command.id, state=await engine.numbered.kick(command), count=1)
+    return success(id=command.id, state=await engine.numbered.kick(command, handover.within), count=1)
 
 
 @one_inner
 async def run(engine: Engine, command: inner.Run, handover: Handover) -> Answer:
     """Make a delayed job due now."""
-    return success(id=command.id, state="ready", due=in_seconds(await engine.numbered.run(command)))
+    return success(id=command.id, state="ready", due=in_seconds(await engine.numbered.run(command, handover.within)))
 
 
 @one_inner
 async def get(engine: Engine, command: inner.Get, handover: Handover) -> Answer:
     """A job, or what is remembered of it."""
     handover.check()
-    job = await engine.numbered.get(command)
+    job = await engine.numbered.get(command, handover.within)
     handover.take([job])
     return success(job=job)
 
@@ -114,9 +116,9 @@ async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answe
 async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all that begin alike."""
     if command.topic is None:
-        figures = await engine.listing.figures(command.within.removesuffix("*"))
+        figures = await engine.listing.figures(command.within.removesuffix("*"), handover.within)
         return success(figures=figures, known=True, paused_until=None)
-    figures, status = await engine.stats(command.topic)
+    figures, status = await engine.stats(command.topic, handover.within)
     assert status  # that of the topic
     return success(figures=figures, known=status.known, paused_until=status.paused.get(command.topic))
 
@@ -124,13 +126,13 @@ async def stats(engine: Engine, command: inner.Stats, handover: Handover) -> Ans
 @one_inner
 async def topics(engine: Engine, command: inner.Topics, handover: Handover) -> Answer:
     """All topics that begin alike."""
-    return success(topics=await engine.listing.topics(command.within.removesuffix("*")))
+    return success(topics=await engine.listing.topics(command.within.removesuffix("*"), handover.within))
 
 
 @one_inner
 async def names(engine: Engine, command: inner.Names, handover: Handover) -> Answer:
     """The names of all topics that begin alike."""
-    return success(names=await engine.listing.names(command.within.removesuffix("*")))
+    return success(names=await engine.listing.names(command.within.removesuffix("*"), handover.within))
 
 
 @one_inner
@@ -142,4 +144,4 @@ async def counter(engine: Engine, command: inner.Counter, handover: Handover) ->
 @one_inner
 async def purge(engine: Engine, command: inner.Purge, handover: Handover) -> Answer:
     """Delete the jobs of a topic, or of all that begin alike."""
-    return success(count=await engine.listing.purge(command))
+    return success(count=await engine.listing.purge(command, handover.within))

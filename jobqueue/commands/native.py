@@ -36,12 +36,12 @@ def _durable(command: params.Add | params.Finish | params.Delete | params.Update
 
 
 @many
-async def add(engine: Engine, commands: Sequence[params.Add]) -> list[Answer]:
+async def add(engine: Engine, commands: Sequence[params.Add], handover: Handover) -> list[Answer]:
     """Keep a job until it is due. Repeating it with the same `id` finds the existing job, for as long as that is alive
     or remembered. An add to a virtual topic becomes one job in each of its topics, all or none, with ids
     `<id>@<topic>`. All other commands know only those topics and ids: a pop of the virtual topic finds nothing."""
 
-    results = await engine.add(commands)
+    results = await engine.add(commands, within=handover.within)
     return [
         kept(command.id, result) if isinstance(result, Added) and not command.durability else added(command, result)
         for command, result in zip(commands, results, strict=True)
@@ -59,15 +59,18 @@ def added(command: params.Add, result: Added | list[Copy] | JobQueueError) -> An
 
 
 @many
-async def finish(engine: Engine, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[Answer]:
+async def finish(
+    engine: Engine, commands: Sequence[params.Finish], handover: Handover, sent: Sent | None = None
+) -> list[Answer]:
     """The job is done. With `lease`, only its newest delivery can finish it; without, a late worker's finish counts
     too. A job that was never delivered is NOT_RESERVED: cancel it with delete. Repeating it succeeds for as long as the
     job is remembered."""
+    results = await engine.finish(commands, sent, within=handover.within)
     return [
         {"success": True, "id": command.id, "state": result}
         if isinstance(result, str) and not command.durability
         else finished(command, result)
-        for command, result in zip(commands, await engine.finish(commands, sent), strict=True)
+        for command, result in zip(commands, results, strict=True)
     ]
 
 
@@ -97,11 +100,11 @@ def failed(error: Exception, command: Any) -> Answer:
 
 
 @many
-async def delete(engine: Engine, commands: Sequence[params.Delete]) -> list[Answer]:
+async def delete(engine: Engine, commands: Sequence[params.Delete], handover: Handover) -> list[Answer]:
     """Cancel a job in any live state, whether a worker has it or not. A finished job is WRONG_STATE. Repeating it
     succeeds for as long as the deleted job is remembered; then `was` is deleted, whoever deleted it first: it does not
     tell that somebody else did."""
-    results = await engine.delete(commands)
+    results = await engine.delete(commands, within=handover.within)
     return [_deleted(command, result) for command, result in zip(commands, results, strict=True)]
 
 
@@ -120,7 +123,7 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     handover.check()
     if command.id is not None:
         return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
-    found = await engine.pop(command, handover.room)
+    found = await engine.pop(command, handover.room, owner=handover.grant.owner)
     handover.reserved.extend(found.jobs)
     handover.take(found.jobs)
     return await popped(engine, command, found)
@@ -138,7 +141,7 @@ async def popped(engine: Engine, command: params.Pop, found: Popped) -> Answer:
 
 async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
     try:
-        job = await engine.numbered.take(command)
+        job = await engine.numbered.take(command, handover.within)
     except JobQueueError as error:
         return failed(error, command)
     handover.reserved.append(job)
@@ -149,7 +152,7 @@ async def _taken(engine: Engine, command: inner.Take, handover: Handover) -> Ans
 @one
 async def touch(engine: Engine, command: params.Touch, handover: Handover) -> Answer:
     """Restart the lease of a reserved job: it runs from now, for `ttr` or as long as before."""
-    return success(id=command.id, state="reserved", until=in_seconds(await engine.touch(command)))
+    return success(id=command.id, state="reserved", until=in_seconds(await engine.touch(command, handover.within)))
 
 
 @one
@@ -157,14 +160,14 @@ async def release(engine: Engine, command: params.Release, handover: Handover) -
     """Give a reserved job back. It is due after `delay` or, without one, after the next step of its back-off or of the
     default one; due at once, it goes to the back of its ready list. It is dead when its tries are used up; with
     `attempt` false, this delivery does not count as a try."""
-    moved = await engine.release(command)
+    moved = await engine.release(command, handover.within)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due))
 
 
 @one
 async def bury(engine: Engine, command: params.Bury, handover: Handover) -> Answer:
     """Move a reserved job to the dead letters now, where it stays until it is kicked or deleted."""
-    return success(id=command.id, state=await engine.bury(command))
+    return success(id=command.id, state=await engine.bury(command, handover.within))
 
 
 @one
@@ -172,7 +175,7 @@ async def leave(engine: Engine, command: params.Leave, handover: Handover) -> An
     """End the waiting pops of this worker, in every instance: each looks once more and answers with what it finds, or
     empty. For a worker that is about to stop: if it hung up just as an answer was being written, the job would stay
     reserved until the end of its TTR. Later pops wait as usual. A worker without waiting pops is not an error."""
-    await engine.leave(command.worker)
+    await engine.leave(command.worker, None if handover.grant.may("operate") else handover.grant.owner)
     return success(worker=command.worker)
 
 
@@ -183,13 +186,13 @@ async def kick(engine: Engine, command: params.Kick, handover: Handover) -> Answ
     if command.topic is not None:
         return success(topic=command.topic, count=await engine.kick_topic(command.topic, command.count or 1))
     assert command.id is not None  # either is given
-    return success(id=command.id, state=await engine.kick(command.id), count=1)
+    return success(id=command.id, state=await engine.kick(command.id, handover.within), count=1)
 
 
 @one
 async def run(engine: Engine, command: params.Run, handover: Handover) -> Answer:
     """Make a delayed job due now. A ready job is TOO_LATE, a reserved one RESERVED, any other WRONG_STATE."""
-    return success(id=command.id, state="ready", due=in_seconds(await engine.run(command.id)))
+    return success(id=command.id, state="ready", due=in_seconds(await engine.run(command.id, handover.within)))
 
 
 @one
@@ -198,24 +201,28 @@ async def update(engine: Engine, command: params.Update, handover: Handover) -> 
     a ready job is TOO_LATE: it has already fired. A ready job keeps its place unless its priority changes. A reserved
     job is RESERVED, any other WRONG_STATE, and nothing changes. When Redis is full, only an update with a body needs
     room."""
-    moved = await engine.update(command)
+    moved = await engine.update(command, handover.within)
     return success(id=command.id, state=moved.state, due=in_seconds(moved.due), **_durable(command))
 
 
 @one
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
     """Everything about a job: body, times, counts, options. Of an ended job, what is remembered, mostly without its
-    body."""
+    body. With `body` false, or a token without the right `bodies`, `value` is left out."""
     handover.check()
-    job, paused_until = await engine.get(command.id)
+    job, paused_until = await engine.get(command.id, handover.within)
     handover.take([job])
-    return success(**described(job), **paused(paused_until))
+    return success(**described(job, with_body=_shows_bodies(command, handover)), **paused(paused_until))
+
+
+def _shows_bodies(command: params.Get | params.Peek, handover: Handover) -> bool:
+    return handover.grant.sees_bodies if command.body is None else command.body
 
 
 @one
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
-    figures, status = await engine.stats(command.topic)
+    figures, status = await engine.stats(command.topic, handover.within)
     newest = await engine.newest_dead(command.topic) if command.topic and figures.counts["dead"] else None
     answer = success(
         **({"newest_dead": died(newest)} if newest else {}),
@@ -235,18 +242,20 @@ async def stats(engine: Engine, command: params.Stats, handover: Handover) -> An
 async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answer:
     """Look at the jobs of a topic without reserving them: delayed and reserved jobs in the order of their times, dead
     ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
-    short or empty."""
+    short or empty. With `body` false, or a token without the right `bodies`, `value` is left out."""
     handover.check()
     page, cursor, known = await engine.peek(command, handover.room)
     handover.take(page.jobs)
-    return success(topic=command.topic, jobs=[described(job) for job in page.jobs], cursor=cursor, **unknown(known))
+    with_body = _shows_bodies(command, handover)
+    jobs = [described(job, with_body=with_body) for job in page.jobs]
+    return success(topic=command.topic, jobs=jobs, cursor=cursor, **unknown(known))
 
 
 @one
 async def topics(engine: Engine, command: params.Topics, handover: Handover) -> Answer:
     """The topics with their counts, how long the oldest ready job has waited, how many workers poll, and pauses; in no
     particular order. A page with a `cursor` may be empty."""
-    found, cursor = await engine.topics(command)
+    found, cursor = await engine.topics(command, handover.within)
     return success(topics=[listed(*view) for view in found], cursor=cursor)
 
 
@@ -256,7 +265,7 @@ async def workers(engine: Engine, command: params.Workers, handover: Handover) -
     jobs in hand. Each instance knows its own workers and reports them every two seconds, up to 300 of them and sums of
     the rest. A worker that leaves, or hangs up while its pop waits, disappears at once, or when it has no more jobs in
     hand."""
-    return success(**polling(await engine.workers(command.topic)))
+    return success(**polling(await engine.workers(command.topic, handover.grant.reaches if handover.within else None)))
 
 
 @one

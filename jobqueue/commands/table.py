@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from buckets import Job
+from jobqueue.access.grants import Grant
 from jobqueue.commands.answers import Answer
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import TooLarge
 from jobqueue.schema import inner, params
 
-Many = Callable[[Engine, Sequence[Any]], Awaitable[list[Answer]]]
+Many = Callable[[Engine, Sequence[Any], "Handover"], Awaitable[list[Answer]]]
 One = Callable[[Engine, Any, "Handover"], Awaitable[Answer]]
 AnyMany = TypeVar("AnyMany", bound=Many)
 AnyOne = TypeVar("AnyOne", bound=One)
@@ -26,14 +27,20 @@ _FIELDS = 400  # bytes of a job in an answer besides its body and headers, which
 
 
 class Handover:
-    """What the answers to a request hand to its client: the jobs reserved for it, and how many more bytes of jobs they
-    may hold."""
+    """What the answers to a request hand to its client: the jobs reserved for it, how many more bytes of jobs they may
+    hold, and what its token lets it reach."""
 
-    __slots__ = ("reserved", "room")
+    __slots__ = ("grant", "reserved", "room")
 
-    def __init__(self, reserved: list[Job]) -> None:
+    def __init__(self, reserved: list[Job], grant: Grant) -> None:
         self.reserved = reserved
+        self.grant = grant
         self.room = ROOM
+
+    @property
+    def within(self) -> str:
+        """The topics within which jobs are reached, as scripts take them; empty: all."""
+        return self.grant.within
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Count the bytes of jobs; a million small ones add up, too."""

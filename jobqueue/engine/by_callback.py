@@ -47,14 +47,15 @@ class ByCallback:
 
         return self.lanes.finish(ends, took)
 
-    def pop(self, command: params.Pop, room: int, client: Client, done: Done) -> Pop | None:
+    def pop(self, command: params.Pop, room: int, client: Client, done: Done, owner: str = "") -> Pop | None:
         """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. `done` gets the
-        outcome later, a Popped most of all, unless the pop is cancelled. None: it is not taken."""
+        outcome later, a Popped most of all, unless the pop is cancelled. None: it is not taken. `owner`: whose pop it
+        is, should it wait."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room)
         pop = Pop(self, self.pollers.begin(worker, client, topics), done)
         if command.wait:
-            pop.wait(ask, command.count or 1, command.wait)
+            pop.wait(ask, command.count or 1, command.wait, owner)
             return pop
         if pop.look(ask, command.count or 1):
             return pop
@@ -77,9 +78,9 @@ class Pop:
         """Look once. Returns whether it is taken."""
         return self._engine.lanes.pop(ask, count, self._take)
 
-    def wait(self, ask: Ask, count: int, wait_s: float) -> None:
+    def wait(self, ask: Ask, count: int, wait_s: float, owner: str = "") -> None:
         """Wait up to `wait_s` seconds; it is always taken."""
-        self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take)
+        self._waiter = self._engine.waiting.begin(ask, count, wait_s, self._take, owner)
 
     def _take(self, outcome: Any) -> None:
         done, self._done = self._done, None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from buckets import (
@@ -142,7 +143,9 @@ class Engine:
             return self._pool
         return self._durable.wanting([self._durability], lambda reached: None)
 
-    async def add(self, commands: Sequence[params.Add]) -> Sequence[Added | list[Copy] | JobQueueError]:
+    async def add(
+        self, commands: Sequence[params.Add], *, within: str = ""
+    ) -> Sequence[Added | list[Copy] | JobQueueError]:
         """Keep jobs; returns what was added for each, or the error. Commands without an id get one. An add to a virtual
         topic becomes a job in each of its topics, all or none."""
         for command in commands:
@@ -150,23 +153,25 @@ class Engine:
                 command.id = new_id()
         policies = self.policies
         if policies.has_virtual and any(is_virtual(policies, command) for command in commands):
-            return await fan_out(policies, commands, self._add_groups)
+            return await fan_out(policies, commands, partial(self._add_groups, within))
         jobs = [new_job(policies, command, command.id or "", command.topic) for command in commands]
-        return await self._pool_for(commands).add(jobs)
+        return await self._pool_for(commands).add(jobs, within=within)
 
     async def _add_groups(
-        self, commands: Sequence[params.Add], groups: Sequence[Sequence[NewJob]]
+        self, within: str, commands: Sequence[params.Add], groups: Sequence[Sequence[NewJob]]
     ) -> Sequence[list[Added] | JobQueueError]:
-        return await self._pool_for(commands).add_groups(groups)
+        return await self._pool_for(commands).add_groups(groups, within=within)
 
-    async def add_numbered(self, commands: Sequence[inner.Add]) -> list[Added | list[Copy] | JobQueueError]:
+    async def add_numbered(
+        self, commands: Sequence[inner.Add], *, within: str = ""
+    ) -> list[Added | list[Copy] | JobQueueError]:
         """As `add`; a job that is to be numbered gets the next number that no job has."""
         results: list[Added | list[Copy] | JobQueueError] = [AlreadyExists()] * len(commands)
         left = list(range(len(commands)))
         try:
             for tries in range(MOST_TRIES):
                 await self.numbered.assign([commands[at] for at in left if commands[at].numbered], tries)
-                for at, result in zip(left, await self.add([commands[at] for at in left]), strict=True):
+                for at, result in zip(left, await self.add([commands[at] for at in left], within=within), strict=True):
                     results[at] = result
                 left = [at for at in left if commands[at].numbered and isinstance(results[at], AlreadyExists)]
                 if not left:
@@ -180,8 +185,9 @@ class Engine:
         """How many dead letters of a topic are kept, and for how long, by the current policies."""
         return self.policies.bounds(topic)
 
-    async def pop(self, command: params.Pop, room: int, *, by_priority: bool = False) -> Popped:
-        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so."""
+    async def pop(self, command: params.Pop, room: int, *, owner: str = "", by_priority: bool = False) -> Popped:
+        """Reserve ready jobs (up to `room` bytes of them), waiting for one where the command says so. `owner`: whose
+        pop it is, should it wait."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = ms_or_none(command.ttr)
         poller = self._pollers.begin(worker, CALLER.get(), topics)
@@ -194,6 +200,7 @@ class Engine:
                 worker=worker,
                 room=room,
                 by_priority=by_priority,
+                owner=owner,
             )
         except BaseException as error:
             self._pollers.break_off(poller, is_gone=isinstance(error, asyncio.CancelledError))
@@ -205,40 +212,42 @@ class Engine:
         """The status of the topics of a pop, which may be the reason why it found no job."""
         return await self._topics.status(command.topics or [command.topic or ""])
 
-    async def pop_numbered(self, command: inner.Pop, room: int) -> tuple[list[Job], list[int]]:
+    async def pop_numbered(self, command: inner.Pop, room: int, *, owner: str = "") -> tuple[list[Job], list[int]]:
         """As `pop`, with a number for each job where the command asks for them."""
-        popped = await self.pop(command, room, by_priority=command.by_priority)
+        popped = await self.pop(command, room, owner=owner, by_priority=command.by_priority)
         try:
             return popped.jobs, await self.numbered.numbers(popped.jobs, command.numbered)
         except BaseException:
             self.give_back(popped.jobs)
             raise
 
-    async def leave(self, worker: str) -> None:
-        """End the waiting pops of a worker now, in all processes."""
-        await self._waiting.leave(worker)
+    async def leave(self, worker: str, owner: str | None = None) -> None:
+        """End the waiting pops of a worker now, in all processes; those of one owner, or of any (None)."""
+        await self._waiting.leave(worker, owner)
 
     def give_back(self, jobs: Sequence[Job]) -> None:
         """Return jobs that reached nobody, so that the next pop gets them. Does not wait for it."""
         self._pool.unpop_later(jobs)
 
-    async def finish(self, commands: Sequence[params.Finish], sent: Sent | None = None) -> list[str | JobQueueError]:
+    async def finish(
+        self, commands: Sequence[params.Finish], sent: Sent | None = None, *, within: str = ""
+    ) -> list[str | JobQueueError]:
         """End jobs; returns the new state of each, or the error. `sent`: as in `Pool.finish`; it is not called for
         changes that are to be more than local."""
         ends = [(command.id, command.lease) for command in commands]
-        states = await self._pool_for(commands).finish(ends, sent)
+        states = await self._pool_for(commands).finish(ends, sent, within=within)
         self._pollers.finished(ends, states)
         return states
 
-    async def delete(self, commands: Sequence[params.Delete]) -> list[str | JobQueueError]:
+    async def delete(self, commands: Sequence[params.Delete], *, within: str = "") -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or the error."""
-        return await self._pool_for(commands).delete([command.id for command in commands])
+        return await self._pool_for(commands).delete([command.id for command in commands], within=within)
 
-    async def touch(self, command: params.Touch) -> int:
+    async def touch(self, command: params.Touch, within: str = "") -> int:
         """Restart the lease; returns when it ends, in ms. Raises NotFound, NotReserved, StaleLease."""
-        return await self._pool.touch(command.id, command.lease, ms_or_none(command.ttr))
+        return await self._pool.touch(command.id, command.lease, ms_or_none(command.ttr), within)
 
-    async def release(self, command: params.Release) -> Moved:
+    async def release(self, command: params.Release, within: str = "") -> Moved:
         """Give a job back; one without a back-off of its own, by the default one. Raises NotFound, NotReserved,
         StaleLease."""
         return await self._pool.release(
@@ -248,28 +257,26 @@ class Engine:
             counts=command.attempt is not False,
             reason=command.reason or "",
             ladder_ms=self.policies.default_backoff_ms,
+            within=within,
         )
 
-    async def bury(self, command: params.Bury) -> str:
+    async def bury(self, command: params.Bury, within: str = "") -> str:
         """Move a reserved job to the dead letters; returns its new state. Raises NotFound, NotReserved, StaleLease."""
-        return await self._pool.bury(command.id, command.lease, command.reason or "")
+        return await self._pool.bury(command.id, command.lease, command.reason or "", within=within)
 
-    async def kick(self, job_id: str) -> str:
+    async def kick(self, job_id: str, within: str = "") -> str:
         """Make a dead letter ready again; returns its state. Raises NotFound, WrongState."""
-        kicked = (await self._pool.kick([job_id]))[0]
-        if isinstance(kicked, JobQueueError):
-            raise kicked
-        return kicked
+        return await self._pool.kick_one(job_id, within)
 
     async def kick_topic(self, topic: str, count: int) -> int:
         """Make up to `count` dead letters of a topic ready again; returns how many there were."""
         return await self._topics.kick(topic, count)
 
-    async def run(self, job_id: str) -> int:
+    async def run(self, job_id: str, within: str = "") -> int:
         """Make a delayed job due now; returns its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
-        return await self._pool.run(job_id)
+        return await self._pool.run(job_id, within)
 
-    async def update(self, command: params.Update) -> Moved:
+    async def update(self, command: params.Update, within: str = "") -> Moved:
         """Change a pending job. Raises NotFound, TooLate, Reserved, WrongState, NoRoom."""
         return await self._pool_for([command]).update(
             command.id,
@@ -278,19 +285,20 @@ class Engine:
             priority=command.priority,
             ttl_ms=ms_or_none(command.ttl),
             body=bytes(command.body) or None,
+            within=within,
         )
 
-    async def get(self, job_id: str) -> tuple[Job, int | None]:
+    async def get(self, job_id: str, within: str = "") -> tuple[Job, int | None]:
         """A job or its tombstone, and the end of its topic's pause, as `Topic.paused_until`. Raises NotFound."""
-        job = await self._pool.get(job_id)
+        job = await self._pool.get(job_id, within)
         if job is None:
             raise NotFound
         return job, await self._topics.paused_until(job.topic, near=job_id)
 
-    async def stats(self, topic: str | None) -> tuple[Figures, TopicStatus | None]:
-        """The figures of a topic and its status, or the figures of all topics."""
+    async def stats(self, topic: str | None, within: str = "") -> tuple[Figures, TopicStatus | None]:
+        """The figures of a topic and its status, or the figures of all topics, or of those within."""
         if topic is None:
-            return await self._topics.stats(), None
+            return await self._topics.stats(within=within), None
         asked = self._topics.stats(topic), self._topics.know(topic), self._topics.pauses([topic])
         figures, known, pauses = await asyncio.gather(*asked)
         return figures, TopicStatus(known, pauses)
@@ -321,19 +329,22 @@ class Engine:
         page = await self._walk.peek(command.topic, state, place, shard=shard, count=command.count or 100, room=room)
         return page, cursors.write(page.next), bool(page.jobs) or await self._topics.know(command.topic)
 
-    async def workers(self, topic: str | None) -> Pollings:
-        """Who polls, as all live instances know it; of a topic, or of all."""
+    async def workers(self, topic: str | None, reaches: Callable[[str], bool] | None = None) -> Pollings:
+        """Who polls, as all live instances know it; of a topic, or of all. With `reaches`, only what polls a topic of
+        which it says yes, and no others."""
         pollings = await self._pollers.read()
+        if reaches is not None:
+            pollings = pollings.within(reaches)
         if topic is not None:
             pollings.rows = [row for row in pollings.rows if topic in row.topics]
         return pollings
 
-    async def topics(self, command: params.Topics) -> tuple[list[TopicView], str | None]:
+    async def topics(self, command: params.Topics, within: str = "") -> tuple[list[TopicView], str | None]:
         """A page of topics and the cursor of the next one. Raises BadField for an invalid cursor."""
         begin = cursors.read(command.cursor, TopicsPlace) or TopicsPlace(0, 0)
         if not self._topics.has(*begin):
             raise cursors.refusal()
-        topics, *end = await self._topics.page(command.pattern or "*", *begin)
+        topics, *end = await self._topics.page(command.pattern or "*", *begin, within=within)
         polling = await self._pollers.polling()
         views = [TopicView(each, polling[each.name], *self._limits(each.name)) for each in topics]
         return views, cursors.write(TopicsPlace(*end) if any(end) else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from buckets import Job, State, Topic, Topics, Walk
 from buckets import Stats as Figures
+from buckets.topics.within import reaches
 from jobqueue.schema import inner
 
 
@@ -14,23 +15,23 @@ class Listing:
         self._topics = topics
         self._walk = walk
 
-    async def topics(self, prefix: str) -> list[Topic]:
-        """All topics that begin with the prefix, in no particular order."""
+    async def topics(self, prefix: str, within: str = "") -> list[Topic]:
+        """All topics that begin with the prefix, and are within, in no particular order."""
         found: dict[str, Topic] = {}
         shard = cursor = 0
         while True:
-            page, shard, cursor = await self._topics.page(f"{prefix}*", shard, cursor)
+            page, shard, cursor = await self._topics.page(f"{prefix}*", shard, cursor, within=within)
             found.update((topic.name, topic) for topic in page)
             if not shard and not cursor:
                 return list(found.values())
 
-    async def names(self, prefix: str) -> list[str]:
-        """The names of all topics that begin with the prefix, in no particular order."""
-        return await self._topics.beginning(prefix)
+    async def names(self, prefix: str, within: str = "") -> list[str]:
+        """The names of all topics that begin with the prefix, and are within, in no particular order."""
+        return [name for name in await self._topics.beginning(prefix) if reaches(within, name)]
 
-    async def figures(self, prefix: str) -> Figures:
+    async def figures(self, prefix: str, within: str = "") -> Figures:
         """The sums of all topics that begin with the prefix."""
-        return await self._topics.stats(prefix=prefix)
+        return await self._topics.stats(prefix=prefix, within=within)
 
     async def peek(self, command: inner.Peek, room: int) -> list[Job]:
         """The first jobs of a topic in a state (up to `room` bytes of them)."""
@@ -46,12 +47,12 @@ class Listing:
                 break
         return jobs
 
-    async def purge(self, command: inner.Purge) -> int:
+    async def purge(self, command: inner.Purge, within: str = "") -> int:
         """Delete jobs until all that existed at the beginning are gone; returns how many. Later ones stay."""
         state = None if command.state is None else State[command.state.upper()]
         begun = await self._walk.newest_ms()
         prefix = command.within.removesuffix("*")
-        names = await self.names(prefix) if command.topic is None else [command.topic]
+        names = await self.names(prefix, within) if command.topic is None else [command.topic]
         count = 0
         for name in names:
             purged = await self._walk.purge(name, state, begun=begun)

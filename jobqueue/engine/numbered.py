@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from buckets import LARGEST_NUMBER, DurablePool, Job, Moved, Numbers, Pollers, Pool, State
 from buckets.errors import JobQueueError, NotFound
+from buckets.topics.within import both
 from jobqueue.caller import CALLER
 from jobqueue.schema import inner
 from jobqueue.schema.params import ms_or_none
@@ -45,7 +46,8 @@ def _word(result: str | JobQueueError) -> str:
 
 
 class Numbered:
-    """The jobs of a namespace by their ids and numbers."""
+    """The jobs of a namespace by their ids and numbers. `scope`: within which topics the caller may act on jobs at all,
+    besides what its command says (`within`); empty: any."""
 
     def __init__(self, pool: Pool, pollers: Pollers, secured: Callable[[], Pool | DurablePool]) -> None:
         """`secured`: returns the pool whose changes have the default durability, as native ones without their own."""
@@ -96,24 +98,24 @@ class Numbered:
                 missing = error if error.state else missing
         raise missing
 
-    async def take(self, command: inner.Take) -> Job:
+    async def take(self, command: inner.Take, scope: str = "") -> Job:
         """Reserve a delayed, ready or dead job. Raises NotFound, Reserved, WrongState."""
         worker, ttr_ms = command.worker or "", ms_or_none(command.ttr)
 
         async def take(job_id: str) -> Job:
-            return await self._pool.take(job_id, ttr_ms=ttr_ms, worker=worker, within=command.within)
+            return await self._pool.take(job_id, ttr_ms=ttr_ms, worker=worker, within=both(command.within, scope))
 
         job = await self._first(command.id, command.within, take)
         self._pollers.end(self._pollers.begin(worker, CALLER.get(), [job.topic]), [job])
         return job
 
-    async def finish(self, command: inner.Finish) -> str:
+    async def finish(self, command: inner.Finish, scope: str = "") -> str:
         """End a job; returns its new state: finished or, where it settles, deleted. Raises NotFound, NotReserved,
         StaleLease."""
-        return await self._first(command.id, command.within, lambda job_id: self._finish(job_id, command))
+        return await self._first(command.id, command.within, lambda job_id: self._finish(job_id, command, scope))
 
-    async def _finish(self, job_id: str, command: inner.Finish) -> str:
-        end, within, settles = (job_id, command.lease), command.within, command.settles
+    async def _finish(self, job_id: str, command: inner.Finish, scope: str) -> str:
+        end, within, settles = (job_id, command.lease), both(command.within, scope), command.settles
         if within or settles:
             state = await self._secured().finish_within(*end, within, settles=settles)
         else:
@@ -121,26 +123,26 @@ class Numbered:
         self._pollers.finished([end], [state])
         return state
 
-    async def delete(self, command: inner.Delete) -> str:
+    async def delete(self, command: inner.Delete, scope: str = "") -> str:
         """Cancel a job, unless it is in a state to spare; returns the state that it was in. Raises NotFound, Reserved,
         WrongState."""
         spares = [State[word.upper()] for word in command.spares]
 
         async def delete(job_id: str) -> str:
-            return await self._secured().delete_within(job_id, command.within, spares)
+            return await self._secured().delete_within(job_id, both(command.within, scope), spares)
 
         return await self._first(command.id, command.within, delete)
 
-    async def touch(self, command: inner.Touch) -> int:
+    async def touch(self, command: inner.Touch, scope: str = "") -> int:
         """Restart the lease; returns when it ends, in ms. Raises NotFound, NotReserved, StaleLease."""
         ttr_ms = ms_or_none(command.ttr)
 
         async def touch(job_id: str) -> int:
-            return await self._pool.touch(job_id, command.lease, ttr_ms, command.within)
+            return await self._pool.touch(job_id, command.lease, ttr_ms, both(command.within, scope))
 
         return await self._first(command.id, command.within, touch)
 
-    async def release(self, command: inner.Release, ladder_ms: Sequence[int]) -> Moved:
+    async def release(self, command: inner.Release, ladder_ms: Sequence[int], scope: str = "") -> Moved:
         """Give a job back; one without a back-off of its own, by this ladder. Raises NotFound, NotReserved,
         StaleLease."""
 
@@ -154,34 +156,38 @@ class Numbered:
                 ladder_ms=ladder_ms,
                 note=command.note,
                 priority=command.priority,
-                within=command.within,
+                within=both(command.within, scope),
             )
 
         return await self._first(command.id, command.within, release)
 
-    async def bury(self, command: inner.Bury) -> str:
+    async def bury(self, command: inner.Bury, scope: str = "") -> str:
         """Move a reserved job to the dead letters; returns its new state. Raises NotFound, NotReserved, StaleLease."""
 
         async def bury(job_id: str) -> str:
             return await self._pool.bury(
-                job_id, command.lease, command.reason or "", note=command.note, within=command.within
+                job_id, command.lease, command.reason or "", note=command.note, within=both(command.within, scope)
             )
 
         return await self._first(command.id, command.within, bury)
 
-    async def kick(self, command: inner.Kick) -> str:
+    async def kick(self, command: inner.Kick, scope: str = "") -> str:
         """Make a dead letter ready again; returns its state. Raises NotFound, WrongState."""
-        return await self._first(command.id, command.within, lambda job_id: self._pool.kick_one(job_id, command.within))
+        return await self._first(
+            command.id, command.within, lambda job_id: self._pool.kick_one(job_id, both(command.within, scope))
+        )
 
-    async def run(self, command: inner.Run) -> int:
+    async def run(self, command: inner.Run, scope: str = "") -> int:
         """Make a delayed job due now; returns its due time in ms. Raises NotFound, TooLate, Reserved, WrongState."""
-        return await self._first(command.id, command.within, lambda job_id: self._pool.run(job_id, command.within))
+        return await self._first(
+            command.id, command.within, lambda job_id: self._pool.run(job_id, both(command.within, scope))
+        )
 
-    async def get(self, command: inner.Get) -> Job:
+    async def get(self, command: inner.Get, scope: str = "") -> Job:
         """A job or its tombstone. Raises NotFound."""
 
         async def get(job_id: str) -> Job:
-            job = await self._pool.get(job_id, command.within)
+            job = await self._pool.get(job_id, both(command.within, scope))
             if job is None:
                 raise NotFound
             return job

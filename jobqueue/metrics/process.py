@@ -20,6 +20,8 @@ from jobqueue.metrics.shared import agreed_topics
 
 UNREADABLE = "unreadable"
 OTHER = "other"
+VERDICTS = ("ok", "missing", "unknown", "expired", "forbidden", "too_fast", "browser")
+"""On who may make a request."""
 LATENESS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60)
 _DURATION_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WRITES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -67,6 +69,11 @@ class Metrics(Meter):
             ["asked", "reached"],
         )
         self._parked = self._gauge("jobqueue_parked_pops", "Pops waiting for a job.")
+        self._access = Count(
+            self.registry, "jobqueue_access_total", "Requests, by the verdict on who may make them.", ["verdict"]
+        )
+        for verdict in VERDICTS:
+            self._access.add(verdict, n=0)
 
     def _make_engine(self) -> None:
         registry = self.registry
@@ -180,6 +187,10 @@ class Metrics(Meter):
         """As `answered`, for commands of which all succeeded."""
         self._commands.add(protocol, command, "OK", n=number)
         self._command_seconds.add(seconds, protocol, f"{command}_waiting" if waiting else command, n=number)
+
+    def judged(self, verdict: str, requests: int = 1) -> None:
+        """Count the verdict on requests: one of VERDICTS."""
+        self._access.add(verdict, n=requests)
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self._calls.add(name)

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from buckets import Job
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.entry import Entry
 from jobqueue.commands.answers import Answer
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.dialect_settings import DialectSettings
@@ -100,6 +101,8 @@ class Tools:
     """Holds the connections of all protocols together to `max_connections`, and to `client_timeout_s`."""
     give_back: Callable[[Sequence[Job]], None]
     """Returns jobs that reached nobody, so that the next pop gets them."""
+    entry: Entry
+    """Says what a request may do. Over HTTP that is asked for the dialect; on a connection of its own it asks."""
     is_ready: Callable[[], bool]
     """Whether this process can do its work: what `/readyz` says."""
 
@@ -116,8 +119,8 @@ class Dialect(ABC, Generic[Options]):
         """Replaced when the settings are reloaded; its port stays."""
 
     async def ask(self, command: Inner | Command | BadRequest, reserved: list[Job] | None = None) -> Answer:
-        """The answer to a command, or to what refuses one. `reserved` receives the jobs that it hands out: see
-        `Commands.answer`."""
+        """The answer to a command, or to what refuses one, as far as the request may do that: whoever let it in has set
+        `GRANT`. `reserved` receives the jobs that it hands out: see `Commands.answer`."""
         return (await self.tools.commands.answer([command], [] if reserved is None else reserved))[0]
 
     def drain(self) -> None:

@@ -19,12 +19,6 @@ _OLDEST = (7, 0)
 _PERSIST = "Set `appendonly yes` to keep them."
 
 
-def without_secret(url: str) -> str:
-    """A Redis URL without user and password; `embedded` for an empty one."""
-    scheme, separator, rest = url.partition("?")[0].partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if url else "embedded"
-
-
 def redis_at(url: str, timeout_s: float, meter: Meter | None = None) -> Redis:
     """The Redis at the URL of the settings. Raises Unfit for a bad URL, in words that never show its password."""
     try:

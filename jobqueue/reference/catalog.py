@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from buckets.errors import JobQueueError
 from jobqueue.commands import native
-from jobqueue.errors import NATIVE_STATUS
+from jobqueue.errors import STATUS
 from jobqueue.schema import answers, params
 from jobqueue.schema.fields import Field
 from jobqueue.settings import Settings
@@ -52,7 +52,7 @@ def entries() -> list[Entry]:
 def codes() -> dict[str, str]:
     """Each code and its meaning, in the order of the table of statuses."""
     meanings = {error.code: _text(error) for error in _errors(JobQueueError) if "code" in vars(error)}
-    return {code: meanings[code] for code in NATIVE_STATUS}
+    return {code: meanings[code] for code in STATUS}
 
 
 def _errors(root: type[JobQueueError]) -> Iterator[type[JobQueueError]]:

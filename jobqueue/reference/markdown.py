@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from jobqueue.errors import NATIVE_STATUS
+from jobqueue.errors import STATUS
 from jobqueue.reference.catalog import ALIASES, Entry, codes, entries
 from jobqueue.schema.fields import NAME, Field, fields_of
 
@@ -152,7 +152,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _codes() -> str:
-    rows = ((f"`{code}`", str(NATIVE_STATUS[code]), _small(says)) for code, says in codes().items())
+    rows = ((f"`{code}`", str(STATUS[code]), _small(says)) for code, says in codes().items())
     return _CODES + _table(("code", "status", "means"), rows)
 
 

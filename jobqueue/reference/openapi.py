@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from jobqueue.errors import NATIVE_STATUS
+from jobqueue.errors import STATUS
 from jobqueue.protocols import NATIVE, load
 from jobqueue.protocols.command import reading
 from jobqueue.reference.catalog import Entry, codes, entries
@@ -79,7 +79,7 @@ def _answers() -> list[type[msgspec.Struct]]:
 def _refusals() -> dict[int, list[str]]:
     """The codes by status."""
     found: defaultdict[int, list[str]] = defaultdict(list)
-    for code, status in NATIVE_STATUS.items():
+    for code, status in STATUS.items():
         found[status].append(code)
     return dict(sorted(found.items()))
 

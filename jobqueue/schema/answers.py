@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from jobqueue.errors import NATIVE_STATUS
+from jobqueue.errors import STATUS
 
 _Yes = Annotated[bool, Meta(description="true", extra_json_schema={"const": True})]
 _No = Annotated[bool, Meta(description="false", extra_json_schema={"const": False})]
@@ -58,11 +58,13 @@ class Refusal(Struct, forbid_unknown_fields=True):
     success: _No
     error: Annotated[str, Meta(description="what is wrong, as a sentence for people")]
     code: Annotated[
-        str, Meta(description="what is wrong, as a word for programs", extra_json_schema={"enum": [*NATIVE_STATUS]})
+        str, Meta(description="what is wrong, as a word for programs", extra_json_schema={"enum": [*STATUS]})
     ]
     id: Annotated[str | None, Meta(description="the id that the command named")] | UnsetType = UNSET
     field: Annotated[str, Meta(description="the field at fault")] | UnsetType = UNSET
     state: Annotated[_State, Meta(description="the state of the job")] | UnsetType = UNSET
+    right: Annotated[str, Meta(description="the right that the token lacks")] | UnsetType = UNSET
+    topic: Annotated[str, Meta(description="the topic that the token does not reach")] | UnsetType = UNSET
     retry_after: Annotated[int, Meta(description="seconds after which to try again")] | UnsetType = UNSET
 
 

@@ -40,7 +40,7 @@ def check(command: Command, max_body_bytes: int) -> None:
     if rule:
         rule((command,))
         if kind in _WITH_BODY:
-            bodies.check(bytes(command.body), max_body_bytes)  # type: ignore[union-attr]  # which these have
+            bodies.check(bytes(command.body), max_body_bytes)  # type: ignore[union-attr,arg-type]  # which these have
 
 
 def check_all(commands: Sequence[Command], max_body_bytes: int) -> None:

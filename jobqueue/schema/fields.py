@@ -217,6 +217,7 @@ Attempt = Annotated[
     _must_be("true, or false: this delivery does not count as a try"),
     Meta(description='false: "not now" rather than a failure; this delivery does not count as a try'),
 ]
+ShowsBody = Annotated[bool, _must_be("true or false"), Meta(description="false: without the bodies of jobs")]
 Reason = Annotated[str, _string(0, 1000), Meta(description="why; stored with the job")]
 State = Annotated[_LiveState, Meta(description="only jobs in this state")]
 Cursor = Annotated[

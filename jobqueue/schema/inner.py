@@ -123,6 +123,8 @@ class Get(Struct):
 
     id: Name
     within: str = ""
+    body: bool = True
+    """Whether its body is shown: a token needs the right `bodies` for that."""
 
 
 class Peek(Struct):
@@ -132,6 +134,8 @@ class Peek(Struct):
     state: Literal["delayed", "ready", "reserved", "dead"]
     count: int = 1
     numbered: Literal["", "jobs", "copies"] = ""
+    body: bool = True
+    """As of Get."""
 
 
 class Stats(Struct):

@@ -137,6 +137,7 @@ class Get(_Kind, tag="get"):
     """Show everything about a job."""
 
     id: fields.Id
+    body: Annotated[fields.ShowsBody | None, Default("true, as far as the token lets see bodies")] = None
 
 
 class Stats(_Kind, tag="stats"):
@@ -153,6 +154,7 @@ class Peek(_Kind, tag="peek"):
     cursor: fields.Cursor | None = None
     count: Annotated[fields.PeekCount | None, Default("100")] = None
     shard: Annotated[fields.Shard | None, Default("all")] = None
+    body: Annotated[fields.ShowsBody | None, Default("true, as far as the token lets see bodies")] = None
 
 
 class Topics(_Kind, tag="topics"):

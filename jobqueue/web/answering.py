@@ -4,17 +4,24 @@ needs of a request that aiohttp read: its body, and the client that its answer g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
+from jobqueue.access.authentication import credential
+from jobqueue.access.entry import Entry
+from jobqueue.access.grants import GRANT, NOBODY, Grant
 from jobqueue.access.hang_ups import close_if_hung_up
+from jobqueue.caller import CALLER
 from jobqueue.errors import BadJson, TooLarge
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply
 from jobqueue.protocols.command.in_flight import Work
+from jobqueue.web.fast_path import CHALLENGE, UNAUTHORIZED
+from jobqueue.web.peer import Peer
 from jobqueue.web.port import Client
 
 log = structlog.get_logger()
@@ -39,6 +46,16 @@ async def respond(give_back: Callable[[Sequence[Job]], None], work: Work, reques
         raise
 
 
+def let_in(entry: Entry, request: web.BaseRequest) -> Grant:
+    """What a request may do; from here on the commands that are carried out for it may do that. Raises Unauthorized,
+    Unavailable."""
+    GRANT.set(NOBODY)
+    shown = credential(request.headers.get("Authorization", ""))
+    grant = entry.grant(shown, cast(Peer, CALLER.get()))
+    GRANT.set(grant)
+    return grant
+
+
 async def body_of(request: web.Request) -> bytes:
     """The body of a request. Raises the reason why it cannot be read."""
     try:
@@ -52,10 +69,12 @@ async def body_of(request: web.Request) -> bytes:
 class AiohttpClient:
     """The client of a request. Its answer is written here, not by aiohttp's handler, to learn whether it could be."""
 
-    def __init__(self, request: web.Request, is_closing: Callable[[], bool]) -> None:
-        """`is_closing`: whether the service is stopping, so that the answer is the last of its connection."""
+    def __init__(self, request: web.Request, is_closing: Callable[[], bool], *, challenges: bool = False) -> None:
+        """`is_closing`: whether the service is stopping, so that the answer is the last of its connection.
+        `challenges`: whether one for want of a token says how to show it, and is the last, too."""
         self._request = request
         self._is_closing = is_closing
+        self._challenges = challenges
         self.response = web.Response()
 
     async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
@@ -69,7 +88,10 @@ class AiohttpClient:
         response.headers["X-Request-Id"] = request_id
         if reply.retry_after is not None:
             response.headers["Retry-After"] = str(reply.retry_after)
-        if self._is_closing():
+        is_challenge = self._challenges and reply.status == UNAUTHORIZED
+        if is_challenge:
+            response.headers.update(CHALLENGE)
+        if self._is_closing() or is_challenge:
             response.force_close()
         await response.prepare(self._request)
         await response.write_eof()

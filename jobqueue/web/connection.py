@@ -14,10 +14,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buckets.errors import NoRoom
+from jobqueue.access.grants import GRANT, NOBODY
 from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER, Cancellable
 from jobqueue.protocols import Reply
-from jobqueue.web.fast_path import LONGEST_HEAD, answered, begun, read, written
+from jobqueue.web.fast_path import LONGEST_HEAD, UNAUTHORIZED, Head, answered, begun, read, written
 from jobqueue.web.handed_over import HandedOver
 from jobqueue.web.peer import Awaited, Peer
 from jobqueue.web.port import Port
@@ -32,11 +33,13 @@ _END = b"\r\n\r\n"
 class Connection(Peer):
     """A connection that serves simple requests."""
 
-    __slots__ = ("_doing", "_drained", "_is_held", "_is_last", "_is_lost", "_is_unread", "_kept", "_needed")
+    __slots__ = ("_doing", "_drained", "_is_held", "_is_last", "_is_lost", "_is_unread", "_kept", "_needed", "grant")
 
     def __init__(self, port: Port) -> None:
         super().__init__(port)
         self._doing: Cancellable | None = None  # the request in flight
+        self.grant = NOBODY
+        """What the request in flight may do."""
         self._kept: bytes | bytearray = b""  # received, but not begun with
         self._needed = 0  # bytes of the first request in `_kept`, once its head is known
         self._is_unread = False  # whether the client is to read before anything more is written
@@ -51,7 +54,7 @@ class Connection(Peer):
             end = data.find(_END, 0, LONGEST_HEAD) + 4
             head = read(data[:end]) if end > 3 else None
             if head and end + head.length == len(data) and self._takes(head.length) and not self.is_surplus:
-                self._begin(data[end:], head.request_id)
+                self._begin(data[end:], head)
                 return
         if not self._is_last:
             self._keep(data)
@@ -120,12 +123,12 @@ class Connection(Peer):
         body = bytes(memoryview(kept)[end : self._needed])
         self._drop(self._needed)
         self._needed = 0
-        self._begin(body, head.request_id)
+        self._begin(body, head)
 
-    def _begin(self, body: bytes, given_id: str) -> None:
+    def _begin(self, body: bytes, head: Head) -> None:
         self._awaited = None
         try:
-            doing = self._port.answerer.begin(body, given_id, self)
+            doing = self._port.answerer.begin(body, head, self)
         except Exception as error:  # a bug
             self._fail(error)
             return
@@ -178,6 +181,7 @@ class Connection(Peer):
 
     async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         CALLER.set(self)
+        GRANT.set(self.grant)
         try:
             await work
         except Exception as error:  # a bug
@@ -198,7 +202,7 @@ class Connection(Peer):
             close_if_hung_up(self._wire)
         if self._wire.is_closing():
             raise ConnectionResetError("the client is gone")
-        self._is_last |= self._port.answerer.closing
+        self._is_last |= self._port.answerer.closing or reply.status == UNAUTHORIZED
         self._wire.write(written(reply, request_id, last=self._is_last))
         if self._is_unread:
             self._drained = self._port.loop.create_future()

@@ -15,6 +15,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
+from jobqueue.access.authentication import credential
 from jobqueue.errors import STATUS
 from jobqueue.protocols import NATIVE, Reply, load
 
@@ -27,10 +28,13 @@ _HEAD = re.compile(re.escape(_FIRST) + rb"((?:" + _FIELD + rb")+)\r\n")
 _BEGUN = re.compile(rb"(?:" + _FIELD + rb")*(?:[A-Za-z0-9-]{1,64}(?::(?: (?:[!-~][ -~]*\r?)?)?)?|\r)?")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,14}")
 
-# They change how a message ends or what happens to its connection. To aiohttp's parser `Proxy-Connection` is
-# `Connection`, and it refuses the key of an old WebSocket.
+# They change how a message ends or what happens to its connection, or browsers send them (web/guard.py). To aiohttp's
+# parser `Proxy-Connection` is `Connection`, and it refuses the key of an old WebSocket.
 _NEVER_SIMPLE = frozenset(
-    ("transfer-encoding", "content-encoding", "expect", "upgrade", "proxy-connection", "sec-websocket-key1")
+    (
+        *("transfer-encoding", "content-encoding", "expect", "upgrade", "proxy-connection", "sec-websocket-key1"),
+        *("origin", "sec-fetch-site"),
+    )
 )
 
 
@@ -41,6 +45,8 @@ class Head(NamedTuple):
     """Bytes of the body."""
     request_id: str
     """As the client gave it, else empty."""
+    credential: bytes
+    """The digest of what its `Authorization` shows; empty: nothing."""
 
 
 @functools.lru_cache(maxsize=512)  # a client repeats the same head; at most 2 MB in all
@@ -56,7 +62,9 @@ def read(head: bytes) -> Head | None:
     if "host" not in fields or fields.get("connection", "keep-alive").lower() != "keep-alive":
         return None
     length = fields.get("content-length", "")
-    return Head(int(length), fields.get("x-request-id", "")) if _LENGTH.fullmatch(length) else None
+    if not _LENGTH.fullmatch(length):
+        return None
+    return Head(int(length), fields.get("x-request-id", ""), credential(fields.get("authorization", "")))
 
 
 def begun(part: bytes) -> bool:
@@ -70,6 +78,10 @@ _BEGINNINGS = {
     status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
     for status in {200, 408, *STATUS.values()}
 }
+UNAUTHORIZED = STATUS["UNAUTHORIZED"]
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="jobqueue"'}
+"""Of the answers with this status."""
+_BEGINNINGS[UNAUTHORIZED] += "".join(f"{name}: {value}\r\n" for name, value in CHALLENGE.items())
 
 
 @functools.lru_cache(maxsize=1)

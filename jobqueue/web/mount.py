@@ -7,7 +7,6 @@ takes what none of the service's own pages has; on its own port it has every pat
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +17,10 @@ from aiohttp import web
 
 from buckets import Job
 from buckets.errors import NoRoom
+from jobqueue.access.entry import Entry
+from jobqueue.access.grants import GRANT, NOBODY, OPEN, Grant
 from jobqueue.caller import CALLER
-from jobqueue.errors import Forbidden, ShuttingDown, Unauthorized
+from jobqueue.errors import Forbidden, ShuttingDown
 from jobqueue.protocols import HttpDialect, Reply, Request
 from jobqueue.web.answering import AiohttpClient, body_of, respond
 from jobqueue.web.peer import Peer
@@ -32,13 +33,18 @@ _TOKEN_PARAMETER = "token"  # noqa: S105 - its name
 
 
 class Mount:
-    """One dialect on the ports of a process. `name_request`: the id of a request, from the one that its client gave;
-    `is_closing`: whether the service is stopping."""
+    """One dialect on the ports of a process. `entry`: says who may come in; `name_request`: the id of a request, from
+    the one that its client gave; `is_closing`: whether the service is stopping."""
 
     def __init__(
-        self, dialect: HttpDialect[Any], name_request: Callable[[str], str], is_closing: Callable[[], bool]
+        self,
+        dialect: HttpDialect[Any],
+        entry: Entry,
+        name_request: Callable[[str], str],
+        is_closing: Callable[[], bool],
     ) -> None:
         self._dialect = dialect
+        self._entry = entry
         self._name_request = name_request
         self._is_closing = is_closing
 
@@ -84,18 +90,18 @@ class Mount:
             raise Forbidden()
         if cast(Peer, CALLER.get()).is_surplus:
             raise NoRoom("this process has as many connections as it may have")
-        self._check_token(asked, token)
+        GRANT.set(NOBODY)
+        GRANT.set(self._admit(asked, token))
         if self._is_closing():
             raise ShuttingDown()
 
-    def _check_token(self, asked: Request, given: str | None) -> None:
-        wanted: str = self._dialect.options.token
-        if not wanted or self._dialect.is_open(asked):
-            return
-        if given is None:
-            raise Unauthorized(missing=True)
-        if not hmac.compare_digest(_bytes(self._dialect.token_in(given)), wanted.encode()):
-            raise Unauthorized(missing=False)
+    def _admit(self, asked: Request, shown: str | None) -> Grant:
+        """What a request may do, by the token that it shows."""
+        given = None if shown is None else self._dialect.token_in(shown)
+        is_open = self._dialect.is_open(asked)
+        if is_open and (given is None or self._entry.is_open):
+            return OPEN if self._entry.is_open else NOBODY
+        return self._entry.dialect_grant(given, self._dialect.options, cast(Peer, CALLER.get()).host)
 
 
 def _path_of(request: web.Request) -> str:

@@ -55,6 +55,17 @@ class Peer(asyncio.Protocol):
         return not self._wire.is_closing()
 
     @property
+    def host(self) -> str:
+        """The client's IP address; empty: it came through a Unix socket."""
+        peer: Any = self._wire.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
+    @property
+    def certificate_names(self) -> tuple[str, ...]:
+        """The names in its client certificate."""
+        return ()
+
+    @property
     def address(self) -> str:
         """The client's address and port."""
         peer: Any = self._wire.get_extra_info("peername")

@@ -9,8 +9,11 @@ from typing import Protocol
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.entry import Visitor
+from jobqueue.access.grants import Grant
 from jobqueue.caller import Caller, Cancellable
 from jobqueue.protocols import Reply
+from jobqueue.web.fast_path import Head
 
 
 class Client(Protocol):
@@ -21,8 +24,11 @@ class Client(Protocol):
         answer hands out jobs, so make sure that the client has not hung up unnoticed."""
 
 
-class SimpleClient(Client, Caller, Protocol):
+class SimpleClient(Client, Caller, Visitor, Protocol):
     """The client of a simple request."""
+
+    grant: Grant
+    """What the request may do; set when it is let in."""
 
 
 class Answerer(Protocol):
@@ -33,9 +39,9 @@ class Answerer(Protocol):
     most_bytes: int
     """A request with a longer body is not simple."""
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
-        """Begin to answer a request by its body and the id that its client gave; it is never answered within this call.
-        Returns what to cancel when the client is gone. None: it is answered by a task, begun with `complete`."""
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
+        """Begin to answer a request by its body and its head; it is never answered within this call. Returns what to
+        cancel when the client is gone. None: it is answered by a task, begun with `complete`."""
 
 
 class Ending(Protocol):

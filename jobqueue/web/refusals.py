@@ -11,7 +11,7 @@ from aiohttp import web
 from jobqueue.commands.answers import failure
 from jobqueue.errors import STATUS, BadHttp, MethodNotAllowed, NoSuchPath, TooSlow
 from jobqueue.protocols import Reply
-from jobqueue.web.fast_path import SERVER
+from jobqueue.web.fast_path import CHALLENGE, SERVER, UNAUTHORIZED
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -23,10 +23,15 @@ def refusal(error: Exception) -> Reply:
     return Reply(status, orjson.dumps(answer), answer.get("retry_after"))
 
 
-def _response(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+def response_to(error: Exception, headers: dict[str, str] | None = None) -> web.Response:
+    """The answer for an error; after one for want of a token the connection closes."""
     reply = refusal(error)
     named = {"Server": SERVER, **(headers or {})}
-    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=named)
+    refused = web.Response(status=reply.status, body=reply.body, content_type=reply.content_type, headers=named)
+    if reply.status == UNAUTHORIZED:
+        refused.headers.update(CHALLENGE)
+        refused.force_close()
+    return refused
 
 
 def in_json(handler: Handler) -> Handler:
@@ -37,7 +42,7 @@ def in_json(handler: Handler) -> Handler:
             return await handler(request)
         except web.HTTPException as error:
             kind = {404: NoSuchPath, 405: MethodNotAllowed}.get(error.status, BadHttp)
-            return _response(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
+            return response_to(kind(), {name: value for name, value in error.headers.items() if name == "Allow"})
 
     return handle
 
@@ -54,6 +59,6 @@ class Refusing(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has already begun")
         error = exc if isinstance(exc, Exception) else TimeoutError()  # aiohttp has none when a handler timed out
-        response = _response(error if status >= 500 else BadHttp())
-        response.force_close()
-        return response
+        refused = response_to(error if status >= 500 else BadHttp())
+        refused.force_close()
+        return refused

@@ -11,7 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.loopback import are_loopback
 from jobqueue.web.connection import Connection
+from jobqueue.web.guard import Guard
 from jobqueue.web.handed_over import watched
 from jobqueue.web.port import Answerer, Port
 from jobqueue.web.refusals import Refusing, in_json
@@ -32,6 +34,7 @@ class Runner:
         application: web.Application,
         answerer: Answerer,
         limits: ConnectionLimits,
+        guard: Guard,
         allows: Callable[[object], bool] | None = None,
         *,
         grace_s: float = 60.0,
@@ -45,6 +48,7 @@ class Runner:
         )
         self._answerer = answerer
         self._limits = limits
+        self._guard = guard
         self._allows = allows
         self._grace_s = grace_s
         self._idle_s = idle_s
@@ -56,15 +60,24 @@ class Runner:
         await self._aiohttp.setup()
         server, loop = self._aiohttp.server, asyncio.get_running_loop()
         assert server
-        server.request_handler = watched(in_json(server.request_handler))
         options: dict[str, Any] = {"access_log": None, "keepalive_timeout": self._idle_s}
         handler = partial(Refusing, server, loop=loop, **options)
         self._port = Port(self._answerer, self._limits, handler, self._allows, self._idle_s)
         self._server = await loop.create_server(
-            partial(Connection, self._port), host, port, backlog=BACKLOG, reuse_port=shared or None
+            partial(Connection, self._port),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_port=shared or None,
+            start_serving=False,
         )
         for each in self._server.sockets:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # what it accepts inherits this
+        guarded = self._guard.before(
+            server.request_handler, on_loopback=are_loopback(address[0] for address in self.addresses)
+        )
+        server.request_handler = watched(in_json(guarded))
+        await self._server.start_serving()
 
     @property
     def addresses(self) -> list[Any]:

@@ -10,30 +10,28 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from buckets import Job
 from buckets.errors import JobQueueError
+from jobqueue.access.entry import Entry
 from jobqueue.caller import Cancellable
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.errors import ShuttingDown
 from jobqueue.metrics.process import Metrics
-from jobqueue.metrics.scrape import CONTENT_TYPE_LATEST, Scrape
+from jobqueue.metrics.scrape import Scrape
 from jobqueue.protocols import NATIVE, PROTOCOLS, HttpDialect, Protocol, Reply, load
 from jobqueue.protocols.command.fast_path import FastPath
 from jobqueue.protocols.command.in_flight import Desk
-from jobqueue.reference import openapi
 from jobqueue.settings import Settings
-from jobqueue.web.answering import AiohttpClient, body_of, respond
-from jobqueue.web.fast_path import SERVER
+from jobqueue.web.answering import AiohttpClient, body_of, let_in, respond
+from jobqueue.web.fast_path import SERVER, Head
+from jobqueue.web.guard import let_read
 from jobqueue.web.mount import Mount
+from jobqueue.web.pages import HEALTHZ, READYZ, Handler, Pages
 from jobqueue.web.port import Client, SimpleClient
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_HEALTH = ("/healthz", "/readyz")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -47,6 +45,7 @@ class Web:
         readiness: Callable[[], dict[str, bool]],
         metrics: Metrics,
         scrape: Scrape,
+        entry: Entry,
         protocols: Mapping[str, str] = PROTOCOLS,
     ) -> None:
         self._engine = engine
@@ -55,32 +54,25 @@ class Web:
         self._native = self._protocols[NATIVE]
         desk = Desk(engine, commands, self._native.render, partial(respond, engine.give_back))
         self._fast_path = FastPath(desk, settings.max_body_bytes)
-        self._readiness = readiness
-        self._scrape = scrape
+        self._entry = entry
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
-        self._pages = {
-            "/": self._root,
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/metrics": self._scraped,
-            "/openapi.json": self._openapi,
-        }
+        checks = partial(self._checks, readiness)
+        self._pages = Pages(entry, checks, scrape, settings.open_paths).handlers
         self._mounts: list[Mount] = []
-        self._description = orjson.dumps(openapi.description())
         self.closing = False
         self.most_bytes = settings.max_request_bytes
 
     def mount(self, dialect: HttpDialect[Any]) -> tuple[web.Application, Callable[[object], bool]]:
         """Let a dialect answer below its path. Returns the application for its own port, and whether the client with
         an address may connect there."""
-        mount = Mount(dialect, self._request_id, lambda: self.closing)
+        mount = Mount(dialect, self._entry, self._request_id, lambda: self.closing)
         self._mounts.append(mount)
         application = web.Application(client_max_size=self.most_bytes)
-        for path in _HEALTH:
+        for path in (HEALTHZ, READYZ):
             application.router.add_get(path, self._pages[path])
         application.router.add_route("*", "/{path:.*}", mount.on_own_port)
-        application.on_response_prepare.append(_name_server)
+        application.on_response_prepare.extend((_name_server, let_read))
         return application, mount.is_allowed
 
     def application(self) -> web.Application:
@@ -92,7 +84,7 @@ class Web:
             application.router.add_post(protocol.path, self._complete_path(protocol))
         for path, handler in self._pages.items():
             application.router.add_get(path, handler)
-        application.on_response_prepare.append(_name_server)
+        application.on_response_prepare.extend((_name_server, let_read))
         return application
 
     @web.middleware
@@ -106,14 +98,22 @@ class Web:
                 return await mount.answer(request, path)
         return await handler(request)
 
+    def _checks(self, readiness: Callable[[], dict[str, bool]]) -> dict[str, bool]:
+        return readiness() | {"accepting": not self.closing}
+
     def _request_id(self, given: str) -> str:
         """The client's own if it is well formed, else a new one."""
         return given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
         """Begin to answer a simple request: see `Answerer`."""
-        request_id = self._request_id(given_id)
-        begun = self._fast_path.begin(data, request_id, connection)
+        request_id = self._request_id(head.request_id)
+        try:
+            grant = connection.grant = self._entry.grant(head.credential, connection)
+        except JobQueueError as refused:
+            connection.complete(self.answer(refused, request_id, connection))
+            return None
+        begun = self._fast_path.begin(data, request_id, connection, grant)
         if begun is None:
             connection.complete(self.answer(data, request_id, connection))
         return begun
@@ -134,7 +134,7 @@ class Web:
         """The handler of requests that are not simple."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            client = AiohttpClient(request, lambda: self.closing)
+            client = AiohttpClient(request, lambda: self.closing, challenges=True)
             request_id = self._request_id(request.headers.get("X-Request-Id", ""))
             await self.answer(await self._body(request), request_id, client, protocol)
             return client.response
@@ -142,33 +142,12 @@ class Web:
         return handle
 
     async def _body(self, request: web.Request) -> bytes | JobQueueError:
-        """The body of a request, or why it is refused."""
+        """The body of a request that may come in, or why it is refused."""
         try:
+            let_in(self._entry, request)
             return ShuttingDown() if self.closing else await body_of(request)
         except JobQueueError as refused:
             return refused
-
-    async def _root(self, request: web.Request) -> web.Response:
-        listed = {"service": "jobqueue", "commands": self._native.path, "paths": [*self._pages][1:]}
-        return web.Response(body=orjson.dumps(listed), content_type="application/json")
-
-    async def _healthz(self, request: web.Request) -> web.Response:
-        return web.Response(body=b'{"status":"up"}', content_type="application/json")
-
-    async def _openapi(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._description, content_type="application/json")
-
-    async def _scraped(self, request: web.Request) -> web.Response:
-        return web.Response(body=await self._scrape.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        checks = self._readiness() | {"accepting": not self.closing}
-        ready = all(checks.values())
-        return web.Response(
-            status=200 if ready else 503,
-            body=orjson.dumps({"ready": ready, "checks": checks}),
-            content_type="application/json",
-        )
 
 
 async def _name_server(request: web.Request, response: web.StreamResponse) -> None:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import structlog
 
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.grants import GRANT, NOBODY
 from jobqueue.access.hang_ups import close_if_hung_up, has_hung_up
 from jobqueue.caller import CALLER
 from jobqueue.wires.networks import allows
@@ -90,7 +91,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     __slots__ = (
         *("_charged", "_has_begun", "_has_ended", "_is_unread", "_late_since", "_loop", "_peer", "_served"),
-        *("_served_at_visit", "_streams", "_task", "_unread_since", "is_waiting", "received", "transport"),
+        *("_served_at_visit", "_streams", "_task", "_unread_since", "grant", "is_waiting", "received", "transport"),
     )
 
     def __init__(self, streams: Streams) -> None:
@@ -100,6 +101,8 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
         """Bytes that are not read yet; `take` removes those of a request."""
         self.transport: asyncio.Transport | None = None
         """Until the connection is lost."""
+        self.grant = NOBODY
+        """What the request in flight may do, where its class knows that when it begins."""
         self.is_waiting = False
         """Whether the request in flight is given up when the client sends no more: it waits, or hands out jobs."""
         self._peer: Any = None
@@ -160,6 +163,12 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
     def has_ended(self) -> bool:
         """Whether the client sends no more."""
         return self._has_ended
+
+    @property
+    def host(self) -> str:
+        """The client's address, without a port."""
+        host: str = self._peer[0]
+        return host
 
     @property
     def address(self) -> str:
@@ -248,6 +257,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
 
     async def _serve(self, answer: Callable[[], Coroutine[Any, Any, None]]) -> None:
         CALLER.set(self)
+        GRANT.set(self.grant)
         try:
             await answer()
         except (ConnectionError, asyncio.CancelledError):

@@ -15,7 +15,7 @@ from typing import Any
 from buckets.job import DEFAULT_RETENTION_MS, Cause, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool.pop_search import Offer
-from buckets.topics import RANGES
+from buckets.topics.topics import RANGES
 
 DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)

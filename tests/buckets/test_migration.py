@@ -19,7 +19,7 @@ from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, popped_ids, state
 from tests.redis_cluster import ClusterSet

@@ -32,8 +32,8 @@ from buckets.pool.add_codec import Added
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Offer
 from buckets.redis.client import Redis
-from buckets.topics import Bounds, Topic, Topics
-from buckets.walk import Position, Purged, Walk
+from buckets.topics.topics import Bounds, Topic, Topics
+from buckets.topics.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.topics.walks import peeked

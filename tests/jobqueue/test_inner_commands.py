@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from buckets import REPLICATED, Job, NewJob, Pool, Redis, Tag
 from buckets.errors import AlreadyExists, Unavailable
+from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -30,6 +31,7 @@ def engine(live_pool: Pool) -> Engine:
 
 
 async def ask(engine: Engine, command: Any, reserved: list[Job] | None = None) -> dict[str, Any]:
+    GRANT.set(OPEN)
     return (await Commands(engine, Metrics(), 5.0).answer([command], [] if reserved is None else reserved))[0]
 
 
@@ -72,7 +74,7 @@ async def test_a_counter_that_begins_again_among_many_jobs_soon_finds_a_number(e
 
 
 async def test_without_a_free_number_a_job_is_refused_at_last(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def add(jobs: list[NewJob]) -> list[AlreadyExists]:
+    async def add(jobs: list[NewJob], within: str = "") -> list[AlreadyExists]:
         return [AlreadyExists() for _ in jobs]
 
     monkeypatch.setattr(engine._pool, "add", add)
@@ -91,6 +93,7 @@ async def test_an_add_is_answered_although_another_of_its_request_finds_no_numbe
         await assign(commands, tries)
 
     monkeypatch.setattr(engine.numbered, "assign", once)
+    GRANT.set(OPEN)
     answers = await Commands(engine, Metrics(), 5.0).answer([new(), new()], [])
     assert [answer.get("code") for answer in answers] == ["UNAVAILABLE", None]
     assert (await done(engine, inner.Get(2)))["job"].state.word == "ready"
@@ -99,6 +102,7 @@ async def test_an_add_is_answered_although_another_of_its_request_finds_no_numbe
 async def test_several_adds_of_a_request_are_numbered(engine: Engine, live_pool: Pool) -> None:
     await add(live_pool, "#2")
     commands = [new(), new(numbered=False, id="own"), new(), new(topic="u")]
+    GRANT.set(OPEN)
     answers = await Commands(engine, Metrics(), 5.0).answer(commands, [])
     assert [each["id"] for each in answers] == ["#1", "own", "#4", "#3"]
     assert "number" not in answers[1]
@@ -330,6 +334,7 @@ async def test_jobs_that_fill_the_answers_of_a_request_leave_no_room_for_more(
         inner.Peek("t", "ready", count=9),
         inner.Pop(topic="t"),
     ]
+    GRANT.set(OPEN)
     popped, peeked, refused = await Commands(engine, Metrics(), 5.0).answer(commands, [])
     assert len(popped["jobs"]) + len(peeked["jobs"]) == 3
     assert refused["code"] == "TOO_LARGE"
@@ -339,6 +344,7 @@ async def test_commands_of_dialects_count_as_their_native_twins(engine: Engine) 
     metrics = Metrics()
     asked: list[inner.Inner] = [new(), inner.Pop(topic="t"), inner.Take(9), inner.Counter(), inner.Topics()]
     for each in asked:
+        GRANT.set(OPEN)
         await Commands(engine, metrics, 5.0).answer([each], [])
     metrics.pour(0)
     counted = [("add", "OK"), ("pop", "OK"), ("pop", "NOT_FOUND"), ("counter", "OK"), ("topics", "OK")]
@@ -352,6 +358,7 @@ async def test_a_debug_log_of_jobs_names_their_ids(
 ) -> None:
     caplog.set_level("DEBUG")
     await add(live_pool, "a")
+    GRANT.set(OPEN)
     commands = Commands(engine, Metrics(), 5.0)
     assert (await commands.answer([inner.Pop(topic="t")], []))[0]["success"]
     assert (await commands.answer([inner.Get("a")], []))[0]["success"]

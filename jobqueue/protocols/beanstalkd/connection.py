@@ -10,6 +10,9 @@ from typing import Any
 import structlog
 
 from buckets import Job, State, Tag
+from buckets.errors import JobQueueError
+from jobqueue.access.entry import Entry
+from jobqueue.access.grants import GRANT, OPEN, Grant
 from jobqueue.commands.plain import Plain
 from jobqueue.dialect_settings import Beanstalkd
 from jobqueue.engine.numbered_by_callback import NumberedPop
@@ -108,17 +111,19 @@ class Desk:
         watched = (each.watched for each in self.streams.open if isinstance(each, Connection) and each.is_waiting)
         return Counter(topic for topics in watched for topic in ("", *topics))
 
-    def give_back(self, jobs: Iterable[Held]) -> None:
-        """Release the jobs of a connection that is closed, at once, without counting as a try."""
+    def give_back(self, jobs: Iterable[Held], grant: Grant) -> None:
+        """Release the jobs of a connection that is closed, at once, without counting as a try. `grant`: with which they
+        were reserved."""
         releases = [
             inner.Release(id=held.id, lease=held.lease, delay=0, attempt=False) for held in jobs if not held.is_gone
         ]
         if releases:
-            task = asyncio.create_task(self._release(releases))
+            task = asyncio.create_task(self._release(releases, grant))
             self._returning.add(task)
             task.add_done_callback(self._returning.discard)
 
-    async def _release(self, releases: list[inner.Release]) -> None:
+    async def _release(self, releases: list[inner.Release], grant: Grant) -> None:
+        GRANT.set(grant)
         answers = await asyncio.gather(*map(self.dialect.ask, releases))
         kept = sum(replies.of_failure(answer) is replies.INTERNAL_ERROR for answer in answers if not answer["success"])
         if kept:  # they come back at the end of their TTR
@@ -142,7 +147,18 @@ class Connection(Stream[Run]):
 
     may_be_idle = True
 
-    __slots__ = ("_ahead", "_left", "_parser", "desk", "has_put", "has_reserved", "held", "pop", "used", "watched")
+    __slots__ = (
+        "_ahead",
+        "_left",
+        "_parser",
+        "desk",
+        "has_put",
+        "has_reserved",
+        "held",
+        "pop",
+        "used",
+        "watched",
+    )
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk.streams)
@@ -208,9 +224,23 @@ class Connection(Stream[Run]):
         return bool(self.received) or self._parser.is_amid
 
     def begin(self, request: Run) -> bool:
-        """Begin to answer plain commands."""
+        """Begin to answer plain commands; where tokens are asked for, all take the complete way."""
+        entry = self.desk.dialect.tools.entry
+        if not entry.is_open:
+            return not self._is_let_in(entry)
+        self.grant = OPEN
         begin = self.desk.begins.get(request[0])
         return begin is not None and begin(self, request)
+
+    def _is_let_in(self, entry: Entry) -> bool:
+        """Whether the token that clients of this dialect act as is valid; if not, the connection ends."""
+        try:
+            self.grant = entry.dialect_grant(None, self.desk.options, self.host)
+        except JobQueueError:
+            self.write(replies.INTERNAL_ERROR)
+            self.close()
+            return False
+        return True
 
     async def answer(self, request: Run) -> None:
         """Answer commands."""
@@ -246,7 +276,7 @@ class Connection(Stream[Run]):
         desk = self.desk
         if self.pop:
             self.pop.cancel()
-        desk.give_back(self.held.values())
+        desk.give_back(self.held.values(), self.grant)
         self.held.clear()
         desk.tubes.unuse(self.used)
         for topic in self.watched:

@@ -29,6 +29,8 @@ COMMANDS: Commands = {
     "use": watching.use,
     "watch": watching.watch,
     "ignore": watching.ignore,
+    "reserve": holding.reserve,
+    "reserve-with-timeout": holding.reserve,
     "reserve-job": holding.reserve_job,
     "delete": holding.delete,
     "release": holding.release,

@@ -32,11 +32,15 @@ def _reserve(connection: Connection, run: Run, most: int) -> None:
     waits = [min(_wait_s(arguments), soon_s) for arguments in run[1][:most]]
     waits_at_all = waits[0] > 0
     times = next((at for at, wait in enumerate(waits) if (wait > 0) is not waits_at_all), most)
-    watched = list(connection.watched)
-    command = inner.Pop(topics=watched, wait=waits[0], by_priority=len(watched) > 1, numbered="jobs")
+    command = _pop(connection, waits[0])
     connection.is_waiting = True
     took = connection.taking(partial(_popped, connection, run, soon_s))
     connection.pop = connection.desk.plain.pop(command, times, connection, took)
+
+
+def _pop(connection: Connection, wait_s: float) -> inner.Pop:
+    watched = list(connection.watched)
+    return inner.Pop(topics=watched, wait=wait_s, by_priority=len(watched) > 1, numbered="jobs")
 
 
 def _soon_s(connection: Connection) -> float:
@@ -65,7 +69,7 @@ def _popped(connection: Connection, run: Run, soon_s: float, answers: list[Answe
     connection.answered(b"".join([_of_reserve(connection, *each, soon_s) for each in answered]))
 
 
-async def _handed_out(connection: Connection, command: inner.Take) -> Answer:
+async def _handed_out(connection: Connection, command: inner.Pop | inner.Take) -> Answer:
     """The answer to a command that hands out a job, unless the client is gone: then the job goes back."""
     _count_worker(connection)
     reserved: list[Job] = []
@@ -78,6 +82,17 @@ async def _handed_out(connection: Connection, command: inner.Take) -> Answer:
         dialect.tools.give_back(reserved)
         raise
     return answer
+
+
+async def reserve(connection: Connection, *timeout_s: int) -> bytes:
+    """The next job of the watched tubes."""
+    soon_s = _soon_s(connection) if connection.held else math.inf
+    connection.is_waiting = True
+    try:
+        answer = await _handed_out(connection, _pop(connection, min(_wait_s(timeout_s), soon_s)))
+    finally:
+        connection.is_waiting = False
+    return _of_reserve(connection, answer, timeout_s, soon_s)
 
 
 async def reserve_job(connection: Connection, number: int) -> bytes:

@@ -150,7 +150,7 @@ async def _run_delayed(connection: Connection, bound: int) -> bytes:
     ask, within = connection.desk.dialect.ask, connection.desk.names.within
     count = 0
     while count < bound:
-        peek = inner.Peek(topic=connection.used, state="delayed", count=min(bound - count, _PAGE))
+        peek = inner.Peek(topic=connection.used, state="delayed", count=min(bound - count, _PAGE), body=False)
         peeked = await ask(peek)
         if not peeked["success"]:
             return replies.of_failure(peeked)

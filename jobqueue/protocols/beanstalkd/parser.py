@@ -24,6 +24,7 @@ _END = b"\r\n"
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 _HTTP = b" HTTP/1."
+_TLS = b"\x16\x03"  # how a handshake begins
 _TAIL = len(_HTTP) + 2  # what is kept of a line that is too long: a digit and half of the line's end, too
 
 
@@ -52,6 +53,9 @@ class Parser:
         return self._line(received, most_bytes)
 
     def _line(self, received: bytearray, most_bytes: int) -> Request | None:
+        if self._is_first and received.startswith(_TLS) and not self._is_cutting:
+            received.clear()
+            return QUIT, ()  # a browser again: a server elsewhere chose the bytes of the session that it resumes
         end = -1 if self._is_cutting else received.find(_END, 0, LONGEST_LINE)
         if end < 0:
             self._is_cutting |= len(received) >= LONGEST_LINE

@@ -31,7 +31,7 @@ _ID = secrets.token_hex(8)
 
 async def stats_job(connection: Connection, number: int) -> bytes:
     """What is known of a job."""
-    answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within))
+    answer = await connection.desk.dialect.ask(inner.Get(id=number, within=connection.desk.names.within, body=False))
     if not answer["success"]:
         return replies.of_failure(answer)
     job = answer["job"]

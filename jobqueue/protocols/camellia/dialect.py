@@ -108,6 +108,8 @@ class CamelliaDialect(HttpDialect[Camellia]):
         if answer["success"]:
             shown = messages.shown(answer["job"], call.space) | theirs
             return replies.json(replies.SUCCESS, msg="success", delayMsg=shown)
+        if answer["code"] == "FORBIDDEN":  # it may send, but not look
+            return replies.json(replies.SUCCESS, msg="success", delayMsg=theirs)
         if answer["code"] == "NOT_FOUND":
             answer |= {"code": "TAKEN", "error": "msgId is that of a job in another topic, or of one that just ended"}
         return replies.failed(answer, delayMsg=None)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from buckets import Stats
-from buckets.topics import RANGES
+from buckets.topics.topics import RANGES
 from jobqueue.commands.answers import Answer
 from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from buckets import Prepared
+from jobqueue.access.grants import Grant
 from jobqueue.caller import Caller, Cancellable
 from jobqueue.errors import BadRequest
 from jobqueue.protocols.command.in_flight import (
@@ -47,7 +48,7 @@ class FastPath:
         self._has_one_shard = self._engine.has_one_shard  # of several, a pop asks more than one
         self._max_body_bytes = max_body_bytes
 
-    def begin(self, data: bytes, request_id: str, client: Caller) -> Cancellable | None:
+    def begin(self, data: bytes, request_id: str, client: Caller, grant: Grant) -> Cancellable | None:
         """Begin to answer a request; None if it is not plain, or cannot be answered here: nothing is done then, and it
         takes the complete path."""
         if not self._has_one_shard or self._engine.lanes.closed or self._desk.commands.is_logged:
@@ -56,22 +57,40 @@ class FastPath:
             if not data.isascii():
                 data.decode()
             if data[:1] == b"{":
-                return self._begin([ONE.decode(data)], request_id, client, is_array=False)
+                return self._begin([ONE.decode(data)], request_id, client, grant, is_array=False)
             if data[:1] == b"[" and len(data) <= _MOST_BYTES:
                 if len(data) > SHORT:
                     parts(data)  # a million commands would hold up the process
-                return self._begin(MANY.decode(data), request_id, client, is_array=True)
+                return self._begin(MANY.decode(data), request_id, client, grant, is_array=True)
         except _NOT_VALID:
             pass
         return None
 
-    def _begin(self, commands: list[Any], request_id: str, client: Caller, *, is_array: bool) -> Cancellable | None:
-        """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
+    def _begin(
+        self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
+    ) -> Cancellable | None:
+        """Begin with commands that are not checked yet, if the grant admits them. Raises BadRequest for one that is not
+        valid."""
         if not commands or len(commands) - (type(commands[-1]) is Pop) > _MOST:
             return None
+        if grant.everything:
+            return self._begin_admitted(commands, request_id, client, grant, is_array=is_array)
+        if not grant.admits(commands):
+            return None
+        begun = None
+        try:
+            begun = self._begin_admitted(commands, request_id, client, grant, is_array=is_array)
+        finally:
+            if begun is None:
+                grant.take_back(commands)
+        return begun
+
+    def _begin_admitted(
+        self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
+    ) -> Cancellable | None:
         last, kinds = commands[-1], {*map(type, commands)}
         if kinds == _ADDS:
-            return self._add(commands, request_id, client, is_array=is_array)
+            return self._add(commands, request_id, client, grant.within, is_array=is_array)
         if kinds == _FINISHES:
             return self._finish(commands, request_id, client, is_array=is_array)
         if type(last) is not Pop or not self._is_plain_pop(last):
@@ -82,14 +101,16 @@ class FastPath:
             popping = FinishingThenPopping(commands[:-1], last, self._desk, client, request_id, is_array=is_array)
         else:
             return None
-        return popping if popping.begin() else None
+        return popping if popping.begin(grant.owner) else None
 
-    def _add(self, adds: Sequence[Add], request_id: str, client: Caller, *, is_array: bool) -> Cancellable | None:
+    def _add(
+        self, adds: Sequence[Add], request_id: str, client: Caller, within: str, *, is_array: bool
+    ) -> Cancellable | None:
         jobs = self._prepared(adds)
         if jobs is None:
             return None
         adding = Changing(ADD, adds, self._desk, client, request_id, is_array=is_array)
-        return adding if self._engine.lanes.add(jobs, adding.take) else None
+        return adding if self._engine.lanes.add(jobs, adding.take, within) else None
 
     def _prepared(self, adds: Sequence[Add]) -> list[Prepared] | None:
         """The jobs of adds; None if one is not plain. Raises BadRequest for one that is not valid."""

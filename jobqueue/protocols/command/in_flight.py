@@ -158,9 +158,9 @@ class Popping(_InFlight):
         self._command = command
         self._pop: Pop | None = None
 
-    def begin(self) -> bool:
-        """Pop; returns whether the engine takes it."""
-        self._pop = self._desk.engine.by_callback.pop(self._command, ROOM, self._client, self.take)
+    def begin(self, owner: str) -> bool:
+        """Pop; returns whether the engine takes it. `owner`: whose pop it is, should it wait."""
+        self._pop = self._desk.engine.by_callback.pop(self._command, ROOM, self._client, self.take, owner)
         return self._pop is not None
 
     def cancel(self) -> None:
@@ -233,11 +233,11 @@ class FinishingThenPopping(Popping):
         self._ended_s = 0.0  # how long they took
         self._found: Any = _PENDING
 
-    def begin(self) -> bool:
+    def begin(self, owner: str) -> bool:
         """Finish, and pop; returns whether the engine takes the finishes."""
         if not self._desk.engine.by_callback.finish(ends_of(self._finishes), self.take_ended):
             return False
-        if not super().begin():
+        if not super().begin(owner):
             self._found = None
         return True
 

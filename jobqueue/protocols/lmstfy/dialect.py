@@ -155,7 +155,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
 
     async def _dead(self, request: Request, call: Call, topic: str) -> Reply:
         stats = await self.ask(inner.Stats(topic=topic))
-        first = await self.ask(inner.Peek(topic=topic, state="dead"))
+        first = await self.ask(inner.Peek(topic=topic, state="dead", body=False))
         for answer in (stats, first):
             if not answer["success"]:
                 return answers.failed(answer)
@@ -174,7 +174,7 @@ class LmstfyDialect(HttpDialect[Lmstfy]):
         """The first dead ones, as long as they are dead."""
         left = requests.limit(request)
         while left > 0:
-            page = await self.ask(inner.Peek(topic=topic, state="dead", count=min(left, _PAGE)))
+            page = await self.ask(inner.Peek(topic=topic, state="dead", count=min(left, _PAGE), body=False))
             if not page["success"]:
                 return answers.failed(page)
             if not page["jobs"]:

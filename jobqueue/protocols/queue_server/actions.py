@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from buckets import Job
+from jobqueue.access.grants import GRANT
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import QueueServer
+from jobqueue.errors import Unauthorized
 from jobqueue.protocols import Dialect
 from jobqueue.protocols.queue_server.produce import is_last, new_job
 from jobqueue.protocols.queue_server.request import (
@@ -48,6 +49,8 @@ class Asker:
 
     reached: Callable[[], tuple[str, int]]
     """The host and port that it has sent to."""
+    host: str = ""
+    """Its address."""
     by_datagram: bool = False
     check: Callable[[], None] = lambda: None
     """Raises ConnectionError when it is known to be gone."""
@@ -88,9 +91,10 @@ class Actions:
 
     def _check(self, request: Request, number: int | None, asker: Asker) -> None:
         """Raises Refused for what is not even begun with."""
-        token = self._dialect.options.token
-        if token and not hmac.compare_digest(_token(request), token.encode()):
-            raise Refused(FORBIDDEN, "the member token is missing or wrong", "token")
+        try:
+            GRANT.set(self._dialect.tools.entry.dialect_grant(_token(request), self._dialect.options, asker.host))
+        except Unauthorized:
+            raise Refused(FORBIDDEN, "the member token is missing or wrong", "token") from None
         if number not in self._actions:
             raise Refused(INVALID_ACTION, "action is 1 to 4, 7, 8, 104 or 107", "action")
         if asker.by_datagram and len(request.answer(_less(request), _OK)) > MOST_DATAGRAM - _ROOM:
@@ -194,7 +198,7 @@ class Actions:
 
     async def _congestion(self, topic: str) -> int:
         """How long the first ready jobs of a topic have waited, in whole seconds together."""
-        peeked = await self._dialect.ask(inner.Peek(topic=topic, state="ready", count=_LOOKED_AT))
+        peeked = await self._dialect.ask(inner.Peek(topic=topic, state="ready", count=_LOOKED_AT, body=False))
         now = int(time.time() * 1000)
         return sum(min(_MOST_OVERDUE_S, max(0, now - job.next) // 1000) for job in peeked.get("jobs", ()))
 
@@ -220,11 +224,11 @@ def _less(request: Request) -> Iterable[str]:
     return _LESS.get(_action(request) or 0, ())
 
 
-def _token(request: Request) -> bytes:
+def _token(request: Request) -> str | None:
     try:
-        return (request.text("token") or "").encode()
+        return request.text("token") or None
     except Refused:
-        return b""
+        return ""
 
 
 def _failed(answer: Answer) -> Plus:

@@ -47,7 +47,7 @@ class Connection(Stream[Request | BadRequest]):
         if isinstance(request, BadRequest):
             self._refuse(request)
             return
-        asker = Asker(self._reached, check=self.check_client)
+        asker = Asker(self._reached, self.host, check=self.check_client)
         self.is_waiting = hands_out(request)
         try:
             if self.is_waiting:

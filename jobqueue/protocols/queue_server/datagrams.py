@@ -47,7 +47,7 @@ class Datagrams(asyncio.DatagramProtocol):
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: Request, addr: tuple[Any, ...]) -> None:
-        asker = Asker(partial(self._reached, addr), by_datagram=True)
+        asker = Asker(partial(self._reached, addr), plain_host(addr[0]), by_datagram=True)
         try:
             answer = await self._actions.answer(request, asker)
             if self._transport is not None and not self._transport.is_closing():

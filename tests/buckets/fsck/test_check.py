@@ -17,7 +17,7 @@ from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.scripts import Value
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import give_up, sign, take
 from tests.buckets.jobs import add, delete, finish, get, pop, popped_ids

@@ -13,7 +13,7 @@ from buckets.fsck.check import Fsck
 from buckets.job import Job, Kind, NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.fsck.damage import Damage
 from tests.buckets.fsck.test_check import fsck

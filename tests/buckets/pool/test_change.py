@@ -12,7 +12,7 @@ from buckets.errors import JobQueueError, NotFound, Refused, Reserved, TooLate, 
 from buckets.job import Cause, NewJob, State, Tag
 from buckets.pool.pool import Moved, Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, pop_one, popped_ids, state

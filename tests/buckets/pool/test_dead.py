@@ -9,7 +9,7 @@ from buckets.errors import JobQueueError, NotFound, WrongState
 from buckets.job import Cause, NewJob, State, Tag
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, kick, pop, pop_one, popped_ids, state

@@ -10,7 +10,7 @@ from buckets.clock import HeldClock
 from buckets.job import Cause, NewJob, State
 from buckets.pool.pool import PAGE, Moved, Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
 from tests.waiting import tick_all

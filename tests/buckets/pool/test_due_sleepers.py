@@ -16,7 +16,7 @@ from buckets.job import Job, NewJob, State, Tag
 from buckets.pool.pool import PAGE, Pool
 from buckets.pool.pop_search import Offer
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, get, is_stored, pop_one, popped_ids, state
 from tests.buckets.pool.test_fast_paths import Written, contents

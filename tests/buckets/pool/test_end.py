@@ -13,7 +13,7 @@ from buckets.errors import JobQueueError, NotFound, NotReserved, Refused, StaleL
 from buckets.job import State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Bounds, Topics
+from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop_one, popped_ids, state
 from tests.buckets.lives import (

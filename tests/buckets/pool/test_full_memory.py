@@ -13,7 +13,7 @@ from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.members import strike
-from buckets.topics import Bounds, Topics
+from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import Instance, give_up
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one, state

@@ -15,7 +15,7 @@ from buckets.keys import shard_of
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, pop_one, popped_ids, state
 

@@ -15,7 +15,7 @@ from buckets.job import NewJob, State, Tag
 from buckets.layout import NEW_HEADER
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, is_stored, pop, pop_one, popped_ids, state
 from tests.waiting import tick_all, until

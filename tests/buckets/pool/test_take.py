@@ -11,7 +11,7 @@ from buckets.errors import NotFound, Refused, Reserved, StaleLease, WrongState
 from buckets.job import Cause, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, is_stored, pop_one, popped_ids, state
 from tests.buckets.lives import (

@@ -12,7 +12,7 @@ from buckets.errors import NotFound, NotReserved, Refused, StaleLease
 from buckets.job import State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets import lives
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, is_stored, kick, pop_one, popped_ids, state

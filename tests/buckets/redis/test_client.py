@@ -14,7 +14,7 @@ from buckets.job import NewJob
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import take
 from tests.buckets.jobs import add, finish, pop_one, popped_ids, state

@@ -18,7 +18,7 @@ from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.awake import Awake
 from buckets.timers.timer import Timer
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from tests.buckets.instances import Instance, ended
 from tests.buckets.jobs import add
 from tests.buckets.waiting.parked import hearing, job_of, park

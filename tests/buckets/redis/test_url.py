@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from buckets.redis.url import Address, Kind, read_url
+from tests.redis_node import Tls
 
 
 @pytest.mark.parametrize(
@@ -32,10 +35,11 @@ def test_user_password_and_database_go_to_the_servers_and_not_to_the_sentinels()
     assert (sentinel.username, sentinel.password, sentinel.db) == (None, "s", 0)
 
 
-def test_tls_is_for_servers_and_sentinels_alike() -> None:
-    url = read_url("rediss+sentinel://a/m?ssl_ca_certs=/etc/ca.pem", 1.0)
-    for connection in (url.connection(Address("x", 9)), url.sentinel_connection(Address("a", 1))):
-        assert connection.ssl_context.ca_certs == "/etc/ca.pem"
+def test_tls_is_for_servers_and_sentinels_alike(tmp_path: Path) -> None:
+    url = read_url(f"rediss+sentinel://a/m{Tls(tmp_path / 'tls').in_url}", 1.0)
+    server, sentinel = url.connection(Address("x", 9)), url.sentinel_connection(Address("a", 1))
+    assert server.ssl_context.get() is sentinel.ssl_context.get()
+    assert server.ssl_context.get().get_ca_certs()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from buckets.clock import HeldClock
 from buckets.fsck.check import Fsck
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Bounds, Topics
+from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop_one, popped_ids, state
 from tests.waiting import tick_all

@@ -8,7 +8,7 @@ from buckets.clock import HeldClock
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.sweep import Sweep
-from buckets.topics import Bounds, Topics
+from buckets.topics.topics import Bounds, Topics
 from tests.buckets.books import check_books
 from tests.buckets.instances import Instance
 from tests.buckets.jobs import add, delete, pop_one, state

@@ -14,7 +14,7 @@ from buckets.redis.client import Redis
 from buckets.timers.awake import Awake
 from buckets.timers.members import strike
 from buckets.timers.timer import Timer
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.instances import Instance, give_up, sign, take
 from tests.buckets.jobs import add, popped_ids, state

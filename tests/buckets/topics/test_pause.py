@@ -1,4 +1,4 @@
-"""buckets.topics, pause.lua, resume.lua: pauses, and the pops that wait for their end."""
+"""buckets.topics.topics, pause.lua, resume.lua: pauses, and the pops that wait for their end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics, TopicStatus
+from buckets.topics.topics import Topics, TopicStatus
 from buckets.waiting import Waiting
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, get, kick, pop, popped_ids, state

@@ -6,7 +6,7 @@ from buckets.clock import HeldClock
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import RANGES, Topics
+from buckets.topics.topics import RANGES, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one
 from tests.waiting import tick_all

@@ -1,4 +1,4 @@
-"""buckets.topics, trim_dead.lua, forget.lua: the list of topics, the bounds on dead letters, and forgetting topics."""
+"""buckets.topics.topics, trim_dead.lua, forget.lua: the list of topics, bounds on dead letters, forgetting topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from buckets.keys import shard_of
 from buckets.meter import Meter
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Bounds, Topic, Topics
+from buckets.topics.topics import Bounds, Topic, Topics
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, finish, pop, pop_one, popped_ids, state
 from tests.buckets.topics.walks import fill, ids, listed, peeked_ids, purge, snapshot

@@ -1,4 +1,4 @@
-"""buckets.walk, peek.lua, peek_ready.lua: looking at the jobs of a topic, page by page."""
+"""buckets.topics.walk, peek.lua, peek_ready.lua: looking at the jobs of a topic, page by page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from buckets.job import LIVE, NewJob, State
 from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.walk import Page, Position, Walk
+from buckets.topics.walk import Page, Position, Walk
 from tests.buckets.jobs import add, delete, finish, get, pop, pop_one
 from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked, peeked_ids, snapshot
 from tests.waiting import tick_all

@@ -1,4 +1,4 @@
-"""buckets.walk, purge.lua, purge_ready.lua: deleting the jobs of a topic."""
+"""buckets.topics.walk, purge.lua, purge_ready.lua: deleting the jobs of a topic."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from buckets.errors import AlreadyExists, NotFound
 from buckets.job import LIVE, NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topics
-from buckets.walk import Purged, Walk
+from buckets.topics.topics import Topics
+from buckets.topics.walk import Purged, Walk
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, finish, get, pop, pop_one, popped_ids, state
 from tests.buckets.topics.walks import FAR_MS, fill, ids, peeked_ids, purge, snapshot

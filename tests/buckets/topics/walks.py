@@ -9,8 +9,8 @@ from buckets.clock import HeldClock
 from buckets.job import LIVE, Job, NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
-from buckets.topics import Topic, Topics
-from buckets.walk import Walk
+from buckets.topics.topics import Topic, Topics
+from buckets.topics.walk import Walk
 from tests.buckets.jobs import pop
 from tests.waiting import tick_all
 

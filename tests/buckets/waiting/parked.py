@@ -11,7 +11,7 @@ from buckets.notifier import Notifier
 from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.redis.links import link_of
 from tests.waiting import PATIENCE_S, until
@@ -38,11 +38,16 @@ async def hearing(pool: Pool) -> AsyncIterator[Waiting]:
 
 
 async def park(
-    waiting: Waiting, topics: Sequence[str] = ("t",), count: int = 1, wait_s: float = LONG_S, worker: str = ""
+    waiting: Waiting,
+    topics: Sequence[str] = ("t",),
+    count: int = 1,
+    wait_s: float = LONG_S,
+    worker: str = "",
+    owner: str = "",
 ) -> Parked:
     """A waiting pop, which has looked twice and found nothing."""
     before = waiting.parked
-    task = asyncio.create_task(waiting.pop(topics, count, wait_s, worker=worker))
+    task = asyncio.create_task(waiting.pop(topics, count, wait_s, worker=worker, owner=owner))
     await until(lambda: waiting.parked == before + 1)
     await Topics(waiting._pool).stats()  # answered after its second look
     return task

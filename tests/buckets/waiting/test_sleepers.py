@@ -15,7 +15,7 @@ from buckets.pool.pool import PAGE, Pool
 from buckets.pool.pop_search import Popped
 from buckets.pool.sleepers import MOST_GROUPS, OFFERED, SLEEPING, Offered
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop_one, state
 from tests.buckets.test_meter import Notes

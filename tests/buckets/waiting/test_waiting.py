@@ -18,7 +18,7 @@ from buckets.pool.pool import Pool
 from buckets.pool.pop_search import Popped, ask_for
 from buckets.pool.sleepers import Waiter
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from buckets.waiting import Waiting
 from tests.buckets.jobs import add, pop, pop_one
 from tests.buckets.waiting.parked import LONG_S, Parked, asked, job_of, jobs_of, park, waiting_on

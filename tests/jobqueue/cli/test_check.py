@@ -145,3 +145,13 @@ async def test_the_command_prints_a_line_a_finding_and_ends_with_1_when_one_is_b
     ran = await Shell("").run("check", "--redis", "nonsense", "--port", "0")
     assert (ran.code, ran.err) == (1, "")
     assert [line.split()[0] for line in ran.out.splitlines()] == ["ok", "ok", "bad", "ok"]
+
+
+async def test_a_secret_whose_file_anybody_may_read_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "redis-url"
+    file.write_text("redis://a:marked@127.0.0.1:1\n")
+    for mode, levels in ((0o644, ["warn"]), (0o600, [])):
+        file.chmod(mode)
+        findings = await found(redis_file=str(file), redis_timeout_s=0.1)
+        assert [level for level, _ in told(findings, "redis_file")] == levels
+        assert "marked" not in "".join(map(str, findings))

@@ -11,7 +11,7 @@ from buckets import Pollers, Pool
 from buckets.errors import JobQueueError
 from buckets.notifier import Notifier
 from buckets.redis.client import Redis
-from buckets.topics import Topics
+from buckets.topics.topics import Topics
 from jobqueue.engine.numbered import Numbered
 from jobqueue.engine.numbered_by_callback import NumberedPop
 from tests.buckets.jobs import add

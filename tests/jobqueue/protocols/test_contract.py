@@ -31,6 +31,7 @@ from jobqueue.protocols import (
     load_dialect,
 )
 from jobqueue.settings import Settings
+from tests.jobqueue.entries import open_entry
 
 
 def engine_of(pool: Pool) -> Engine:
@@ -52,7 +53,12 @@ def dialect(name: str, pool: Pool, **options: Any) -> Dialect[Any]:
     """A dialect of the table."""
     engine = engine_of(pool)
     tools = Tools(
-        Commands(engine, Metrics(), 5.0, name), Settings(), ConnectionLimits(30, 100), engine.give_back, lambda: True
+        Commands(engine, Metrics(), 5.0, name),
+        Settings(),
+        ConnectionLimits(30, 100),
+        engine.give_back,
+        open_entry(),
+        lambda: True,
     )
     return load_dialect(name)(tools, KINDS[name](**options))
 

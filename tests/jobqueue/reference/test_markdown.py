@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jobqueue.errors import NATIVE_STATUS
+from jobqueue.errors import STATUS
 from jobqueue.reference import markdown
 from jobqueue.reference.catalog import codes, entries
 from jobqueue.schema import answers, params
@@ -30,8 +30,8 @@ def test_every_command_has_its_entry_fields_and_answers() -> None:
 
 def test_every_code_has_its_line_and_status() -> None:
     text = markdown.markdown()
-    assert codes().keys() == NATIVE_STATUS.keys()
-    for code, status in NATIVE_STATUS.items():
+    assert codes().keys() == STATUS.keys()
+    for code, status in STATUS.items():
         assert re.search(rf"^\| `{code}` \| {status} \| \w.+ \|$", text, re.M), code
 
 

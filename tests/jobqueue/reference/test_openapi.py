@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from jobqueue.errors import NATIVE_STATUS, BadRequest
+from jobqueue.errors import STATUS, BadRequest
 from jobqueue.protocols.command import reading
 from jobqueue.reference import openapi
 from jobqueue.schema import params
@@ -36,8 +36,8 @@ def test_every_command_answer_and_code_is_in_it() -> None:
         assert [each["$ref"].rpartition("/")[2] for each in schema["x-answers"]] == [
             shape.__name__ for shape in ANSWERS[name]
         ]
-    assert schemas["Refusal"]["properties"]["code"]["enum"] == [*NATIVE_STATUS]
-    assert DOCUMENT["paths"]["/command"]["post"]["responses"].keys() == {"200", *map(str, NATIVE_STATUS.values())}
+    assert schemas["Refusal"]["properties"]["code"]["enum"] == [*STATUS]
+    assert DOCUMENT["paths"]["/command"]["post"]["responses"].keys() == {"200", *map(str, STATUS.values())}
 
 
 def add(**fields: Any) -> dict[str, Any]:

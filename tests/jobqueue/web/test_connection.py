@@ -21,9 +21,11 @@ from jobqueue.caller import CALLER, Cancellable
 from jobqueue.logs import REQUEST
 from jobqueue.protocols import Reply
 from jobqueue.web.connection import MOST_AHEAD, Connection
+from jobqueue.web.fast_path import Head
 from jobqueue.web.peer import Peer
 from jobqueue.web.port import Client, SimpleClient
 from jobqueue.web.runner import Runner
+from tests.jobqueue.web.guards import guard
 from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
 
@@ -52,7 +54,8 @@ class Desk:
         self.callers: list[str] = []
         self.ids: list[str] = []  # of the requests, as they would be logged
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> Cancellable | None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> Cancellable | None:
+        given_id = head.request_id
         self.begun.append(data)
         self.given.append(given_id)
         if self.enough():
@@ -146,7 +149,7 @@ async def served(
     application.router.add_post("/command", desk.by_aiohttp)
     application.router.add_get("/", desk.by_aiohttp)
     limits = ConnectionLimits(client_timeout_s, most)
-    runner = Runner(application, desk, limits, **options)
+    runner = Runner(application, desk, limits, guard(), **options)
     await runner.open("127.0.0.1", 0)
     place = Place(runner, limits)
     async with loops.running(loops.Loop("connections", limits.run)):

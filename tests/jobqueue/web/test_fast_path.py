@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 
 import pytest
 from aiohttp.base_protocol import BaseProtocol
@@ -17,9 +18,9 @@ SIMPLE = FIRST + b"Host: t\r\nContent-Length: 7\r\n\r\n"
 
 
 def test_a_simple_head_has_a_length_and_an_id() -> None:
-    assert read(SIMPLE) == Head(7, "")
-    assert read(SIMPLE.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b")
-    assert read(SIMPLE.replace(b"7", b"0")) == Head(0, "")
+    assert read(SIMPLE) == Head(7, "", b"")
+    assert read(SIMPLE.replace(b"Host", b"x-request-ID: a b\r\nHost")) == Head(7, "a b", b"")
+    assert read(SIMPLE.replace(b"7", b"0")) == Head(0, "", b"")
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ def test_a_simple_head_has_a_length_and_an_id() -> None:
     [
         *("Transfer-Encoding: identity", "content-encoding: gzip", "Expect: x", "UPGRADE: h2c", "Connection: close"),
         *("Proxy-Connection: keep-alive", "Connection: keep-alive, x", "Sec-WebSocket-Key1: x", "Host: u", "host: t"),
+        *("Origin: http://t", "origin: null", "Sec-Fetch-Site: cross-site", "sec-fetch-site: none"),
         *(
             "Content-Length: 7",
             "X:a",
@@ -156,3 +158,22 @@ async def test_aiohttp_reads_simple_requests_as_the_fast_path_does() -> None:
         assert message.headers.get("X-Request-Id", "") == simple.request_id
         assert behind.path == "/command"
     assert accepted > 1000
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is missing")
+async def test_a_request_as_nodes_fetch_sends_it_is_simple() -> None:
+    heads: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.put_nowait(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/command"
+        script = f"await fetch({url!r}, {{ method: 'POST', body: '{{}}' }})"
+        node = await asyncio.create_subprocess_exec("node", "--input-type=module", "--eval", script)
+        head = await heads.get()
+        assert await node.wait() == 0
+    assert b"sec-fetch-mode: cors" in head.lower()
+    assert read(head) == Head(2, "", b"")

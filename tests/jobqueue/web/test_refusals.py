@@ -8,8 +8,10 @@ import structlog
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.web.fast_path import Head
 from jobqueue.web.port import SimpleClient
 from jobqueue.web.runner import Runner
+from tests.jobqueue.web.guards import guard
 
 
 class NoAnswerer:
@@ -18,7 +20,7 @@ class NoAnswerer:
     closing = True
     most_bytes = 0
 
-    def begin(self, data: bytes, given_id: str, connection: SimpleClient) -> None:
+    def begin(self, data: bytes, head: Head, connection: SimpleClient) -> None:
         raise AssertionError(data)
 
 
@@ -29,7 +31,7 @@ async def test_an_exception_in_a_handler_is_logged_and_reported_as_internal(erro
 
     application = web.Application()
     application.router.add_get("/", fail)
-    runner = Runner(application, NoAnswerer(), ConnectionLimits(60, 1000))
+    runner = Runner(application, NoAnswerer(), ConnectionLimits(60, 1000), guard())
     await runner.open("127.0.0.1", 0)
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     with structlog.testing.capture_logs() as logs:

@@ -10,6 +10,7 @@ import pytest
 
 from buckets import Durable, Job, NewJob, Notifier, Poller, Pollers, Pool, Topics, Waiting, Walk
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
 from jobqueue.metrics.process import Metrics
@@ -20,6 +21,8 @@ from jobqueue.settings import Settings
 from jobqueue.web.peer import Peer
 from jobqueue.web.runner import Runner
 from jobqueue.web.site import Web
+from tests.jobqueue.entries import open_entry
+from tests.jobqueue.web.guards import guard
 from tests.waiting import until
 
 POP = b'{"command":"pop","topic":"t"}'
@@ -38,7 +41,7 @@ async def web(live_pool: Pool) -> AsyncIterator[Web]:
     pollers, policies = Pollers(live_pool, Notifier(live_pool), "ab"), Policies(settings)
     engine = Engine(live_pool, topics, Walk(live_pool), waiting, pollers, policies, Durable(live_pool, 1, 1))
     await live_pool.add([NewJob(id="a", topic="t", body=b"1")])
-    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, pollers, Totals()))
+    yield Web(engine, settings, dict, metrics, Scrape(metrics, topics, waiting, pollers, Totals()), open_entry())
 
 
 async def ready_again(pool: Pool) -> bool:
@@ -63,6 +66,7 @@ async def test_a_job_whose_answer_cannot_be_sent_goes_back(web: Web, live_pool: 
         asked.append(reply.body)
         raise ConnectionResetError
 
+    GRANT.set(OPEN)
     await web.answer(POP, "", Sink(send))
     assert b'"id":"a"' in asked[0]
     await until(lambda: ready_again(live_pool))
@@ -104,7 +108,7 @@ async def test_a_job_whose_client_hung_up_unnoticed_by_the_loop_goes_back(
     begun."""
     loop = asyncio.get_running_loop()
     limits = ConnectionLimits(60, 10)
-    runner = Runner(web.application(), web, limits)
+    runner = Runner(web.application(), web, limits, guard())
     await runner.open("127.0.0.1", 0)
     with socket.create_connection(runner.addresses[0]) as client:
         client.setblocking(False)

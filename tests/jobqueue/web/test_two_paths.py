@@ -72,6 +72,12 @@ SIMPLE_ONES = {
 }
 OTHERS = {
     "a GET": GET,
+    "from a page": request(fields=b"Origin: http://evil.example\r\n"),
+    "from a page that hides": request(fields=b"Origin: null\r\n"),
+    "from a page of the same site": request(fields=b"Sec-Fetch-Site: same-site\r\n"),
+    "simple, from a page, simple": SIMPLE + request(fields=b"Origin: http://evil.example\r\n") + SIMPLE,
+    "a typed address": request(fields=b"Sec-Fetch-Site: none\r\n"),
+    "a GET by another name": GET.replace(b"Host: t", b"Host: evil.example"),
     "a GET of an unknown path": GET.replace(b"/healthz", b"/nowhere"),
     "a GET of the command": GET.replace(b"/healthz", b"/command"),
     "chunked": chunked(),

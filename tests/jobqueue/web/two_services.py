@@ -37,7 +37,9 @@ async def both(url: str) -> AsyncIterator[tuple[int, int]]:
 @asynccontextmanager
 async def started(url: str, namespace: str) -> AsyncIterator[int]:
     """The port of a service in this loop."""
-    settings = Settings(port=0, redis=url, namespace=namespace, max_request_bytes=MOST_BYTES, grace_s=1)
+    settings = Settings(
+        port=0, redis=url, namespace=namespace, max_request_bytes=MOST_BYTES, grace_s=1, allowed_hosts=("t",)
+    )
     async with Service(settings) as service:
         yield int(service.url.rpartition(":")[2])
 

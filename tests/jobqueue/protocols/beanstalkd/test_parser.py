@@ -24,6 +24,9 @@ STREAMS: dict[bytes, list[Request]] = {
     b"pause-tube a 5\r\nstats-tube a\r\n": [("pause-tube", ("a", 5)), ("stats-tube", ("a",))],
     b"pause-tube a 4294967295\r\n": [("pause-tube", ("a", 315_360_000))],
     b"GET / HTTP/1.0\r\n": [(QUIT, ())],
+    b"\x16\x03\x01\x02\x00" + b"x" * 300 + b"\r\nuse a\r\n": [(QUIT, ())],
+    b"\x16\x03\x01\r\nuse a\r\n": [(QUIT, ())],
+    b"use a\r\n\x16\x03\x01\r\nuse b\r\n": [("use", ("a",)), (REFUSED, (b"UNKNOWN_COMMAND\r\n",)), ("use", ("b",))],
     b"GET /" + b"x" * 300 + b" HTTP/1.1\r\n": [(QUIT, ())],
 }
 

@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 from buckets import Durable, Job, Meter, Notifier, Pollers, Pool, Topics, Waiting, Walk
 from buckets.clock import HeldClock
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.dialect_settings import Camellia
 from jobqueue.engine.engine import Engine
@@ -21,6 +22,7 @@ from jobqueue.metrics.process import Metrics
 from jobqueue.protocols import Reply, Request, Tools
 from jobqueue.protocols.camellia.dialect import CamelliaDialect
 from jobqueue.settings import Settings
+from tests.jobqueue.entries import open_entry
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
 Make = Callable[..., "Server"]
@@ -43,12 +45,15 @@ class Server:
             Durable(pool, 1, 1),
         )
         commands = Commands(engine, self.metrics, 5.0, "camellia")
-        tools = Tools(commands, settings, ConnectionLimits(10, 10), engine.give_back, lambda: self.is_ready)
+        tools = Tools(
+            commands, settings, ConnectionLimits(10, 10), engine.give_back, open_entry(), lambda: self.is_ready
+        )
         self.dialect = CamelliaDialect(tools, options)
 
     async def exchange(self, request: Request) -> Reply:
         """A request and its reply, as the service makes it of them."""
         reserved: list[Job] = []
+        GRANT.set(OPEN)
         try:
             return await self.dialect.handle(request, reserved)
         except Exception as error:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buckets import LOCAL, Durability, Durable, Notifier, Pollers, Pool, Topics, Waiting, Walk
+from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.caller import CALLER, Cancellable
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -15,15 +16,22 @@ from jobqueue.metrics.scrape import Scrape
 from jobqueue.metrics.totals import Totals
 from jobqueue.protocols import Reply
 from jobqueue.settings import Settings
+from jobqueue.web.fast_path import Head
 from jobqueue.web.site import Web
+from tests.jobqueue.entries import open_entry
 
 PATIENCE_S = 10.0
+MINE = Head(0, "mine", b"")
+"""The head of a request with an id."""
 
 
 class Client:
     """The client of one request. All of an address are the same to the service."""
 
     address = "127.0.0.1:7"
+    host = "127.0.0.1"
+    certificate_names = ()
+    grant = OPEN
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Client) and other.address == self.address
@@ -53,6 +61,7 @@ class Client:
 
     async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         CALLER.set(self)
+        GRANT.set(self.grant)
         await work
 
     async def send(self, reply: Reply, request_id: str, *, has_jobs: bool) -> None:
@@ -96,13 +105,13 @@ class Site:
             pool, topics, Walk(pool), self.waiting, self.pollers, Policies(settings), Durable(pool, 1, 0.1), durability
         )
         scrape = Scrape(self.metrics, topics, self.waiting, self.pollers, Totals())
-        self.web = Web(self.engine, settings, dict, self.metrics, scrape)
+        self.web = Web(self.engine, settings, dict, self.metrics, scrape, open_entry())
         self.fast = self.complete = 0  # requests
 
     def begin(self, data: bytes) -> Client:
         """Begin to answer a request as a connection does."""
         client = Client()
-        client.in_flight = self.web.begin(data, "mine", client)
+        client.in_flight = self.web.begin(data, MINE, client)
         if client.in_flight is None:
             self.complete += 1
         else:

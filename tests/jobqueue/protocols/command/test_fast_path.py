@@ -20,7 +20,7 @@ from jobqueue.protocols.command.handler import CommandProtocol
 from jobqueue.settings import Settings, TopicSettings
 from tests.buckets.jobs import add, get
 from tests.buckets.redis.links import link_of
-from tests.jobqueue.protocols.command.sites import Client, Site
+from tests.jobqueue.protocols.command.sites import MINE, Client, Site
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -315,7 +315,7 @@ async def test_the_jobs_of_a_client_that_has_not_taken_an_earlier_answer_go_back
     await add(site.pool, "a")
     client = Unread()
     client.is_behind = True
-    client.in_flight = site.web.begin(orjson.dumps(content), "mine", client)
+    client.in_flight = site.web.begin(orjson.dumps(content), MINE, client)
     await until(lambda: client.task is not None)
     await asyncio.sleep(0)
     client.leave()
@@ -327,7 +327,7 @@ async def test_the_jobs_of_a_long_answer_that_its_client_never_reads_go_back(sit
     await popped(site.pool, "x")
     await add(site.pool, "a", body=orjson.dumps("b" * 40_000))
     client = Unread()
-    client.in_flight = site.web.begin(orjson.dumps(content), "mine", client)
+    client.in_flight = site.web.begin(orjson.dumps(content), MINE, client)
     await until(lambda: client.task is not None)
     await asyncio.sleep(0)
     client.leave()

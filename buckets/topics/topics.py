@@ -157,7 +157,9 @@ class Topics:
         """Whether a page may begin there."""
         return shard in range(len(self._pool.keys)) and 0 <= cursor < 1 << 64
 
-    async def page(self, pattern: str = "*", shard: int = 0, cursor: int = 0) -> tuple[list[Topic], int, int]:
+    async def page(
+        self, pattern: str = "*", shard: int = 0, cursor: int = 0, *, within: str = ""
+    ) -> tuple[list[Topic], int, int]:
         """Some topics whose names match a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
         this was the last). A topic that is in several shards is listed once. A page may be empty before the end."""
         redis, keys = self._pool.redis, self._pool.keys
@@ -283,7 +285,7 @@ class Topics:
                 break
         return forgotten
 
-    async def stats(self, topic: str | None = None, *, prefix: str = "") -> Stats:
+    async def stats(self, topic: str | None = None, *, prefix: str = "", within: str = "") -> Stats:
         """The figures of one topic, or of all topics together that begin with the prefix."""
         stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
         if topic is None:

@@ -1,0 +1,1 @@
+"""Topics: their counts, pauses and purges, walks over their jobs, and conditions on their names."""

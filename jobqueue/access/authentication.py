@@ -1,0 +1,179 @@
+"""Authentication: from what a request shows to what it may do.
+
+A request costs one look-up here, by the digest of its token. Nobody can choose a digest, so how long the look-up takes
+tells nothing about a token; a token that is unknown, expired or revoked takes the same way, and gets the same answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from buckets.errors import JobQueueError, Unavailable
+from jobqueue.access.grants import OPEN, Bucket, Grant
+from jobqueue.access.records import Record
+from jobqueue.errors import Forbidden, Unauthorized
+
+_BEARER = re.compile("Bearer +([!-~]+)", re.IGNORECASE)
+_STALE = "the table of tokens is out of date, and this token is not in it; retry"
+
+
+def digest_of(token: str) -> bytes:
+    """What is kept of a token, and what it is found by."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def credential(authorization: str) -> bytes:
+    """The digest of the token in an `Authorization` header; empty where there is none. A header of another form is like
+    a token that nobody has."""
+    if not authorization:
+        return b""
+    bearer = _BEARER.fullmatch(authorization)
+    return digest_of(bearer[1] if bearer else authorization)
+
+
+class Table(Protocol):
+    """The tokens that this process knows: see jobqueue/access/table.py."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it may lack a token that exists."""
+
+    def of_digest(self, digest: bytes) -> Record | None:
+        """The live token with this digest."""
+
+    def ended(self, digest: bytes) -> Record | None:
+        """The token with this digest that was live once."""
+
+    def of_name(self, name: str) -> Record | None:
+        """The live token of this name."""
+
+    def of_certificate(self, name: str) -> Record | None:
+        """The live token that this name of a client certificate stands for."""
+
+
+EndWaits = Callable[[str, JobQueueError, Callable[[str], bool] | None], None]
+"""Ends the waiting pops of an owner with an error; of these, only those for a topic of which the function says no."""
+
+
+class Authentication:
+    """Who may come in, in one process."""
+
+    def __init__(
+        self, table: Table | None, bucket_of: Callable[[Record], Bucket | None], end_waits: EndWaits | None = None
+    ) -> None:
+        """`table`: None for a service that is open."""
+        self._table = table
+        self._bucket_of = bucket_of
+        self._end_waits = end_waits
+        self._grants: dict[bytes | str, Grant] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no tokens are asked for."""
+        return self._table is None
+
+    def grant(self, digest: bytes, certificates: Sequence[str] = ()) -> Grant:
+        """What a request may do, by the digest of what it shows; empty: nothing, then the names of its client
+        certificate count. Raises Unauthorized; Unavailable where a token that is not known may exist."""
+        grant = self._grants.get(digest) if digest else None
+        if grant is not None:
+            return grant
+        if self._table is None:
+            return OPEN
+        record = self._table.of_digest(digest) if digest else None
+        if record is not None:
+            return self._kept(digest, digest.hex()[:16], record)
+        if not digest:
+            return self._of_certificate(certificates)
+        if self._table.is_stale:
+            raise Unavailable(_STALE)
+        raise Unauthorized()
+
+    def _of_certificate(self, names: Sequence[str]) -> Grant:
+        for name in names:
+            key = f"certificate {name}"
+            record = self._table.of_certificate(name) if self._table else None
+            if record is not None:
+                return self._grants.get(key) or self._kept(key, record.id, record)
+        raise Unauthorized(missing=True)
+
+    def named(self, name: str) -> Grant:
+        """What the token of this name may do: a dialect's `act_as`. Raises Unauthorized, Unavailable."""
+        if self._table is None:
+            return OPEN
+        key = f"name {name}"
+        grant = self._grants.get(key)
+        if grant is not None:
+            return grant
+        record = self._table.of_name(name)
+        if record is not None:
+            return self._kept(key, record.id, record)
+        raise Unavailable(_STALE) if self._table.is_stale else Unauthorized()
+
+    def _kept(self, key: bytes | str, owner: str, record: Record) -> Grant:
+        grant = self._grants[key] = Grant(record, owner, self._bucket_of(record))
+        return grant
+
+    def in_dialect(self, given: str | None, wanted: str, act_as: str) -> Grant:
+        """What a dialect's request may do that shows a token, or none. `wanted`: the token in the dialect's settings;
+        `act_as`: whose rights those have who show that one, or need to show none. Raises Unauthorized, Unavailable."""
+        shows_wanted = bool(wanted) and given is not None and _same(given, wanted)
+        if self._table is None:
+            if wanted and not shows_wanted:
+                raise Unauthorized(missing=given is None)
+            return OPEN
+        if act_as and (shows_wanted or (given is None and not wanted)):
+            return self.named(act_as)
+        if given is None:
+            raise Unauthorized(missing=True)
+        return self.grant(digest_of(given))
+
+    def ended(self, digest: bytes) -> Record | None:
+        """The token with this digest that expired or was revoked, if it is remembered."""
+        return self._table.ended(digest) if self._table else None
+
+    def renew(self) -> None:
+        """Look at the table again, which has changed: what was granted holds no longer than the record it came from,
+        and waiting pops that it does not cover any more end."""
+        for key, grant in list(self._grants.items()):
+            record = self._record(key)
+            if record is grant.record:
+                continue
+            del self._grants[key]
+            if self._end_waits is None:
+                continue
+            if record is None:
+                self._end_waits(grant.owner, Unauthorized(), None)
+                continue
+            later = self._kept(key, grant.owner, record)
+            later.commands = grant.commands
+            self._end_lost(later)
+
+    def _record(self, key: bytes | str) -> Record | None:
+        if self._table is None:
+            return None
+        if isinstance(key, bytes):
+            return self._table.of_digest(key)
+        kind, _, name = key.partition(" ")
+        return self._table.of_name(name) if kind == "name" else self._table.of_certificate(name)
+
+    def _end_lost(self, grant: Grant) -> None:
+        """End the waiting pops that a token may not make any more."""
+        assert self._end_waits
+        if not grant.may("pop"):
+            self._end_waits(grant.owner, Forbidden("the token may not pop any more", right="consume"), None)
+        elif grant.within:
+            error = Forbidden("the token does not reach a topic of this pop any more")
+            self._end_waits(grant.owner, error, grant.reaches)
+
+    def grants(self) -> list[Grant]:
+        """Those that were asked for, since their records were read."""
+        return list(self._grants.values())
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode())

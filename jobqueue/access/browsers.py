@@ -1,0 +1,98 @@
+"""Browsers: which requests come from a web page that may not make them.
+
+A page of any origin can have the browser of its visitor send a request to a service on the visitor's machine or
+network. It cannot read the answer, but the command would be done. Browsers say in `Origin` and `Sec-Fetch-Site` where a
+request comes from, and a page can forge neither; the clients of the service send neither. A page that has its own name
+resolve to the address of the service (DNS rebinding) is of the same origin to the browser, which then leaves `Origin`
+out of a GET. The name is still in `Host`, and a service on loopback knows the names that it can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+
+from multidict import MultiMapping
+
+from jobqueue.errors import Forbidden, Misdirected
+
+_OWN_SITES = ("same-origin", "none")  # of a page of the service itself, and of an address that a person typed
+_PREFLIGHT = "Access-Control-Request-Method"
+
+
+class Browsers:
+    """Decides about requests by their heads. `origins`: those whose pages may make requests; `hosts`: names of the
+    service in `Host`, beside localhost."""
+
+    def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
+        self._origins = frozenset(origins)
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    def judge(self, method: str, headers: MultiMapping[str], *, on_loopback: bool) -> str:
+        """The origin of a page that may make the request; empty: no page makes it. Raises Forbidden for any other page,
+        and Misdirected for a name that the service does not have. `on_loopback`: only this machine reaches it."""
+        origin = self._origin(headers)
+        if method in ("GET", "HEAD") and (on_loopback or self._hosts):
+            self._check_host(headers.getall("Host", []))
+        return origin
+
+    def _origin(self, headers: MultiMapping[str]) -> str:
+        origins, sites = headers.getall("Origin", []), headers.getall("Sec-Fetch-Site", [])
+        if _is_web_socket(headers) or len(sites) > 1:
+            raise Forbidden(_REFUSED)
+        if not origins and all(site in _OWN_SITES for site in sites):
+            return ""
+        if len(origins) != 1 or origins[0] not in self._origins:
+            raise Forbidden(_REFUSED)
+        return origins[0]
+
+    def _check_host(self, given: list[str]) -> None:
+        if given and (len(given) > 1 or not self._has(_name(given[0]))):
+            raise Misdirected()
+
+    def _has(self, name: str) -> bool:
+        return name == "localhost" or name.endswith(".localhost") or name in self._hosts or _is_address(name)
+
+
+_REFUSED = "a web page may not make this request; the setting allowed_origins names the origins whose pages may"
+
+
+def _is_web_socket(headers: MultiMapping[str]) -> bool:
+    upgrades = ",".join(headers.getall("Upgrade", []))
+    return "Sec-WebSocket-Key" in headers or "websocket" in upgrades.lower()
+
+
+def _name(host: str) -> str:
+    """The name or the address in a `Host`, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower().removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
+    """Whether a browser only asks whether a page may make a request."""
+    return method == "OPTIONS" and _PREFLIGHT in headers
+
+
+def read_by(origin: str) -> dict[str, str]:
+    """The fields by which a browser lets a page of an origin read an answer."""
+    exposed = "Retry-After, WWW-Authenticate, X-Request-Id"
+    return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": exposed, "Vary": "Origin"}
+
+
+def made_by(origin: str) -> dict[str, str]:
+    """The fields by which a browser lets a page of an origin make any request."""
+    return {
+        **read_by(origin),
+        "Access-Control-Allow-Methods": "*",
+        "Access-Control-Allow-Headers": "*, Authorization",  # which the star leaves out
+        "Access-Control-Max-Age": "600",
+    }

@@ -1,0 +1,194 @@
+"""Grants: what one token lets its bearer do, as far as the request says; the rest is asked in the scripts.
+
+A grant is made from the record of a token and holds no verdict that could outlive it: when the record changes, another
+grant takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from buckets.errors import JobQueueError
+from buckets.topics.within import reaches
+from jobqueue.access import rights
+from jobqueue.access.records import Record
+from jobqueue.errors import BadRequest, Forbidden, TooFast
+from jobqueue.schema import inner, params
+
+
+class Bucket(Protocol):
+    """The rate of a token in this process: see jobqueue/access/rates.py."""
+
+    def spend(self, count: int, size: int = 0) -> bool:
+        """Spend permits that are at hand; False: nothing is spent."""
+
+    def refund(self, count: int, size: int = 0) -> None:
+        """Give back what was spent."""
+
+    def owe(self, count: int) -> None:
+        """Count commands that are never refused."""
+
+    async def take(self, count: int, size: int = 0) -> float:
+        """Spend permits; returns 0, or in how many seconds there may be some."""
+
+
+class Grant:
+    """What the bearer of a token may do."""
+
+    def __init__(self, record: Record, owner: str, bucket: Bucket | None = None) -> None:
+        """`owner`: who its waiting pops belong to."""
+        names = rights.commands_of(record.rights)
+        self.record = record
+        self.owner = owner
+        self.name = record.name
+        self.token_id = record.id
+        self.within = " ".join(record.topics)
+        """The topics that it reaches, as scripts take them; empty: all."""
+        self.everything = False
+        """Whether nothing needs to be asked."""
+        self.sees_bodies = rights.BODIES in record.rights or rights.ADMIN in record.rights
+        self.commands = 0
+        """How many it has asked for, since the process knows it."""
+        self._rights = frozenset(record.rights)
+        self._names = names
+        self._kinds = rights.kinds_of(names)
+        self._bucket = bucket
+        self._own_ids = record.own_ids
+
+    def may(self, right: str) -> bool:
+        """Whether it has a right, or may give a command."""
+        return right in self._names or right in self._rights or rights.ADMIN in self._rights
+
+    def reaches(self, topic: str) -> bool:
+        """Whether it may act on a topic."""
+        return not self.within or reaches(self.within, topic)
+
+    def admits(self, commands: Sequence[Any]) -> bool:
+        """Whether plain commands may be carried out as they are; their permits are spent then. False is only a doubt:
+        `checked` settles it."""
+        if not self._kinds.issuperset(map(type, commands)):
+            return False
+        if (self.within or self._own_ids) and not all(map(self._is_plain, commands)):
+            return False
+        if self._bucket is not None and not self._spend(commands, self._bucket):
+            return False
+        self.commands += len(commands)
+        return True
+
+    def _is_plain(self, command: Any) -> bool:
+        """Whether all that there is to ask about an add, a finish or a pop is known from the request."""
+        kind = type(command)
+        return kind is not params.Finish and self._fault_in_scope(command) is None
+
+    def _spend(self, commands: Sequence[Any], bucket: Bucket) -> bool:
+        free = sum(type(command) is params.Finish for command in commands)
+        if not bucket.spend(len(commands) - free, _size(commands)):
+            return False
+        bucket.owe(free)
+        return True
+
+    def take_back(self, commands: Sequence[Any]) -> None:
+        """Commands that were admitted are not carried out after all, but checked again."""
+        self.commands -= len(commands)
+        if self._bucket is not None:
+            self._bucket.refund(len(commands), _size(commands))
+
+    async def checked(self, commands: Sequence[Any]) -> list[Any]:
+        """The commands, with an error in the place of each that is refused."""
+        checked = [self._checked(command) for command in commands]
+        self.commands += len(commands)
+        return checked if self._bucket is None else await self._in_time(checked, self._bucket)
+
+    def _checked(self, command: Any) -> Any:
+        if isinstance(command, BadRequest):
+            return command
+        fault = self.fault(command)
+        if fault is None:
+            return command
+        fault.job_id = getattr(command, "id", None)
+        return fault
+
+    async def _in_time(self, commands: list[Any], bucket: Bucket) -> list[Any]:
+        """With TOO_FAST for those that the rate refuses: from the first on, so that the order holds, all that it may
+        refuse."""
+        refused: TooFast | None = None
+        for at, command in enumerate(commands):
+            if isinstance(command, JobQueueError):
+                continue
+            if rights.name_of(command) in rights.FREE:
+                bucket.owe(1)
+                continue
+            if refused is None:
+                wait_s = await bucket.take(1, _size((command,)))
+                refused = TooFast(retry_after=wait_s) if wait_s else None
+            if refused is not None:
+                commands[at] = TooFast(retry_after=refused.retry_after)
+                commands[at].job_id = getattr(command, "id", None)
+        return commands
+
+    def fault(self, command: Any) -> Forbidden | None:
+        """Why a command is refused, as far as the request tells."""
+        if type(command) not in self._kinds:
+            return self._lacking(command)
+        if not self.sees_bodies and _asks_for_bodies(command):
+            return Forbidden("the token may not see the bodies of jobs", right=rights.BODIES)
+        return self._fault_in_scope(command) if self.within or self._own_ids else None
+
+    def _lacking(self, command: Any) -> Forbidden | None:
+        name = rights.name_of(command)
+        settles = isinstance(command, inner.Finish) and command.settles
+        if settles and "delete" in self._names:  # of a job that was never delivered
+            return self._fault_in_scope(command)
+        right = rights.right_for(name)
+        return Forbidden(f"the token lacks the right {right}, which {name} needs", right=right)
+
+    def _fault_in_scope(self, command: Any) -> Forbidden | None:
+        for topic in _topics_of(command):
+            if not self.reaches(topic):
+                return Forbidden(f"the token does not reach the topic {topic}", topic=topic)
+        if self._own_ids and isinstance(command, params.Add) and not _has_own_id(command):
+            return Forbidden(f"with this token, an id must begin with {command.topic}:")
+        return None
+
+
+class _Open(Grant):
+    """The grant of a service without tokens, which nothing is asked of."""
+
+    def __init__(self) -> None:
+        super().__init__(Record(id="", name="", digest="", rights=(rights.ADMIN,), created=0, changed=0), "")
+        self.everything = True
+
+
+OPEN: Grant = _Open()
+"""Lets everybody do everything."""
+NOBODY = Grant(Record(id="", name="", digest="", rights=(), created=0, changed=0), "")
+"""Lets nobody do anything."""
+GRANT: ContextVar[Grant] = ContextVar("grant", default=NOBODY)
+"""The grant of the request that is being answered. Whoever lets a request in sets it."""
+
+
+def _topics_of(command: Any) -> Sequence[str]:
+    """The topics that a command names."""
+    topics = getattr(command, "topics", None)
+    if topics is not None:
+        return list(topics)
+    topic = getattr(command, "topic", None)
+    return [] if topic is None else [topic]
+
+
+def _has_own_id(command: params.Add) -> bool:
+    return command.id is None or command.id.startswith(f"{command.topic}:")
+
+
+def _asks_for_bodies(command: Any) -> bool:
+    return bool(getattr(command, "body", False)) if isinstance(command, _SHOWING) else False
+
+
+_SHOWING = (params.Get, params.Peek, inner.Get, inner.Peek)
+
+
+def _size(commands: Sequence[Any]) -> int:
+    """Bytes of the bodies that commands bring."""
+    return sum(len(bytes(command.body)) for command in commands if isinstance(command, params.Add | params.Update))

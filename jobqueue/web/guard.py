@@ -1,0 +1,59 @@
+"""What every request meets that aiohttp reads, whatever its port and path, before anything looks at it. Those that the
+fast path reads come from no browser: see `fast_path.read`."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import cast
+
+from aiohttp import web
+
+from buckets.errors import JobQueueError
+from jobqueue.access.browsers import Browsers, is_preflight, made_by, read_by
+from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.caller import CALLER
+from jobqueue.metrics.process import Metrics
+from jobqueue.web.fast_path import SERVER
+from jobqueue.web.peer import Peer
+from jobqueue.web.refusals import Handler, response_to
+
+_ORIGIN = web.RequestKey("origin", str)  # of the page that may read the answer
+_MOST_SHOWN = 200  # characters of an origin in the log
+
+
+class Guard:
+    """Refuses what web pages may not ask for."""
+
+    def __init__(self, browsers: Browsers, metrics: Metrics, log: RefusalLog) -> None:
+        self._browsers = browsers
+        self._metrics = metrics
+        self._log = log
+
+    def before(self, handler: Handler, *, on_loopback: bool) -> Handler:
+        """A handler that is asked only what may be asked. `on_loopback`: only this machine reaches its port."""
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            try:
+                origin = self._browsers.judge(request.method, request.headers, on_loopback=on_loopback)
+            except JobQueueError as error:
+                self._note(request)
+                return response_to(error)
+            if not origin:
+                return await handler(request)
+            if is_preflight(request.method, request.headers):
+                return web.Response(status=HTTPStatus.NO_CONTENT, headers={"Server": SERVER, **made_by(origin)})
+            request[_ORIGIN] = origin
+            return await handler(request)
+
+        return handle
+
+    def _note(self, request: web.BaseRequest) -> None:
+        self._metrics.judged("browser")
+        origin = ascii(request.headers.get("Origin", ""))[1:-1][:_MOST_SHOWN]
+        self._log.note("browser", cast(Peer, CALLER.get()).host, origin=origin)
+
+
+async def let_read(request: web.Request, response: web.StreamResponse) -> None:
+    """Let a page of an allowed origin read the answer: for `on_response_prepare`."""
+    if _ORIGIN in request:
+        response.headers.update(read_by(request[_ORIGIN]))

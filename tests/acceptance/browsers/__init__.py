@@ -1,0 +1,1 @@
+"""The service and a real Chromium, whose pages may do nothing at it."""

@@ -1,0 +1,13 @@
+"""An entry for tests that make a part of the service by themselves."""
+
+from __future__ import annotations
+
+from jobqueue.access.authentication import Authentication
+from jobqueue.access.entry import Entry
+from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.metrics.process import Metrics
+
+
+def open_entry() -> Entry:
+    """That of a service without tokens."""
+    return Entry(Authentication(None, lambda record: None), Metrics(), RefusalLog())

@@ -1,0 +1,12 @@
+"""The guard of a server that a test makes by itself; it has the name `t`."""
+
+from __future__ import annotations
+
+from jobqueue.access.browsers import Browsers
+from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.metrics.process import Metrics
+from jobqueue.web.guard import Guard
+
+
+def guard() -> Guard:
+    return Guard(Browsers(hosts=["t"]), Metrics(), RefusalLog())
