@@ -45,6 +45,7 @@ async def test_a_worker_goes_on_when_its_token_is_exchanged_and_loses_no_end_of_
 async def test_a_worker_whose_topic_is_forbidden_ends_at_once_and_says_why(shift: Shift) -> None:
     proxy = shift.stage.proxy
     proxy.requests.clear()
+    proxy.wanted_token = None
     proxy.faults = [{"status": 403, "answer": FORBIDDEN}]
     async with _Heard(shift.participant, proxy.url, {"topics": [shift.topic], "token": TOKEN}) as worker:
         assert await worker.end() not in (0, None)
