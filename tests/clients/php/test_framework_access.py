@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.php.guarded import NEW, OLD, Answer, Guarded
+from tests.clients.guarded import NEW, OLD, Answer, Guarded
 from tests.clients.php.program import need, output, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

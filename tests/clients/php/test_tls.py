@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.clients.php.guarded import OLD, Guarded
+from tests.clients.guarded import OLD, Guarded
 from tests.clients.php.program import told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
