@@ -50,7 +50,7 @@ async def test_a_worker_whose_topic_is_forbidden_ends_at_once_and_says_why(shift
     async with _Heard(shift.participant, proxy.url, {"topics": [shift.topic], "token": TOKEN}) as worker:
         assert await worker.end() not in (0, None)
         log = await worker.logged()
-        assert FORBIDDEN["error"] in log
+        assert SENTENCE in log
         assert TOKEN not in log
     assert shift.sent("pop") == 1
 
@@ -79,10 +79,11 @@ async def _refusals(shift: Shift, count: int) -> bool:
     return shift.stage.proxy.refused >= count
 
 
+SENTENCE = "this token may not consume from this topic"
 FORBIDDEN = {
     "success": False,
     "id": None,
-    "error": "this token may not consume from this topic",
+    "error": SENTENCE,
     "code": "FORBIDDEN",
     "right": "consume",
     "topic": "mail",
