@@ -29,6 +29,7 @@ FAMILIES = {
     "COUNTER": "seq",  # of shard 0: string: the last number given out
     "ALIAS": "alias:",  # of shard 0: + number     string: id; expires
     "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
+    "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; what else is in it: access/tokens.py
     "BELL": "bell",  # a channel, not a key
 }
 

@@ -6,6 +6,7 @@ There is one subscription per shard, to its bell; those on the same server share
     due n           bucket n got an entry that is earlier than all its others
     free            an instance gave up locks of timers
     aside id        a record that could not be read was set aside
+    tokens version  records of tokens were changed
 
 A process publishes `leave worker`: all waiting pops of this worker end now; or `leave_owned owner worker`: those of an
 owner. The worker's name is the rest of the line.
@@ -43,6 +44,8 @@ class Listener:
     """A shard, a topic that has ready jobs there, and how many of them are new."""
     leave: Callable[[str, str | None], None] = _ignore
     """A worker whose waiting pops end now, and of which owner; None: of any."""
+    tokens: Callable[[int], None] = _ignore
+    """The version of the records of tokens now."""
     subscribed: Callable[[int], None] = _ignore
     """A shard that is heard from now on; earlier messages may be lost."""
     lost: Callable[[int], None] = _ignore
@@ -142,6 +145,10 @@ class Notifier:
         elif kind == "leave_owned":
             owner, _, worker = argument.partition(" ")
             self._tell_leave(worker, owner)
+        elif kind == "tokens":
+            version = int(argument)
+            for listener in self._listeners:
+                listener.tokens(version)
 
     def _tell_leave(self, worker: str, owner: str | None) -> None:
         for listener in self._listeners:

@@ -18,7 +18,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
         "topics": ("durability", "topics", "notifier", "waiting", "pollers"),
-        "keepers": ("timers", "fsck", "migration"),
+        "keepers": ("timers", "access", "fsck", "migration"),
         "outside": ("public",),
     },
     "jobqueue": {

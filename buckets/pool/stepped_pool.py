@@ -11,7 +11,7 @@ from buckets.redis.client import Redis
 from buckets.redis.link import Orphan
 from buckets.scripts import Value
 
-_BY_REAL_TIME = {"sign_in", "report_workers"}  # who is alive and who polls, which are not about jobs
+_BY_REAL_TIME = {"sign_in", "report_workers", "write_tokens"}  # who is alive, polls, or has access: not about jobs
 
 
 class SteppedPool(Pool):
