@@ -55,6 +55,7 @@ export class ForbiddenError extends RefusedError {
 export class NotFoundError extends RefusedError {}
 export class NoSuchPathError extends RefusedError {}
 export class MethodNotAllowedError extends RefusedError {}
+export class MisdirectedError extends RefusedError {}
 export class AlreadyExistsError extends RefusedError {}
 export class ReservedError extends RefusedError {}
 export class NotReservedError extends RefusedError {}
@@ -83,6 +84,7 @@ const CODES = {
   NOT_FOUND: [NotFoundError, 404],
   NO_SUCH_PATH: [NoSuchPathError, 404],
   METHOD_NOT_ALLOWED: [MethodNotAllowedError, 405],
+  MISDIRECTED: [MisdirectedError, 421],
   ALREADY_EXISTS: [AlreadyExistsError, 409],
   RESERVED: [ReservedError, 409],
   NOT_RESERVED: [NotReservedError, 409],

@@ -57,6 +57,7 @@ export class ForbiddenError extends RefusedError {
 export class NotFoundError extends RefusedError {}
 export class NoSuchPathError extends RefusedError {}
 export class MethodNotAllowedError extends RefusedError {}
+export class MisdirectedError extends RefusedError {}
 export class AlreadyExistsError extends RefusedError {}
 export class ReservedError extends RefusedError {}
 export class NotReservedError extends RefusedError {}
