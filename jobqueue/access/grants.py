@@ -6,11 +6,11 @@ grant takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, Unavailable
 from buckets.topics.within import reaches
 from jobqueue.access import rights
 from jobqueue.access.records import Record
@@ -30,8 +30,9 @@ class Bucket(Protocol):
     def owe(self, count: int) -> None:
         """Count commands that are never refused."""
 
-    async def take(self, count: int, size: int = 0) -> float:
-        """Spend permits; returns 0, or in how many seconds there may be some."""
+    async def take(self, sizes: Sequence[int]) -> tuple[int, float]:
+        """Spend permits for the first of commands, given by the bytes that each brings, as far as they go; returns for
+        how many, and in how many seconds there may be more."""
 
 
 class Grant:
@@ -111,22 +112,17 @@ class Grant:
         return fault
 
     async def _in_time(self, commands: list[Any], bucket: Bucket) -> list[Any]:
-        """With TOO_FAST for those that the rate refuses: from the first on, so that the order holds, all that it may
-        refuse."""
-        refused: TooFast | None = None
-        for at, command in enumerate(commands):
-            if isinstance(command, JobQueueError):
-                continue
-            if rights.name_of(command) in rights.FREE:
-                bucket.owe(1)
-                continue
-            if refused is None:
-                wait_s = await bucket.take(1, _size((command,)))
-                refused = TooFast(retry_after=wait_s) if wait_s else None
-            if refused is not None:
-                commands[at] = TooFast(retry_after=refused.retry_after)
-                commands[at].job_id = getattr(command, "id", None)
-        return commands
+        """With an error for those that the rate refuses: from the first on, so that the order holds, all that it may
+        refuse. Where nobody can say whether there are permits, that is the error."""
+        asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
+        free = [at for at in asked if rights.name_of(commands[at]) in rights.FREE]
+        bucket.owe(len(free))
+        metered = sorted({*asked} - {*free})
+        try:
+            done, after_s = await bucket.take([_size((commands[at],)) for at in metered])
+        except Unavailable:
+            return _with_errors(commands, metered, Unavailable)
+        return _with_errors(commands, metered[done:], lambda: TooFast(retry_after=after_s))
 
     def fault(self, command: Any) -> Forbidden | None:
         """Why a command is refused, as far as the request tells."""
@@ -167,6 +163,15 @@ NOBODY = Grant(Record(id="", name="", digest="", rights=(), created=0, changed=0
 """Lets nobody do anything."""
 GRANT: ContextVar[Grant] = ContextVar("grant", default=NOBODY)
 """The grant of the request that is being answered. Whoever lets a request in sets it."""
+
+
+def _with_errors(commands: list[Any], places: Sequence[int], error: Callable[[], JobQueueError]) -> list[Any]:
+    """Commands with errors in some places."""
+    for at in places:
+        refused = error()
+        refused.job_id = getattr(commands[at], "id", None)
+        commands[at] = refused
+    return commands
 
 
 def _topics_of(command: Any) -> Sequence[str]:
