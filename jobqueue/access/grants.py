@@ -17,6 +17,9 @@ from jobqueue.access.records import Record
 from jobqueue.errors import BadRequest, Forbidden, TooFast
 from jobqueue.schema import inner, params
 
+_VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
+_TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
+
 
 class Bucket(Protocol):
     """The rate of a token in this process: see jobqueue/access/rates.py."""
@@ -38,8 +41,15 @@ class Bucket(Protocol):
 class Grant:
     """What the bearer of a token may do."""
 
-    def __init__(self, record: Record, owner: str, bucket: Bucket | None = None) -> None:
-        """`owner`: who its waiting pops belong to."""
+    def __init__(
+        self,
+        record: Record,
+        owner: str,
+        bucket: Bucket | None = None,
+        may_wait: Callable[[Grant], bool] | None = None,
+    ) -> None:
+        """`owner`: who its waiting pops belong to; `may_wait`: whether one more of them may wait, where their number is
+        limited."""
         names = rights.commands_of(record.rights)
         self.record = record
         self.owner = owner
@@ -50,12 +60,13 @@ class Grant:
         self.everything = False
         """Whether nothing needs to be asked."""
         self.sees_bodies = rights.BODIES in record.rights or rights.ADMIN in record.rights
-        self.commands = 0
-        """How many it has asked for, since the process knows it."""
+        self.counts = {"ok": 0, "forbidden": 0, "too_fast": 0}
+        """The commands that it was asked for, by verdict, until they are counted elsewhere."""
         self._rights = frozenset(record.rights)
         self._names = names
         self._kinds = rights.kinds_of(names)
         self._bucket = bucket
+        self._may_wait = may_wait
         self._own_ids = record.own_ids
 
     def may(self, right: str) -> bool:
@@ -73,9 +84,11 @@ class Grant:
             return False
         if (self.within or self._own_ids) and not all(map(self._is_plain, commands)):
             return False
+        if self._may_wait is not None and not all(map(self._has_a_wait_left, commands)):
+            return False
         if self._bucket is not None and not self._spend(commands, self._bucket):
             return False
-        self.commands += len(commands)
+        self.counts["ok"] += len(commands)
         return True
 
     def _is_plain(self, command: Any) -> bool:
@@ -92,15 +105,26 @@ class Grant:
 
     def take_back(self, commands: Sequence[Any]) -> None:
         """Commands that were admitted are not carried out after all, but checked again."""
-        self.commands -= len(commands)
+        self.counts["ok"] -= len(commands)
         if self._bucket is not None:
             self._bucket.refund(len(commands), _size(commands))
 
     async def checked(self, commands: Sequence[Any]) -> list[Any]:
         """The commands, with an error in the place of each that is refused."""
         checked = [self._checked(command) for command in commands]
-        self.commands += len(commands)
-        return checked if self._bucket is None else await self._in_time(checked, self._bucket)
+        if self._bucket is not None:
+            checked = await self._in_time(checked, self._bucket)
+        if self._may_wait is not None:
+            over = [at for at, command in enumerate(checked) if not self._has_a_wait_left(command)]
+            checked = _with_errors(checked, over, lambda: TooFast(_TOO_MANY_WAITS))
+        for command in checked:
+            verdict = _VERDICTS.get(type(command), "ok")
+            self.counts[verdict] += 1
+        return checked
+
+    def _has_a_wait_left(self, command: Any) -> bool:
+        """Whether a pop that may wait is not one too many; True for all other commands."""
+        return not isinstance(command, params.Pop) or not command.wait or bool(self._may_wait and self._may_wait(self))
 
     def _checked(self, command: Any) -> Any:
         if isinstance(command, BadRequest):
