@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
+from buckets.access.tokens import Tokens
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
 from buckets.job import Job
 from buckets.keys import FAMILIES
@@ -113,12 +114,14 @@ class Migration:
         and Unavailable when one of them does not answer: then nothing is lost, and it may be run again."""
         paused = await self._copy_pauses()
         await self._copy_numbers(ahead=_AHEAD)
+        await self._copy_tokens()
         try:
             while not await self._pass():  # noqa: ASYNC110 - nothing reports it when others return jobs
                 await asyncio.sleep(_WAIT_S if self._left else 0)
         except _Stopped:
             return self.migrated
         await self._copy_numbers()
+        await self._copy_tokens()
         for topic in paused:
             await Topics(self._old).resume(topic)
         self.migrated.done = True
@@ -166,6 +169,13 @@ class Migration:
                 if job_id is not None and left > 0
             ]
         )
+
+    async def _copy_tokens(self) -> None:
+        """Let the new Redis know the tokens of the old one; of a token that both know, what was changed last holds."""
+        new = Tokens(self._new)
+        stored = await Tokens(self._old).read()
+        await new.write(stored.entries(), least=stored.version)
+        await new.note_used(stored.used)
 
     async def _pass(self) -> bool:
         """Migrate all jobs that can be; returns whether there were none."""

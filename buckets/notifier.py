@@ -6,8 +6,10 @@ There is one subscription per shard, to its bell; those on the same server share
     due n           bucket n got an entry that is earlier than all its others
     free            an instance gave up locks of timers
     aside id        a record that could not be read was set aside
+    tokens version  records of tokens were changed
 
-A process publishes `leave worker`: all waiting pops of this worker end now. The name is the rest of the line.
+A process publishes `leave worker`: all waiting pops of this worker end now; or `leave_owned owner worker`: those of an
+owner. The worker's name is the rest of the line.
 
 Timers wait for the events of `alarm`, locks for those of `free`; whoever else wants to know registers a `Listener`.
 Pub/sub may lose messages, so every event is set, and every listener called, whenever a subscription is back.
@@ -40,8 +42,10 @@ class Listener:
 
     ready: Callable[[int, str, int], None] = _ignore
     """A shard, a topic that has ready jobs there, and how many of them are new."""
-    leave: Callable[[str], None] = _ignore
-    """A worker whose waiting pops end now."""
+    leave: Callable[[str, str | None], None] = _ignore
+    """A worker whose waiting pops end now, and of which owner; None: of any."""
+    tokens: Callable[[int], None] = _ignore
+    """The version of the records of tokens now."""
     subscribed: Callable[[int], None] = _ignore
     """A shard that is heard from now on; earlier messages may be lost."""
     lost: Callable[[int], None] = _ignore
@@ -137,8 +141,18 @@ class Notifier:
         elif kind == "aside":
             log.error("job.set_aside", extra={"id": argument, "shard": shard})
         elif kind == "leave":
+            self._tell_leave(argument, None)
+        elif kind == "leave_owned":
+            owner, _, worker = argument.partition(" ")
+            self._tell_leave(worker, owner)
+        elif kind == "tokens":
+            version = int(argument)
             for listener in self._listeners:
-                listener.leave(argument)
+                listener.tokens(version)
+
+    def _tell_leave(self, worker: str, owner: str | None) -> None:
+        for listener in self._listeners:
+            listener.leave(worker, owner)
 
     async def publish(self, message: str) -> None:
         """Send a message to the notifiers of all processes, once: each listens to all shards. A process that is not

@@ -123,7 +123,7 @@ class Pollers:
         """The name of this instance, for people."""
         notifier.register(Listener(leave=self._let_go))
 
-    def _let_go(self, worker: str) -> None:
+    def _let_go(self, worker: str, owner: str | None) -> None:
         """A worker is about to stop: it disappears once it has no jobs."""
         for poller in self._pollers.values():
             poller.has_left |= poller.worker == worker

@@ -109,13 +109,14 @@ class Shards:
 
     async def now_ms(self) -> int:
         """The time of the scripts, in ms since the epoch."""
-        return await self._now_us() // 1000
+        return await self.now_us() // 1000
 
     async def newest_ms(self) -> int:
         """When the newest job may have been created: the time, rounded up."""
-        return -(-await self._now_us() // 1000)
+        return -(-await self.now_us() // 1000)
 
-    async def _now_us(self) -> int:
+    async def now_us(self) -> int:
+        """The time of the scripts, in us since the epoch."""
         held = self.clock.now()
         if held:
             return int(held)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ class Waiting:
         self.notifier = notifier
         self._waiters: dict[str, dict[Waiter, None]] = {}  # by topic
         self._of_worker: dict[str, set[Waiter]] = {}
+        self._of_owner: dict[str, set[Waiter]] = {}
         self._sleepers = Sleepers()
         self._look_times = LookTimes(self._look_unrung)
         self._woken: list[Waiter] = []  # they look on the next turn of the loop
@@ -51,9 +52,13 @@ class Waiting:
     def begin(self, ask: Ask, count: int, wait_s: float, done: Done, owner: str = "") -> Waiter:
         """Begin a pop that waits up to `wait_s` seconds for a job: not at all (0), or without end (`math.inf`). `done`
         is called once, later, unless the pop is cancelled before: with the jobs, or with none at the end of the wait,
-        when the worker leaves, or when all are let go by `close`."""
+        when the worker leaves, or when all are let go by `close`. `owner`: whose pop it is, if that matters: see
+        `end_owned`."""
         waiter = Waiter(ask, count, asyncio.get_running_loop().time() + wait_s, done)
         waiter.leaving = wait_s <= 0
+        if owner:
+            waiter.owner = owner
+            self._of_owner.setdefault(owner, set()).add(waiter)
         if ask.worker and not waiter.leaving:  # from its first look on: the worker may leave during it
             self._of_worker.setdefault(ask.worker, set()).add(waiter)
         self._look(waiter)
@@ -69,6 +74,18 @@ class Waiting:
         if was_called:
             self._pass_on(Popped(), waiter.ask.topics)
 
+    def waits_of(self, owner: str) -> int:
+        """How many pops of an owner wait here."""
+        return len(self._of_owner.get(owner, ()))
+
+    def end_owned(self, owner: str, error: JobQueueError, reaches: Callable[[str], bool] | None = None) -> None:
+        """End the waiting pops of an owner with an error, now. Nothing is reserved for them from now on, and a job that
+        is on its way goes back. With `reaches`, only those that ask for a topic of which it says no."""
+        for waiter in list(self._of_owner.get(owner, ())):
+            if reaches is None or not all(map(reaches, waiter.ask.topics)):
+                self.cancel(waiter)
+                self._tell(waiter, error)
+
     async def pop(
         self, topics: Sequence[str], count: int, wait_s: float, *, worker: str = "", owner: str = "", **options: Any
     ) -> Popped:
@@ -77,7 +94,7 @@ class Waiting:
             return await self._pool.pop(topics, count, worker=worker, **options)
         ask = ask_for(topics, worker=worker, **options)
         answer: asyncio.Future[Popped | JobQueueError] = asyncio.get_running_loop().create_future()
-        waiter = self.begin(ask, count, wait_s, partial(self._resolve, answer, ask))
+        waiter = self.begin(ask, count, wait_s, partial(self._resolve, answer, ask), owner)
         try:
             outcome = await answer
         except asyncio.CancelledError:
@@ -139,6 +156,9 @@ class Waiting:
             self._pass_on(outcome if isinstance(outcome, Popped) else Popped(), waiter.ask.topics)
         if isinstance(outcome, Popped):
             self._pool.report_delivered(outcome.jobs)
+        self._tell(waiter, outcome)
+
+    def _tell(self, waiter: Waiter, outcome: Popped | JobQueueError) -> None:
         try:
             waiter.done(outcome)
         except Exception as error:  # the others are to be answered all the same
@@ -177,9 +197,9 @@ class Waiting:
         """Forget a pop that is answered or cancelled."""
         waiter.state = OVER
         if waiter.ask.worker:
-            self._of_worker.get(waiter.ask.worker, set()).discard(waiter)
-            if not self._of_worker.get(waiter.ask.worker, True):
-                del self._of_worker[waiter.ask.worker]
+            _discard(self._of_worker, waiter.ask.worker, waiter)
+        if waiter.owner:
+            _discard(self._of_owner, waiter.owner, waiter)
         if waiter.is_parked:
             self._unpark(waiter)
 
@@ -265,14 +285,16 @@ class Waiting:
         self._pool.ready_shards.lost(shard)
 
     async def leave(self, worker: str, owner: str | None = None) -> None:
-        """Let the waiting pops of a worker answer now, in all processes: with what one last look finds, or empty.
-        Raises Unavailable when the other processes may not have heard of it; the pops of this one end all the same."""
-        self._dismiss(worker)
-        await self.notifier.publish(f"leave {worker}")
+        """Let the waiting pops of a worker answer now, in all processes: with what one last look finds, or empty; with
+        `owner`, only those of this owner. Raises Unavailable when the other processes may not have heard of it; the
+        pops of this one end all the same."""
+        self._dismiss(worker, owner)
+        await self.notifier.publish(f"leave {worker}" if owner is None else f"leave_owned {owner} {worker}")
 
-    def _dismiss(self, worker: str) -> None:
+    def _dismiss(self, worker: str, owner: str | None) -> None:
         for waiter in self._of_worker.get(worker, ()):
-            self._end(waiter)
+            if owner is None or waiter.owner == owner:
+                self._end(waiter)
 
     def _plan_look(self, waiter: Waiter) -> None:
         """Let the waiter look at the end of its wait, or before it if that is far away."""
@@ -337,3 +359,12 @@ class Waiting:
         for waiters in self._waiters.values():
             for waiter in waiters:
                 self._call(waiter)
+
+
+def _discard(index: dict[str, set[Waiter]], name: str, waiter: Waiter) -> None:
+    """Remove a pop from those of a name."""
+    waiters = index.get(name)
+    if waiters is not None:
+        waiters.discard(waiter)
+        if not waiters:
+            del index[name]

@@ -18,9 +18,9 @@ from typing import Any, Self
 import structlog
 
 from buckets.errors import JobQueueError
+from jobqueue.access.secret_values import without_secret
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
-from jobqueue.secret_values import without_secret
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobqueue import dialect_settings
+from jobqueue.access.secret_values import read_secret, refuse_both, without_secret
 from jobqueue.dialect_settings import Dialects, hint
 from jobqueue.errors import SettingsError
 from jobqueue.schema import fields
-from jobqueue.secret_values import read_secret, refuse_both, without_secret
 
 MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
@@ -51,6 +51,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     access: Literal["open", "tokens"] = "open"
     open_paths: tuple[str, ...] = ()
+    tokens_file: str = ""
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
@@ -128,12 +129,13 @@ _TABLES = ("topics", "virtual_topics", "protocols")
 """They can only be set in a file."""
 _LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
-# JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
 _HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
 _HOST = re.compile(_HOST_NAME, re.IGNORECASE)
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
-_NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET", f"{PREFIX}CALLBACK_SECRET_FILE"}
+# JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
+# that of `jobqueue callbacks`.
+_NOT_SETTINGS = {f"{PREFIX}{name}" for name in (_CONFIG, "URL", "TOKEN", "CALLBACK_SECRET", "CALLBACK_SECRET_FILE")}
 
 
 def load(
@@ -153,7 +155,7 @@ def load(
     _check_ttrs(settings)
     _check_virtual(settings)
     _check_browsers(settings)
-    dialect_settings.check(settings.protocols, settings.port)
+    dialect_settings.check(settings.protocols, settings.port, asks_tokens=settings.access == "tokens")
     return settings
 
 

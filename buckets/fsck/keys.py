@@ -30,6 +30,7 @@ _FORMS = {
     "COUNTER": ("", "moment"),
     "ALIAS": (r"\d{1,10}", "lock"),
     "BARRIER": ("", "lock"),
+    "TOKENS": ("", "hash"),
 }
 _NAMES = [
     (re.compile((FAMILIES[family] + form).encode(), re.S), family, kind) for family, (form, kind) in _FORMS.items()

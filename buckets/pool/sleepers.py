@@ -34,6 +34,7 @@ class Waiter:
         "last",
         "leaving",
         "look_at",
+        "owner",
         "rung",
         "state",
     )
@@ -43,6 +44,7 @@ class Waiter:
         self.count = count
         self.end = end  # of its wait, loop time
         self.done = done
+        self.owner = ""  # whose pop it is
         self.state = LOOKING
         self.is_parked = False  # from its first look, which found nothing, to its answer
         self.rung = False  # it is to look, for what came since its look began

@@ -16,7 +16,8 @@ from buckets.pool.stepped_pool import QueuedPool, SteppedPool
 from buckets.timers.sweep import Sweep
 from buckets.waiting import Waiting
 
-_KEPT = ("meta", FAMILIES["MEMBERS"], FAMILIES["LOCK"], FAMILIES["WORKERS"])  # what is the service's own, not the jobs'
+# What is the service's own, not the jobs'.
+_KEPT = ("meta", *(FAMILIES[family] for family in ("MEMBERS", "LOCK", "WORKERS", "TOKENS")))
 
 
 class HeldTime:

@@ -17,6 +17,8 @@ import contextlib
 import logging
 import secrets
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
@@ -38,14 +40,33 @@ _SPARED_S = 60.0  # instead of LIFE_S meanwhile
 _LEAVE_S = 1.0  # that a shutdown waits for Redis
 
 
-async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int) -> tuple[int, int, list[bytes]]:
-    """Sign the list. Returns Redis's time in us, in how many ms another instance may be struck off (-1: none soon), and
-    the tokens of all. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
-    last signature is at most `apart_ms` older than ours. Raises NoMeta."""
-    now_us, soonest_ms, *living = await shards.call(
-        "sign_in", 0, token=token, life=life_ms, apart=apart_ms, now=shards.clock.now()
+class Roll(NamedTuple):
+    """The list as it is once this instance has signed it."""
+
+    now_us: int
+    """Redis's time."""
+    soonest_ms: int
+    """After which time another instance may be struck off; -1: none soon."""
+    version: int
+    """That of the records of tokens (access/tokens.py); 0 where there are none, or it was not asked for."""
+    living: list[bytes]
+    """The tokens of all instances."""
+
+
+async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versioned: bool = False) -> Roll:
+    """Sign the list. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
+    last signature is at most `apart_ms` older than ours. `versioned`: whether the answer is to have the version. Raises
+    NoMeta."""
+    now_us, soonest_ms, version, *living = await shards.call(
+        "sign_in",
+        0,
+        token=token,
+        life=life_ms,
+        apart=apart_ms,
+        now=shards.clock.now(),
+        versioned=int(versioned),
     )
-    return now_us, soonest_ms, living
+    return Roll(now_us, soonest_ms, int(version) if version.isdigit() else 0, living)
 
 
 async def sign_again(shards: Shards, token: str, at_ms: int) -> bool:
@@ -76,13 +97,20 @@ class Members:
         self._outage = Outage(log, "roll.lost", "roll.found")
         self._spare_until = 0.0  # the loop's time until which no instance is struck off
         self._read_at = 0.0  # the loop's time at which the list is to be read again
-        self._ahead_s = 0.0  # Redis's clock minus the loop's
+        self._ahead_s: float | None = None  # Redis's clock minus the loop's
         self.token = secrets.token_hex(8)
         self.living: list[bytes] = []
         """Their tokens, in order, with our own; empty until Redis has answered once."""
         self._owners: list[bytes] = []  # of all timers, shard by shard
         self.last_answer = 0.0
         """When Redis answered last: the loop's time at the question."""
+        self.on_version: Callable[[int, float], None] | None = None
+        """Called with the version of the records of tokens and the loop's time at the question, whenever the list was
+        read. None: Redis is not asked for it."""
+
+    def redis_s(self) -> float:
+        """The time by Redis's clock, in unix seconds; until it has answered once, by that of this host."""
+        return time.time() if self._ahead_s is None else asyncio.get_running_loop().time() + self._ahead_s
 
     def assigned(self, shard: int) -> list[bool]:
         """For each bucket of a shard, whether its timer should run here."""
@@ -105,7 +133,13 @@ class Members:
         was_lost = bool(self.living) and self.is_stale()
         life_s = _SPARED_S if was_lost or begun < self._spare_until else LIFE_S
         try:
-            now_us, soonest_ms, living = await sign(self._pool, self.token, int(life_s * 1000), int(_APART_S * 1000))
+            now_us, soonest_ms, version, living = await sign(
+                self._pool,
+                self.token,
+                int(life_s * 1000),
+                int(_APART_S * 1000),
+                versioned=self.on_version is not None,
+            )
         except NoMeta:
             log.error("namespace.lost", extra={"shard": 0})
             await self._pool.ensure_meta(0)
@@ -120,12 +154,14 @@ class Members:
         answered = loop.time()
         self._ahead_s = now_us / 1e6 - answered
         self._read_at = answered + (_READ_S if soonest_ms < 0 else min(_READ_S, (soonest_ms + 1) / 1000))
+        if self.on_version:
+            self.on_version(version, begun)
         return self._pause(begun)
 
     async def tick_unread(self) -> float:
         """As `tick`, without reading the list. One that is lost, or does not hold this instance, is read next."""
         begun = asyncio.get_running_loop().time()
-        if not await sign_again(self._pool, self.token, int((begun + self._ahead_s) * 1000)):
+        if not await sign_again(self._pool, self.token, int(self.redis_s() * 1000)):
             self._read_at = 0.0
         self.last_answer = begun
         return self._pause(begun)

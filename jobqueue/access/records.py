@@ -1,28 +1,219 @@
-"""The record of a token, as it is kept: never the token itself."""
+"""The records of tokens, as they are kept: never a token itself.
+
+A record stands in Redis as JSON and in a file as a table of TOML. What comes from a user or a file is checked, field by
+field. What comes from Redis is not: another version may have written it, and what this one does not know gives nothing.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from jobqueue.access import rights
+from jobqueue.dialect_settings import hint
+from jobqueue.errors import BadField
+from jobqueue.schema import fields
+
+MOST = 10_000
+"""Live tokens of a namespace."""
+KEPT_S = 7 * fields.DAY_S
+"""For how long the record of a token that was revoked or has expired is kept."""
+DEFAULT_LIFE_S = 90 * fields.DAY_S
+NEVER = "never"
+_LEAST_BURST = 10
+_LAST = 100_000_000_000  # unix seconds
+_is_digest = re.compile("[0-9a-f]{64}").fullmatch
+_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", extra={"words": "a SHA-256 in 64 digits of 0-9 a-f"})]
+_Moment = Annotated[float, Meta(ge=0, extra={"words": "a time, such as 2026-11-23T09:00:00Z"})]
+_By = Annotated[str, Meta(max_length=200, extra={"words": "a string of at most 200 characters"})]
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One token."""
+    """One token. Times are unix seconds by Redis's clock."""
 
     id: str
     name: str
     digest: str
+    """SHA-256 of the token, in hexadecimal digits."""
     rights: tuple[str, ...]
     topics: tuple[str, ...] = ()
+    """Patterns; none: all topics."""
     created: float
     created_by: str = ""
     expires: float | None = None
     rate: int | None = None
+    """Commands a second."""
     burst: int | None = None
-    bytes: int | None = None
+    """Commands at once; set wherever `rate` is."""
     waits: int | None = None
+    """Pops that wait at once."""
     own_ids: bool = False
     certificate: str = ""
     previous: str = ""
+    """The digest of the secret before a rotation."""
     previous_until: float = 0
     revoked: float = 0
     changed: int
+    """When, in us: of two records of one token the later one holds."""
+    bytes: int | None = None
+    """Of bodies brought in, a second."""
+
+    def is_live(self, now: float) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return not self.revoked and (self.expires is None or now < self.expires)
+
+    def is_forgotten(self, now: float) -> bool:
+        """Whether it ended so long ago that nothing needs to know."""
+        ends = [moment for moment in (self.revoked, self.expires) if moment]
+        return bool(ends) and min(ends) + KEPT_S < now
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What the creator of a token decides. Made by `wish`."""
+
+    name: fields.TokenName
+    rights: fields.TokenRights
+    topics: fields.TokenTopics = []
+    expires: fields.TokenExpires | None = None
+    rate: fields.TokenRate | None = None
+    burst: fields.TokenBurst | None = None
+    waits: fields.TokenWaits | None = None
+    own_ids: fields.TokenOwnIds = False
+    certificate: fields.TokenCertificate | None = None
+    bytes: fields.TokenBytes | None = None
+
+
+class _Filed(Wish, frozen=True, kw_only=True):
+    """What a table of the file of tokens may have."""
+
+    id: fields.TokenId
+    digest: _Digest
+    created: _Moment = 0.0
+    created_by: _By = ""
+    previous: _Digest | None = None
+    previous_until: _Moment = 0.0
+
+
+_AnyStruct = TypeVar("_AnyStruct", bound=Struct)
+_JSON = msgspec.json.Decoder(Record)
+
+
+def from_json(raw: bytes) -> Record | None:
+    """The record that Redis keeps; None for one that cannot be read."""
+    try:
+        record = _JSON.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    return record if all(map(_is_digest, (record.digest, record.previous or record.digest))) else None
+
+
+def as_json(record: Record) -> bytes:
+    """The record as Redis keeps it."""
+    return msgspec.json.encode(record)
+
+
+def granted(values: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """The fields of a record that its creator decides, checked and with their defaults; without `expires`, it ends
+    after 90 days. `now`: unix seconds. Raises BadField, which names the field and what it may be."""
+    wish = _checked(values, Wish)
+    return _granted(wish) | {"expires": expiry(wish.expires, now)}
+
+
+def from_table(values: Mapping[str, Any]) -> Record:
+    """The record that a table of the file has. Raises BadField, which names the field and what it may be."""
+    filed = _checked({name: _plain(value) for name, value in values.items()}, _Filed)
+    if filed.expires is None:
+        raise BadField(f'expires is missing: give a time, or "{NEVER}"', field="expires")
+    own = {name: getattr(filed, name) for name in ("id", "digest", "created", "created_by", "previous_until")}
+    expires = None if filed.expires == NEVER else _moment(filed.expires)  # a file stays good when one has expired
+    return Record(**{**_granted(filed), "expires": expires}, **own, previous=filed.previous or "", changed=0)
+
+
+def as_table(record: Record) -> str:
+    """The record as a table of the file."""
+    values = {
+        name: value
+        for name in _Filed.__struct_fields__
+        if (value := getattr(record, name)) not in (None, (), "", 0, False)
+    }
+    times = {name: _time(values[name]) for name in ("created", "expires", "previous_until") if name in values}
+    lines = {name: json.dumps(value) for name, value in values.items()} | times
+    lines.setdefault("expires", json.dumps(NEVER))
+    return "".join(["[[token]]\n", *(f"{name} = {line}\n" for name, line in lines.items())])
+
+
+def _time(unix_s: float) -> str:
+    return datetime.fromtimestamp(int(unix_s), UTC).isoformat().replace("+00:00", "Z")
+
+
+def _plain(value: Any) -> Any:
+    """A time of TOML in unix seconds; anything else as it is."""
+    return value.timestamp() if isinstance(value, datetime) and value.tzinfo else value
+
+
+def _checked(values: Mapping[str, Any], kind: type[_AnyStruct]) -> _AnyStruct:
+    types = {field.name: field for field in msgspec.structs.fields(kind)}
+    unknown = next((name for name in values if name not in types), None)
+    if unknown is not None:
+        raise BadField(f"a token has no field {unknown[:40]}{hint(unknown, tuple(types))}", field=unknown)
+    given = {name: value for name, value in values.items() if value is not None}
+    missing = next((name for name, field in types.items() if field.required and name not in given), None)
+    if missing is not None:
+        raise BadField(f"{missing} is missing", field=missing)
+    return kind(**{name: _converted(name, value, types[name].type) for name, value in given.items()})
+
+
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise BadField(f"{name} must be {fields.expected(kind)}", field=name) from None
+
+
+def _granted(wish: Wish) -> dict[str, Any]:
+    """All but the end."""
+    given = {name: getattr(wish, name) for name in Wish.__struct_fields__}
+    unknown = next((word for word in wish.rights if word not in rights.WORDS), None)
+    if unknown is not None:
+        words = fields.expected(fields.TokenRights)
+        raise BadField(f"rights must be {words}{hint(unknown, tuple(rights.WORDS))}", field="rights")
+    if wish.burst is not None and wish.rate is None:
+        raise BadField("burst needs a rate", field="burst")
+    burst = wish.burst if wish.rate is None else wish.burst or max(wish.rate, _LEAST_BURST)
+    return given | {
+        "rights": tuple(dict.fromkeys(wish.rights)),
+        "topics": tuple(dict.fromkeys(wish.topics)),
+        "burst": burst,
+        "certificate": wish.certificate or "",
+    }
+
+
+def expiry(given: float | str | None, now: float) -> float | None:
+    """The end of a token in unix seconds: None for `never`, and 90 days from now if nothing is given. Raises
+    BadField."""
+    if given is None:
+        return now + DEFAULT_LIFE_S
+    if given == NEVER:
+        return None
+    end = _moment(given)
+    if not now < end <= now + fields.TEN_YEARS_S:
+        raise BadField(f"expires must be {fields.expected(fields.TokenExpires)}, and not in the past", field="expires")
+    return end
+
+
+def _moment(given: float | str) -> float:
+    """Unix seconds, given as such or as an RFC 3339 time with its offset. Raises BadField."""
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else None
+        end = float(given) if moment is None else moment.timestamp() if moment.tzinfo else 0.0
+        if 0 < end <= _LAST:
+            return end
+    except (ValueError, OverflowError):
+        pass
+    raise BadField(f"expires must be {fields.expected(fields.TokenExpires)}", field="expires")

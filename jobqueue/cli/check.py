@@ -22,6 +22,7 @@ from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from jobqueue import settings
+from jobqueue.access.secret_values import is_open_to_all, without_secret
 from jobqueue.cli.check_jobs import check_jobs
 from jobqueue.cli.findings import Finding, Findings, Level
 from jobqueue.dialect_settings import addresses
@@ -29,7 +30,6 @@ from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import facts_of, judge, redis_at
 from jobqueue.redis_server.program import build_of, find_server
-from jobqueue.secret_values import is_open_to_all, without_secret
 from jobqueue.settings import Settings
 from jobqueue.workers.cores import usable, workers_for
 

@@ -12,10 +12,10 @@ import click
 
 from buckets.errors import JobQueueError
 from jobqueue import __version__, settings
+from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import service_commands
 from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.errors import SettingsError
-from jobqueue.secret_values import read_secret
 
 if TYPE_CHECKING:
     from jobqueue.process import Lifecycle

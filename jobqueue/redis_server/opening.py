@@ -13,10 +13,10 @@ import structlog
 
 from buckets.durability.barrier import FSYNCED
 from buckets.errors import Unavailable, Unfit
+from jobqueue.access.secret_values import without_secret
 from jobqueue.loops import Loop, running
 from jobqueue.redis_server.embedded import EmbeddedRedis
 from jobqueue.redis_server.fitness import judge, redis_at
-from jobqueue.secret_values import without_secret
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()

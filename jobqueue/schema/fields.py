@@ -232,6 +232,72 @@ Shard = Annotated[
 ]
 Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds")]
 
+_MOST_PATTERNS = 100
+_WORD = Annotated[str, Meta(max_length=40)]
+_PATTERN_OF_TOPICS = Annotated[str, Meta(pattern=_PATTERN)]
+TokenId = Annotated[
+    str,
+    _must_be("the 8 characters behind jqt_, of A-Z a-z 0-9", pattern=r"^[0-9A-Za-z]{8}\Z"),
+    Meta(description="the token, by the 8 characters of it that are no secret"),
+]
+TokenName = Annotated[
+    str,
+    _must_be("1 to 40 characters of A-Z a-z 0-9 . _ -", pattern=r"^[A-Za-z0-9._-]{1,40}\Z"),
+    Meta(description="unique among the live tokens"),
+]
+TokenRights = Annotated[
+    list[_WORD],
+    _must_be(
+        "a list of produce, consume, look, bodies, operate, metrics, admin, actor and names of commands",
+        min_length=1,
+        max_length=64,
+    ),
+    Meta(description="what it may do"),
+]
+TokenTopics = Annotated[
+    list[_PATTERN_OF_TOPICS],
+    _must_be(
+        f"a list of up to {_MOST_PATTERNS} patterns of topics, each of 1 to {LONGEST_NAME} characters of a topic, with "
+        "* for any and ? for one",
+        max_length=_MOST_PATTERNS,
+    ),
+    Meta(description="the topics that it reaches, as patterns"),
+]
+TokenExpires = Annotated[
+    float | str,
+    _must_be("unix seconds or an RFC 3339 time with its offset, at most 10 years ahead, or never"),
+    Meta(description="when it ends"),
+]
+_Most = Annotated[int, _integer(1, 1_000_000)]
+TokenRate = Annotated[_Most, Meta(description="commands a second, over all instances")]
+TokenBurst = Annotated[_Most, Meta(description="commands at once, after a while without any; needs `rate`")]
+TokenBytes = Annotated[
+    int, _integer(1, 1_000_000_000), Meta(description="bytes of bodies that it brings in, a second, over all instances")
+]
+TokenWaits = Annotated[int, _integer(1, 100_000), Meta(description="pops of it that wait at once")]
+TokenOwnIds = Annotated[
+    bool, _must_be("true or false"), Meta(description="true: it adds only ids that begin with `<topic>:`")
+]
+TokenCertificate = Annotated[
+    str,
+    _must_be("1 to 255 characters without blanks", pattern=r"^[!-~]{1,255}\Z"),
+    Meta(description="the URI or DNS name in a client certificate that stands for the token"),
+]
+TokenAction = Annotated[
+    Literal["create", "list", "show", "revoke", "rotate", "test"],
+    Meta(
+        description="create: a new token; list: all; show, revoke: one; rotate: exchange its secret; test: whether it "
+        "may do something"
+    ),
+]
+TokenKeep = Annotated[
+    float, _seconds(0, MONTH_S), Meta(description="rotate: for how many seconds the old secret holds, too")
+]
+TestedRight = Annotated[
+    str, _must_be("a right or the name of a command", max_length=40), Meta(description="test: what it is to do")
+]
+TestedTopic = Annotated[_Name, Meta(description="test: the topic that it is to reach")]
+
 Advance = Annotated[_Delay, Meta(description="how many seconds pass")]
 
 

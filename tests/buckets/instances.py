@@ -53,7 +53,7 @@ async def ended(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 async def sign(pool: Pool, token: str) -> list[str]:
     """Another instance signs the list of members; returns the live instances according to the answer."""
-    return sorted(each.decode() for each in (await members.sign(pool, token, int(LIFE_S * 1000), APART_MS))[2])
+    return sorted(each.decode() for each in (await members.sign(pool, token, int(LIFE_S * 1000), APART_MS)).living)
 
 
 async def take(pool: Pool, token: str, living: Sequence[str] = (), shard: int = 0) -> list[bool]:

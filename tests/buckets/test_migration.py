@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from buckets.access.tokens import Entry, Tokens
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
 from buckets.job import Job, NewJob, State, Tag
@@ -458,3 +460,16 @@ async def test_aliases_name_their_jobs_on_the_new_redis_for_as_long(old: Pool, n
         left = await new.redis.read("PTTL", new.keys[0].alias(number))
         assert hours * HOUR - 60_000 < left <= hours * HOUR
     await sound(new)
+
+
+async def test_the_records_of_tokens_go_along_and_the_one_that_was_changed_last_holds(old: Pool, new: Pool) -> None:
+    def record(token: str, changed: int) -> Entry:
+        return Entry(token, changed, json.dumps({"changed": changed}).encode())
+
+    await Tokens(old).write([record("revoked0", 2), record("rotated0", 1)])
+    await Tokens(old).note_used({"revoked0": 60})
+    await Tokens(new).write([record("revoked0", 1), record("rotated0", 2)])
+    await move(old, new)
+    stored = await Tokens(new).read()
+    assert {entry.id: entry.changed for entry in stored.entries()} == {"revoked0": 2, "rotated0": 2}
+    assert stored.used == {"revoked0": 60}

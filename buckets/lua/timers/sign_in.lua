@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Sign in as a live instance, and remove the members that have not signed in for too long.
 -- arrows: none
--- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the tokens of
---   the members, including this one
+-- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the version of
+--   the records of tokens, or empty; the tokens of the members, including this one
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 -- include: clock
@@ -12,6 +12,7 @@ local token = ARGV[1]  -- string: of this instance
 local life = tonumber(ARGV[2])  -- integer: ms for which an instance counts as live after it signed in
 local apart = tonumber(ARGV[3])  -- integer: ms; a member that signed in at most this long before our own last time is kept
 local now = ARGV[4]  -- integer: us since the epoch, or empty for Redis's clock
+local versioned = ARGV[5]  -- integer: 1 if the version of the records of tokens (write_tokens.lua) is asked for, else 0
 local KEPT_MS, RENEWED_MS = 60000, 20000  -- how long the list outlives its last member, and how often its expiry is renewed
 local signed = redis.pcall('ZRANGE', MEMBERS, 0, -1, 'WITHSCORES')
 local foreign = signed.err ~= nil  -- a key of another program in its place would stop all timers
@@ -41,4 +42,5 @@ redis.call('ZADD', MEMBERS, now_ms, token)
 if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEWED_MS) then
   redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end
-return {now_us, soonest, unpack(living)}
+local version = versioned == '1' and redis.pcall('HGET', TOKENS, '!version')
+return {now_us, soonest, type(version) == 'string' and version or '', unpack(living)}

@@ -136,6 +136,12 @@ class NoSuchPath(Refused):
     code = "NO_SUCH_PATH"
 
 
+class Misdirected(Refused):
+    """The service is not known under the name in the URL: its setting `allowed_hosts` adds names."""
+
+    code = "MISDIRECTED"
+
+
 class MethodNotAllowed(Refused):
     """The path does not allow this HTTP method: the URL is wrong."""
 

@@ -114,7 +114,7 @@ async def test_who_could_not_sign_itself_strikes_nobody_off(pool: Pool, clock: H
     await sign(pool, "a")
     await sign(pool, "b")
     clock.advance(5_000)
-    assert (await members_module.sign(pool, "a", 450, 250))[1:] == (-1, [b"a", b"b"])
+    assert (await members_module.sign(pool, "a", 450, 250))[1:] == (-1, 0, [b"a", b"b"])
     clock.advance(150)
     assert await sign(pool, "a") == ["a"]  # b has had enough time
 

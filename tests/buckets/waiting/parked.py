@@ -38,11 +38,16 @@ async def hearing(pool: Pool) -> AsyncIterator[Waiting]:
 
 
 async def park(
-    waiting: Waiting, topics: Sequence[str] = ("t",), count: int = 1, wait_s: float = LONG_S, worker: str = ""
+    waiting: Waiting,
+    topics: Sequence[str] = ("t",),
+    count: int = 1,
+    wait_s: float = LONG_S,
+    worker: str = "",
+    owner: str = "",
 ) -> Parked:
     """A waiting pop, which has looked twice and found nothing."""
     before = waiting.parked
-    task = asyncio.create_task(waiting.pop(topics, count, wait_s, worker=worker))
+    task = asyncio.create_task(waiting.pop(topics, count, wait_s, worker=worker, owner=owner))
     await until(lambda: waiting.parked == before + 1)
     await Topics(waiting._pool).stats()  # answered after its second look
     return task

@@ -127,3 +127,17 @@ async def test_one_worker_of_thousands_leaves_and_no_other_pop_looks(
     waiting.close()
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*parked)
+
+
+async def test_an_owner_ends_only_its_own_waiting_pops_of_a_worker(
+    waiting: Waiting, other: Waiting, pool: Pool
+) -> None:
+    owned = [await park(each, worker="w", owner="me") for each in (waiting, other)]
+    foreign = [await park(each, worker="w", owner=owner) for each in (waiting, other) for owner in ("you", "")]
+    await waiting.leave("w", "me")
+    assert [await jobs_of(parked) for parked in owned] == [[], []]
+    await caught_up(waiting, pool)
+    await caught_up(other, pool)
+    assert not any(parked.done() for parked in foreign)
+    await other.leave("w")
+    assert [await jobs_of(parked) for parked in foreign] == [[]] * 4

@@ -53,7 +53,8 @@ async def test_r9_an_answer_is_one_write_without_a_delimiter(tcp: Tcp) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b'POST / HTTP/1.1\r\n\r\n{"action":8}', b"[1]", b"x", b"\0\0\0\1"]
+    "data",
+    [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b'POST / HTTP/1.1\r\n\r\n{"action":8}', b"[1]", b"x", b"\0\0\0\1"],
 )
 async def test_r9_a4_what_does_not_begin_with_a_brace_is_closed_without_an_answer(tcp: Tcp, data: bytes) -> None:
     tcp.writer.write(data)

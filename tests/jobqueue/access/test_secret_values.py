@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from buckets.redis.url import read_url
+from jobqueue.access.secret_values import read_secret, without_secret
 from jobqueue.dialect_settings import Camellia
 from jobqueue.errors import SettingsError
-from jobqueue.secret_values import read_secret, without_secret
 from jobqueue.settings import Settings, load
 
 URL = "rediss://queue:marked%2Fword@db.internal:6380/2?ssl_keyfile=/etc/key.pem"

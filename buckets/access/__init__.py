@@ -1,0 +1,1 @@
+"""Access: what all instances know of tokens, kept in Redis."""

@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- Write those records of tokens that are newer than the ones kept, drop others, and announce the version that this makes.
+-- arrows: none
+-- returns: 1, or 0 if the tokens are of another version than the writer saw: nothing was done; their version now
+-- fails: NO_META if the shard's settings are gone
+-- repeat: yes
+-- include: clock
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local seen = ARGV[2]  -- integer: the version that the writer saw, or empty for any
+local least = tonumber(ARGV[3])  -- integer: a version that the next one is to exceed
+local records = {unpack(ARGV, 4)}  -- strings: id, us when it was changed, JSON (empty: drop it), id, …
+if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
+local version = tonumber(redis.call('HGET', TOKENS, '!version')) or 0
+if seen ~= '' and tonumber(seen) ~= version then return {0, version} end
+
+-- When the kept record was changed; 0 if there is none, or none that can be read.
+local function kept_since(id)
+  local is_read, record = pcall(cjson.decode, redis.call('HGET', TOKENS, id) or '')
+  return is_read and type(record) == 'table' and tonumber(record.changed) or 0
+end
+
+local writes, drops = {}, {}
+for at = 1, #records, 3 do
+  local id, changed, record = records[at], tonumber(records[at + 1]), records[at + 2]
+  local kept = kept_since(id)
+  if record == '' and kept <= changed then
+    drops[#drops + 1], drops[#drops + 2] = id, 'used:' .. id
+  elseif record ~= '' and kept < changed then
+    writes[#writes + 1], writes[#writes + 2] = id, record
+  end
+end
+if #drops > 0 then redis.call('HDEL', TOKENS, unpack(drops)) end
+if #writes > 0 then
+  -- Of the time, so that no version comes twice, not even after a failover that forgot some.
+  version = math.max(version + 1, least + 1, now_us)
+  local text = string.format('%.0f', version)
+  redis.call('HSET', TOKENS, '!version', text, unpack(writes))
+  redis.call('SPUBLISH', BELL, 'tokens ' .. text)
+end
+return {1, version}

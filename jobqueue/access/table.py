@@ -1,0 +1,229 @@
+"""The tokens that this process knows, from Redis and from a file.
+
+All of them are held in memory, so that a request costs one look-up. A change is heard on the bell; should its message
+be lost, the roll tells that the version is another one within half a second. While Redis is away the tokens hold as
+they were read last.
+
+Redis may forget: a failover loses the last changes, an emptied Redis all. Of two records of one token the one that was
+changed last holds, and what this process knows better than Redis it writes back. So a token that was revoked stays so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from buckets import Members, Notifier
+from buckets.access.tokens import Entry, Stored, Tokens
+from buckets.errors import JobQueueError
+from buckets.notifier import Listener
+from buckets.outage import Outage
+from jobqueue.access.live_tokens import LiveTokens, merge
+from jobqueue.access.records import Record, as_json
+from jobqueue.access.tokens_file import TokensFile, fault_of, read
+from jobqueue.errors import SettingsError
+
+log = structlog.get_logger()
+
+STALE_S = 3.0  # without a word of Redis, there may be a token that this process does not know
+TRUSTED_S = 3600.0  # after Redis answered last; later a process does not claim to know better than Redis
+FILE_S = 5.0  # between two looks at the file
+USES_S = 60.0  # between two reports of what was used
+_AGAIN_S = 0.5  # before Redis is asked again that did not answer
+_LEAVE_S = 1.0  # that a shutdown waits for Redis
+_MINUTE_S = 60
+
+
+class Table:
+    """The tokens of a process. `run` keeps them up to date."""
+
+    def __init__(self, tokens: Tokens, members: Members, notifier: Notifier, file: TokensFile | None = None) -> None:
+        """`members`: by whose clock, Redis's, tokens expire, and who tell the version."""
+        self._tokens = tokens
+        self._members = members
+        self._file = file
+        self._live = LiveTokens()
+        self._records: dict[str, Record] = {}  # of Redis, by id
+        self._filed: Sequence[Record] = ()
+        self._version = 0
+        self._wake = asyncio.Event()
+        self._is_outdated = True
+        self._is_file_new = file is not None
+        # Loop times:
+        self._confirmed_at = 0.0  # when Redis was asked that answered last, with the tokens or with their version
+        self._looked_at = 0.0  # at the file
+        self._reported_at = asyncio.get_running_loop().time()
+        self._used: set[str] = set()
+        self._outage = Outage(logging.getLogger(__name__), "tokens.lost", "tokens.found")
+        self.was_read = False
+        """Whether Redis has answered at least once."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called after each change of what is live."""
+        members.on_version = self._told
+        notifier.register(Listener(tokens=self._rung, subscribed=self._subscribed))
+
+    def __repr__(self) -> str:
+        return f"Table({len(self._live.by_name)} tokens)"
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it may lack a token that exists: for 3 s it was neither read nor confirmed."""
+        return not self.was_read or asyncio.get_running_loop().time() - self._confirmed_at > STALE_S
+
+    @property
+    def filed(self) -> Sequence[Record]:
+        """The records of the file."""
+        return self._filed
+
+    def of_digest(self, digest: bytes) -> Record | None:
+        """The live token with this digest; after a rotation the old one counts, too, as long as it holds."""
+        return self._live.by_digest.get(digest)
+
+    def ended(self, digest: bytes) -> Record | None:
+        """The token with this digest that was live once, as long as that is remembered."""
+        return self._live.ended.get(digest)
+
+    def of_name(self, name: str) -> Record | None:
+        """The live token of this name."""
+        return self._live.by_name.get(name)
+
+    def of_certificate(self, name: str) -> Record | None:
+        """The live token that this name in a client certificate stands for."""
+        return self._live.by_certificate.get(name)
+
+    def live(self) -> list[Record]:
+        """All live tokens."""
+        return list(self._live.by_name.values())
+
+    def note_used(self, token_id: str) -> None:
+        """A token was used, which is reported to Redis within a minute."""
+        self._used.add(token_id)
+
+    def heard(self) -> None:
+        """The tokens were changed: they are read now."""
+        self._is_outdated = True
+        self._wake.set()
+
+    def reload_file(self) -> None:
+        """Read the file again now."""
+        self._is_file_new = self._file is not None
+        self._wake.set()
+
+    def _rung(self, version: int) -> None:
+        if version != self._version:
+            self.heard()
+
+    def _subscribed(self, shard: int) -> None:
+        if shard == 0:  # messages may have been lost
+            self.heard()
+
+    def _told(self, version: int, asked: float) -> None:
+        """The roll told the version. `asked`: the loop's time of the question."""
+        if version != self._version:
+            self.heard()
+        elif not self._is_outdated:
+            self._confirmed_at = max(self._confirmed_at, asked)
+
+    async def run(self) -> None:
+        """Read whenever something was changed, until cancelled; then what was used is reported."""
+        try:
+            while True:
+                self._wake.clear()
+                pause = await self._ticked()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+        finally:
+            with contextlib.suppress(JobQueueError, TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._report()
+
+    async def _ticked(self) -> float:
+        """As `tick`; an error changes nothing, and is logged once."""
+        try:
+            return await self.tick()
+        except JobQueueError as error:
+            self._outage.begin(error)
+        except Exception:
+            log.exception("tokens.failed")
+        return _AGAIN_S
+
+    async def tick(self) -> float:
+        """Do what is to be done now; returns after how many seconds there may be more. Raises JobQueueError."""
+        now = asyncio.get_running_loop().time()
+        if self._members.redis_s() >= self._live.next_end:  # whether Redis answers or not
+            self._refresh()
+        if self._is_outdated:
+            await self._read()
+            self._outage.end()
+        if self._file and now - self._looked_at >= FILE_S:
+            self._looked_at = now
+            self._is_file_new = self._file.has_changed() or self._is_file_new
+        if self._is_file_new:
+            self._is_file_new = False
+            await self._read_file()
+        if now - self._reported_at >= USES_S:
+            self._reported_at = now
+            await self._report()
+        return max(min(self._live.next_end - self._members.redis_s(), FILE_S), 0.0)
+
+    async def _read(self) -> None:
+        asked = asyncio.get_running_loop().time()
+        self._is_outdated = False
+        try:
+            newer = self._take(await self._tokens.read(), asked)
+            if newer:
+                entries = [Entry(record.id, record.changed, as_json(record)) for record in newer]
+                await self._tokens.write(entries, least=self._version)
+                log.warning("tokens.restored", tokens=[record.id for record in newer[:100]], number=len(newer))
+        except BaseException:
+            self._is_outdated = True
+            raise
+
+    def _take(self, stored: Stored, asked: float) -> list[Record]:
+        """Know what Redis has; returns what this process knows better."""
+        is_trusted = self.was_read and asked - self._confirmed_at < TRUSTED_S
+        self._records, newer = merge(stored, self._records if is_trusted else {}, stored.now_us / 1e6)
+        self._version = max(stored.version, self._version) if newer else stored.version
+        self._confirmed_at = asked
+        self.was_read = True
+        self._refresh()
+        return newer
+
+    def _refresh(self) -> None:
+        """Find out what is live now."""
+        if self._live.take([*self._records.values(), *self._filed], self._members.redis_s()):
+            for changed in self.on_change:
+                changed()
+
+    async def _read_file(self) -> None:
+        """Take the records of the file over, unless there is something wrong with any of them."""
+        assert self._file
+        try:
+            records = await asyncio.to_thread(read, self._file.path)  # it may take a second
+            now = self._members.redis_s()
+            fault = fault_of(records, [record for record in self._records.values() if record.is_live(now)])
+            if fault:
+                raise SettingsError(f"the file {self._file.path} of tokens_file is refused: {fault}")
+        except SettingsError as error:
+            log.error("tokens.refused", error=str(error))
+            return
+        self._filed = records
+        log.info("tokens.reloaded", number=len(records))
+        self._refresh()
+
+    async def _report(self) -> None:
+        """Report which tokens were used."""
+        if not self._used:
+            return
+        minute = int(self._members.redis_s()) // _MINUTE_S * _MINUTE_S
+        used, self._used = self._used, set()
+        try:
+            await self._tokens.note_used(dict.fromkeys(sorted(used), minute))
+        except BaseException:
+            self._used |= used
+            raise

@@ -1,0 +1,72 @@
+"""jobqueue.access.scope: nobody gives more than they have, and a test says what a token may do."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from buckets.topics.within import reaches
+from jobqueue.access.records import Record
+from jobqueue.access.scope import beyond, beyond_reach, covers, refusal
+from jobqueue.errors import BadField
+
+
+def record(*rights: str, **fields: Any) -> Record:
+    given: dict[str, Any] = {"id": "aaaaaaaa", "name": "a", "digest": "", "created": 0.0, "changed": 0}
+    return Record(**given | {"rights": rights} | fields)
+
+
+def test_an_admin_gives_everything_and_others_what_they_have() -> None:
+    everything = record("admin")
+    narrow = record("token", "produce", "look")
+    assert beyond(everything, record("admin")) is None
+    assert beyond(everything, record("produce", "actor", topics=("a",), rate=5)) is None
+    assert beyond(narrow, record("produce", "add", "peek")) is None
+    for right in ("admin", "consume", "pop", "bodies", "actor", "metrics"):
+        fault = beyond(narrow, record("produce", right))
+        assert fault and fault.right == right
+
+
+def test_topics_are_given_within_one_s_own() -> None:
+    giver = record("admin", topics=("order-*", "mail"))
+    assert beyond(giver, record("look", topics=("order-1", "order-a*", "mail", "order-??"))) is None
+    for topics in ((), ("order*",), ("mail*",), ("*",), ("mail", "log")):
+        fault = beyond(giver, record("look", topics=topics))
+        assert fault and fault.topic
+
+
+@pytest.mark.parametrize("limit", ["expires", "rate", "burst", "bytes", "waits"])
+def test_limits_are_given_within_one_s_own(limit: str) -> None:
+    giver = record("admin", **{limit: 100})
+    assert beyond(giver, record("look", **{limit: 100})) is None
+    assert beyond(giver, record("look", **{limit: 101}))
+    assert beyond(giver, record("look"))
+    assert beyond(record("admin"), record("look", **{limit: 101})) is None
+    assert beyond_reach(giver, record("look")) is None
+
+
+def test_who_may_add_own_ids_only_gives_no_more() -> None:
+    assert beyond(record("admin", own_ids=True), record("look"))
+    assert beyond(record("admin", own_ids=True), record("look", own_ids=True)) is None
+
+
+def test_a_pattern_covers_another_if_it_matches_all_that_the_other_matches() -> None:
+    patterns = ["".join(each) for size in range(1, 4) for each in itertools.product("ab*?", repeat=size)]
+    topics = ["".join(each) for size in range(6) for each in itertools.product("abc", repeat=size)]
+    matched = {pattern: frozenset(topic for topic in topics if reaches(pattern, topic)) for pattern in patterns}
+    for one, other in itertools.product(patterns, repeat=2):
+        assert covers(one, other) == (matched[one] >= matched[other]), (one, other)
+
+
+def test_a_test_says_why_not() -> None:
+    token = record("produce", topics=("order-*",), expires=100.0)
+    assert refusal(token, "add", "order-1", 50) == ""
+    assert refusal(token, "produce", None, 50) == ""
+    assert refusal(token, "pop", "order-1", 50) == "the token lacks the right consume"
+    assert refusal(token, "add", "mail", 50) == "the token does not reach the topic mail"
+    assert refusal(token, "add", "order-1", 100) == "the token has expired"
+    assert refusal(record("admin", revoked=1.0), "add", None, 50) == "the token is revoked"
+    with pytest.raises(BadField):
+        refusal(token, "fly", None, 50)
