@@ -129,12 +129,13 @@ _TABLES = ("topics", "virtual_topics", "protocols")
 """They can only be set in a file."""
 _LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
-# JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
 _HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
 _HOST = re.compile(_HOST_NAME, re.IGNORECASE)
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
-_NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET", f"{PREFIX}CALLBACK_SECRET_FILE"}
+# JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
+# that of `jobqueue callbacks`.
+_NOT_SETTINGS = {f"{PREFIX}{name}" for name in (_CONFIG, "URL", "TOKEN", "CALLBACK_SECRET", "CALLBACK_SECRET_FILE")}
 
 
 def load(
