@@ -8,6 +8,7 @@ from typing import Any
 
 from buckets import Added, Popped, Sent
 from buckets.errors import JobQueueError, WrongState
+from jobqueue.commands import tokens
 from jobqueue.commands.answers import (
     Answer,
     described,
@@ -289,6 +290,20 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     a `cursor` means that more are left. The purge stops when its client hangs up; what was deleted stays deleted."""
     count, cursor, known = await engine.purge(command)
     return success(topic=command.topic, count=count, cursor=cursor, **unknown(known))
+
+
+@one
+async def token(engine: Engine, command: params.Token, handover: Handover) -> Answer:
+    """Create, list, show, revoke and rotate tokens, or test what one may do. Nobody gives a right, a topic or a limit
+    that their own token lacks. The token itself is in the answer to create and rotate, and nowhere else. A service
+    without tokens answers FORBIDDEN: there, `jobqueue token` creates them in Redis."""
+    return await tokens.carry_out(engine.issuing, command, handover.grant)
+
+
+@one
+async def whoami(engine: Engine, command: params.Whoami, handover: Handover) -> Answer:
+    """What the token of this request may do, and until when. Every token may ask."""
+    return tokens.bearer(handover.grant)
 
 
 @one
