@@ -15,6 +15,8 @@ class JobQueueError(Exception):
     """Something went wrong in the queue."""
 
     code = "INTERNAL"
+    job_id: str | None = None
+    """The job that the refused command named, where the error takes the place of the command."""
 
     def __init__(self, message: str = "", *, state: str | None = None) -> None:
         self.message = message or (type(self).__doc__ or "").strip().rstrip(".")

@@ -30,6 +30,8 @@ FAMILIES = {
     "ALIAS": "alias:",  # of shard 0: + number     string: id; expires
     "BARRIER": "fence",  # string: empty, expires after a second; only its being written matters
     "TOKENS": "tokens",  # of shard 0: hash: id -> the record of a token; what else is in it: access/tokens.py
+    "RATE": "rate:",  # of shard 0: + token      hash: how full the bucket of a token's rate is; expires
+    "ACTIONS": "actions",  # of shard 0: stream: what people and operators did, for the command `actions`
     "BELL": "bell",  # a channel, not a key
 }
 

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
+from buckets.access.tokens import Tokens
 from buckets.errors import Unfit
 from jobqueue.access.authentication import Authentication
 from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.access.entry import Entry
+from jobqueue.access.rates import Buckets
 from jobqueue.access.refusal_log import RefusalLog
+from jobqueue.access.table import Table
+from jobqueue.access.tokens_file import TokensFile
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -54,6 +58,7 @@ class Service(Lifecycle):
         self._worker = worker
         self._policies = Policies(settings)
         self._engine: Engine | None = None
+        self._tokens: Table | None = None
         self._dialects: dict[str, Dialect[Any]] = {}
 
     def reload(self, settings: Settings) -> None:
@@ -62,6 +67,8 @@ class Service(Lifecycle):
         self._policies = Policies(self._settings)
         if self._engine:
             self._engine.policies = self._policies
+        if self._tokens:
+            self._tokens.reload_file()
         for name, options in self._settings.protocols.open():
             if name in self._dialects:
                 self._dialects[name].options = options
@@ -95,12 +102,15 @@ class Service(Lifecycle):
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
+        tokens = self._table_of_tokens(pool, members, notifier)
+        authentication = self._authentication(tokens, pool, waiting, members, metrics)
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
         table = (
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
             [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
             [Loop("pollers", pollers.run)],
+            [Loop("tokens", tokens.run, "tokens", works=lambda: tokens.was_read)] if tokens else [],
             *self._timer_loops(pool, waiting, members, locks, sweeps),
         )
         for row in table:
@@ -109,7 +119,7 @@ class Service(Lifecycle):
         loops = [loop for row in table for loop in row]
         readiness = partial(_readiness, members, locks, loops)
         refusals = RefusalLog()
-        entry = Entry(Authentication(None, lambda record: None), metrics, refusals)
+        entry = Entry(authentication, metrics, refusals)
         site_web = Web(engine, settings, readiness, metrics, scrape, entry, self.protocols)
         _spare_collections()
         dialects = self._dialects = self._made_dialects(
@@ -157,6 +167,26 @@ class Service(Lifecycle):
         metrics = Metrics(self._settings.metrics_topics, folder)
         self._stack.callback(leave, metrics, folder)
         return metrics
+
+    def _authentication(
+        self, tokens: Table | None, pool: Pool, waiting: Waiting, members: Members, metrics: Metrics
+    ) -> Authentication:
+        """Who may come in: everybody, unless there are tokens."""
+        if tokens is None:
+            return Authentication()
+        buckets = Buckets(pool, self._settings.max_body_bytes, metrics.tokens.leases.add)
+        authentication = Authentication(tokens, waiting, buckets.of, lambda: len(members.living))
+        tokens.on_change.append(authentication.renew)
+        metrics.tokens.used, metrics.tokens.live = authentication.grants, tokens.live
+        return authentication
+
+    def _table_of_tokens(self, pool: Pool, members: Members, notifier: Notifier) -> Table | None:
+        """The tokens, where requests need one."""
+        if self._settings.access == "open":
+            return None
+        file = TokensFile(self._settings.tokens_file) if self._settings.tokens_file else None
+        self._tokens = Table(Tokens(pool), members, notifier, file)
+        return self._tokens
 
     def _durable(self, redis: Redis, pool: Pool) -> Durable:
         """The way for durable changes: the same shards, over a connection of its own that opens at its first use."""

@@ -205,15 +205,21 @@ def hint(name: str, known: Any) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def check(dialects: Dialects, service_port: int) -> None:
+def check(dialects: Dialects, service_port: int, *, asks_tokens: bool = False) -> None:
     """Raises SettingsError for settings that are allowed alone, but not together, and for networks that are none."""
     for name, options in dialects.open():
         if not options.port and not getattr(options, "path", ""):
             ways = "a port or a path" if isinstance(options, HttpDialectSettings) else "a port"
             raise SettingsError(f"protocols.{name} must have {ways}, or it could not be reached")
         _check_networks(name, options.allow)
+        if options.act_as and not asks_tokens:
+            raise SettingsError(
+                f'protocols.{name}.act_as names a token, and the service asks for none: access = "open"'
+            )
     if dialects.beanstalkd and dialects.beanstalkd.token:
         raise SettingsError("protocols.beanstalkd.token: its clients cannot send a token; only allow protects it")
+    if dialects.beanstalkd and asks_tokens and not dialects.beanstalkd.act_as:
+        raise SettingsError('protocols.beanstalkd needs act_as with access = "tokens": its clients can send no token')
     _check_places(dialects, service_port)
     levels = dialects.beanstalkd.levels if dialects.beanstalkd else ()
     if list(levels) != sorted(set(levels)):

@@ -15,7 +15,6 @@ class BadRequest(JobQueueError):
     def __init__(self, message: str = "", *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
-        self.job_id: str | None = None  # the one that the refused command named
 
 
 class BadJson(BadRequest):
@@ -114,7 +113,6 @@ class TooFast(TryLater):
         """`retry_after`: seconds until a permit is there; whole ones are answered, rounded up."""
         super().__init__(message)
         self.retry_after = max(math.ceil(retry_after), 1)
-        self.job_id: str | None = None
 
 
 class ShuttingDown(TryLater):

@@ -51,6 +51,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     access: Literal["open", "tokens"] = "open"
     open_paths: tuple[str, ...] = ()
+    tokens_file: str = ""
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
@@ -153,7 +154,7 @@ def load(
     _check_ttrs(settings)
     _check_virtual(settings)
     _check_browsers(settings)
-    dialect_settings.check(settings.protocols, settings.port)
+    dialect_settings.check(settings.protocols, settings.port, asks_tokens=settings.access == "tokens")
     return settings
 
 

@@ -11,7 +11,8 @@ from buckets.redis.client import Redis
 from buckets.redis.link import Orphan
 from buckets.scripts import Value
 
-_BY_REAL_TIME = {"sign_in", "report_workers", "write_tokens"}  # who is alive, polls, or has access: not about jobs
+# Who is alive, who polls, who has access, and what was done: not about jobs.
+_BY_REAL_TIME = {"sign_in", "report_workers", "write_tokens", "lease_rate", "note_action"}
 
 
 class SteppedPool(Pool):

@@ -48,6 +48,9 @@ class Table(Protocol):
     def ended(self, digest: bytes) -> Record | None:
         """The token with this digest that was live once."""
 
+    def note_used(self, token_id: str) -> None:
+        """A token was used."""
+
     def of_name(self, name: str) -> Record | None:
         """The live token of this name."""
 
@@ -55,20 +58,32 @@ class Table(Protocol):
         """The live token that this name of a client certificate stands for."""
 
 
-EndWaits = Callable[[str, JobQueueError, Callable[[str], bool] | None], None]
-"""Ends the waiting pops of an owner with an error; of these, only those for a topic of which the function says no."""
+class Waits(Protocol):
+    """The waiting pops of this process: see buckets/waiting.py."""
+
+    def waits_of(self, owner: str) -> int:
+        """How many pops of an owner wait."""
+
+    def end_owned(self, owner: str, error: JobQueueError, reaches: Callable[[str], bool] | None = None) -> None:
+        """End the waiting pops of an owner with an error; with `reaches`, only those for a topic out of reach."""
 
 
 class Authentication:
     """Who may come in, in one process."""
 
     def __init__(
-        self, table: Table | None, bucket_of: Callable[[Record], Bucket | None], end_waits: EndWaits | None = None
+        self,
+        table: Table | None = None,
+        waits: Waits | None = None,
+        bucket_of: Callable[[Record], Bucket | None] = lambda record: None,
+        processes: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`table`: None for a service that is open."""
+        """`table`: None for a service that is open; `waits`: given with a table. `bucket_of`: the rates of a token.
+        `processes`: how many there are, of which each lets its share of a token's pops wait."""
         self._table = table
+        self._waits = waits
         self._bucket_of = bucket_of
-        self._end_waits = end_waits
+        self._processes = processes
         self._grants: dict[bytes | str, Grant] = {}
 
     @property
@@ -79,11 +94,12 @@ class Authentication:
     def grant(self, digest: bytes, certificates: Sequence[str] = ()) -> Grant:
         """What a request may do, by the digest of what it shows; empty: nothing, then the names of its client
         certificate count. Raises Unauthorized; Unavailable where a token that is not known may exist."""
-        grant = self._grants.get(digest) if digest else None
-        if grant is not None:
-            return grant
         if self._table is None:
             return OPEN
+        grant = self._grants.get(digest) if digest else None
+        if grant is not None:
+            self._table.note_used(grant.token_id)
+            return grant
         record = self._table.of_digest(digest) if digest else None
         if record is not None:
             return self._kept(digest, digest.hex()[:16], record)
@@ -108,6 +124,7 @@ class Authentication:
         key = f"name {name}"
         grant = self._grants.get(key)
         if grant is not None:
+            self._table.note_used(grant.token_id)
             return grant
         record = self._table.of_name(name)
         if record is not None:
@@ -115,8 +132,18 @@ class Authentication:
         raise Unavailable(_STALE) if self._table.is_stale else Unauthorized()
 
     def _kept(self, key: bytes | str, owner: str, record: Record) -> Grant:
-        grant = self._grants[key] = Grant(record, owner, self._bucket_of(record))
+        may_wait = None if record.waits is None else self._may_wait
+        grant = self._grants[key] = Grant(record, owner, self._bucket_of(record), may_wait)
+        if self._table is not None:
+            self._table.note_used(record.id)
         return grant
+
+    def _may_wait(self, grant: Grant) -> bool:
+        """Whether one more pop may wait here: each process lets its share wait, rounded up."""
+        most = grant.record.waits
+        if most is None or self._waits is None:
+            return True
+        return self._waits.waits_of(grant.owner) < -(-most // max(self._processes(), 1))
 
     def in_dialect(self, given: str | None, wanted: str, act_as: str) -> Grant:
         """What a dialect's request may do that shows a token, or none. `wanted`: the token in the dialect's settings;
@@ -144,14 +171,12 @@ class Authentication:
             if record is grant.record:
                 continue
             del self._grants[key]
-            if self._end_waits is None:
-                continue
-            if record is None:
-                self._end_waits(grant.owner, Unauthorized(), None)
-                continue
-            later = self._kept(key, grant.owner, record)
-            later.commands = grant.commands
-            self._end_lost(later)
+            if record is not None:
+                later = self._kept(key, grant.owner, record)
+                later.counts = grant.counts
+                self._end_lost(later)
+            elif self._waits is not None:
+                self._waits.end_owned(grant.owner, Unauthorized())
 
     def _record(self, key: bytes | str) -> Record | None:
         if self._table is None:
@@ -163,12 +188,13 @@ class Authentication:
 
     def _end_lost(self, grant: Grant) -> None:
         """End the waiting pops that a token may not make any more."""
-        assert self._end_waits
+        if self._waits is None:
+            return
         if not grant.may("pop"):
-            self._end_waits(grant.owner, Forbidden("the token may not pop any more", right="consume"), None)
+            self._waits.end_owned(grant.owner, Forbidden("the token may not pop any more", right="consume"))
         elif grant.within:
             error = Forbidden("the token does not reach a topic of this pop any more")
-            self._end_waits(grant.owner, error, grant.reaches)
+            self._waits.end_owned(grant.owner, error, grant.reaches)
 
     def grants(self) -> list[Grant]:
         """Those that were asked for, since their records were read."""

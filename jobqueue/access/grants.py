@@ -6,16 +6,19 @@ grant takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, Unavailable
 from buckets.topics.within import reaches
 from jobqueue.access import rights
 from jobqueue.access.records import Record
 from jobqueue.errors import BadRequest, Forbidden, TooFast
 from jobqueue.schema import inner, params
+
+_VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
+_TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
 
 
 class Bucket(Protocol):
@@ -30,15 +33,23 @@ class Bucket(Protocol):
     def owe(self, count: int) -> None:
         """Count commands that are never refused."""
 
-    async def take(self, count: int, size: int = 0) -> float:
-        """Spend permits; returns 0, or in how many seconds there may be some."""
+    async def take(self, sizes: Sequence[int]) -> tuple[int, float]:
+        """Spend permits for the first of commands, given by the bytes that each brings, as far as they go; returns for
+        how many, and in how many seconds there may be more."""
 
 
 class Grant:
     """What the bearer of a token may do."""
 
-    def __init__(self, record: Record, owner: str, bucket: Bucket | None = None) -> None:
-        """`owner`: who its waiting pops belong to."""
+    def __init__(
+        self,
+        record: Record,
+        owner: str,
+        bucket: Bucket | None = None,
+        may_wait: Callable[[Grant], bool] | None = None,
+    ) -> None:
+        """`owner`: who its waiting pops belong to; `may_wait`: whether one more of them may wait, where their number is
+        limited."""
         names = rights.commands_of(record.rights)
         self.record = record
         self.owner = owner
@@ -49,12 +60,13 @@ class Grant:
         self.everything = False
         """Whether nothing needs to be asked."""
         self.sees_bodies = rights.BODIES in record.rights or rights.ADMIN in record.rights
-        self.commands = 0
-        """How many it has asked for, since the process knows it."""
+        self.counts = {"ok": 0, "forbidden": 0, "too_fast": 0}
+        """The commands that it was asked for, by verdict, until they are counted elsewhere."""
         self._rights = frozenset(record.rights)
         self._names = names
         self._kinds = rights.kinds_of(names)
         self._bucket = bucket
+        self._may_wait = may_wait
         self._own_ids = record.own_ids
 
     def may(self, right: str) -> bool:
@@ -72,9 +84,11 @@ class Grant:
             return False
         if (self.within or self._own_ids) and not all(map(self._is_plain, commands)):
             return False
+        if self._may_wait is not None and not all(map(self._has_a_wait_left, commands)):
+            return False
         if self._bucket is not None and not self._spend(commands, self._bucket):
             return False
-        self.commands += len(commands)
+        self.counts["ok"] += len(commands)
         return True
 
     def _is_plain(self, command: Any) -> bool:
@@ -91,15 +105,26 @@ class Grant:
 
     def take_back(self, commands: Sequence[Any]) -> None:
         """Commands that were admitted are not carried out after all, but checked again."""
-        self.commands -= len(commands)
+        self.counts["ok"] -= len(commands)
         if self._bucket is not None:
             self._bucket.refund(len(commands), _size(commands))
 
     async def checked(self, commands: Sequence[Any]) -> list[Any]:
         """The commands, with an error in the place of each that is refused."""
         checked = [self._checked(command) for command in commands]
-        self.commands += len(commands)
-        return checked if self._bucket is None else await self._in_time(checked, self._bucket)
+        if self._bucket is not None:
+            checked = await self._in_time(checked, self._bucket)
+        if self._may_wait is not None:
+            over = [at for at, command in enumerate(checked) if not self._has_a_wait_left(command)]
+            checked = _with_errors(checked, over, lambda: TooFast(_TOO_MANY_WAITS))
+        for command in checked:
+            verdict = _VERDICTS.get(type(command), "ok")
+            self.counts[verdict] += 1
+        return checked
+
+    def _has_a_wait_left(self, command: Any) -> bool:
+        """Whether a pop that may wait is not one too many; True for all other commands."""
+        return not isinstance(command, params.Pop) or not command.wait or bool(self._may_wait and self._may_wait(self))
 
     def _checked(self, command: Any) -> Any:
         if isinstance(command, BadRequest):
@@ -111,22 +136,17 @@ class Grant:
         return fault
 
     async def _in_time(self, commands: list[Any], bucket: Bucket) -> list[Any]:
-        """With TOO_FAST for those that the rate refuses: from the first on, so that the order holds, all that it may
-        refuse."""
-        refused: TooFast | None = None
-        for at, command in enumerate(commands):
-            if isinstance(command, JobQueueError):
-                continue
-            if rights.name_of(command) in rights.FREE:
-                bucket.owe(1)
-                continue
-            if refused is None:
-                wait_s = await bucket.take(1, _size((command,)))
-                refused = TooFast(retry_after=wait_s) if wait_s else None
-            if refused is not None:
-                commands[at] = TooFast(retry_after=refused.retry_after)
-                commands[at].job_id = getattr(command, "id", None)
-        return commands
+        """With an error for those that the rate refuses: from the first on, so that the order holds, all that it may
+        refuse. Where nobody can say whether there are permits, that is the error."""
+        asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
+        free = [at for at in asked if rights.name_of(commands[at]) in rights.FREE]
+        bucket.owe(len(free))
+        metered = sorted({*asked} - {*free})
+        try:
+            done, after_s = await bucket.take([_size((commands[at],)) for at in metered])
+        except Unavailable:
+            return _with_errors(commands, metered, Unavailable)
+        return _with_errors(commands, metered[done:], lambda: TooFast(retry_after=after_s))
 
     def fault(self, command: Any) -> Forbidden | None:
         """Why a command is refused, as far as the request tells."""
@@ -167,6 +187,15 @@ NOBODY = Grant(Record(id="", name="", digest="", rights=(), created=0, changed=0
 """Lets nobody do anything."""
 GRANT: ContextVar[Grant] = ContextVar("grant", default=NOBODY)
 """The grant of the request that is being answered. Whoever lets a request in sets it."""
+
+
+def _with_errors(commands: list[Any], places: Sequence[int], error: Callable[[], JobQueueError]) -> list[Any]:
+    """Commands with errors in some places."""
+    for at in places:
+        refused = error()
+        refused.job_id = getattr(commands[at], "id", None)
+        commands[at] = refused
+    return commands
 
 
 def _topics_of(command: Any) -> Sequence[str]:

@@ -9,7 +9,7 @@ import structlog
 
 from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
 from buckets.errors import JobQueueError, Refused, TryLater
-from jobqueue.errors import STATUS, BadRequest, Forbidden, TooFast
+from jobqueue.errors import STATUS, BadRequest, Forbidden
 
 log = structlog.get_logger()
 
@@ -28,9 +28,7 @@ def failure(error: Exception, job_id: str | None = None) -> Answer:
     if not isinstance(error, JobQueueError) or error.code == "INTERNAL" or error.code not in STATUS:
         log.error("command.failed", exc_info=error)
         return {"success": False, "id": job_id, "error": "internal error; the service logged it", "code": "INTERNAL"}
-    answer: Answer = {"success": False, "id": job_id, "error": error.message, "code": error.code}
-    if isinstance(error, BadRequest | TooFast):
-        answer["id"] = job_id or error.job_id
+    answer: Answer = {"success": False, "id": job_id or error.job_id, "error": error.message, "code": error.code}
     if isinstance(error, BadRequest) and error.field:
         answer["field"] = error.field
     if isinstance(error, Forbidden):

@@ -68,10 +68,7 @@ class Commands:
         """
         grant = GRANT.get()
         if not grant.everything:
-            try:
-                commands = await grant.checked(commands)
-            except JobQueueError as error:  # no permits can be had
-                return [self._refused(error, command) for command in commands]
+            commands = await grant.checked(commands)
         handover = Handover(reserved, grant)
         if len(commands) == 1:
             return await self._carry_out(type(commands[0]), commands, handover)

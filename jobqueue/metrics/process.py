@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, Proce
 from buckets import Meter
 from jobqueue.metrics.series import Count, Spread
 from jobqueue.metrics.shared import agreed_topics
+from jobqueue.metrics.tokens import TokenFigures
 
 UNREADABLE = "unreadable"
 OTHER = "other"
@@ -74,6 +75,8 @@ class Metrics(Meter):
         )
         for verdict in VERDICTS:
             self._access.add(verdict, n=0)
+        self.tokens = TokenFigures(self.registry)
+        """The figures of tokens."""
 
     def _make_engine(self) -> None:
         registry = self.registry
@@ -238,6 +241,7 @@ class Metrics(Meter):
         """Update the registry. `parked`: how many pops are waiting."""
         self._parked.set(parked)
         self._locks.set(self._held)
+        self.tokens.pour(self.judged)
         for series in vars(self).values():
             if isinstance(series, Count | Spread):
                 series.pour()

@@ -10,4 +10,4 @@ from jobqueue.metrics.process import Metrics
 
 def open_entry() -> Entry:
     """That of a service without tokens."""
-    return Entry(Authentication(None, lambda record: None), Metrics(), RefusalLog())
+    return Entry(Authentication(), Metrics(), RefusalLog())

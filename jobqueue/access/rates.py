@@ -1,0 +1,195 @@
+"""The rates of tokens: a bucket of permits a token in Redis, of which each process leases chunks and spends them
+without asking.
+
+What is left of a chunk lapses after a second. So over all instances at most `burst + rate x (T + 1)` permits are spent
+in any T seconds, and one script serves many commands: ten a second and process for a client that always asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from buckets.access.rates import lease
+from buckets.errors import JobQueueError
+from buckets.shards import Shards
+from jobqueue.access.records import Record
+
+_LAPSE_S = 1.0  # after which what is left of a chunk is not spent any more
+_LEAST_BURST = 10
+_CHUNKS_A_SECOND = 10
+_CHUNKS_A_BURST = 8
+
+Lease = Callable[..., Awaitable[tuple[int, float]]]
+"""As buckets.access.rates.lease, without its first argument."""
+
+
+class Permits:
+    """The permits of one kind that this process may spend for a token."""
+
+    def __init__(self, lease: Lease, name: str, rate: int, burst: int) -> None:
+        """`rate`: permits a second; `burst`: of a full bucket."""
+        self._lease = lease
+        self._name = name
+        self._rate = rate
+        self._burst = burst
+        self._chunk = max(1, min(rate // _CHUNKS_A_SECOND, burst // _CHUNKS_A_BURST))
+        self._left = 0
+        self._lapses_at = 0.0  # loop time
+        self._owed = 0
+        self._leasing = asyncio.Lock()
+        self._paying: asyncio.Task[None] | None = None
+
+    def spend(self, count: int) -> bool:
+        """Spend permits that are at hand; False: nothing is spent."""
+        if count > self._left or (count and asyncio.get_running_loop().time() > self._lapses_at):
+            return False
+        self._left -= count
+        return True
+
+    def refund(self, count: int) -> None:
+        """Give back what was spent and not used."""
+        self._left += count
+
+    def owe(self, count: int) -> None:
+        """Spend permits that cannot be refused."""
+        self._owed += count
+        if self._owed >= self._chunk and self._paying is None:
+            self._paying = asyncio.get_running_loop().create_task(self._pay())
+
+    async def _pay(self) -> None:
+        """Settle what is owed when no lease does; while Redis is away, it stays owed."""
+        try:
+            async with self._leasing:
+                await self._renew(0, 0)
+        except JobQueueError:
+            await asyncio.sleep(_LAPSE_S)
+        finally:
+            self._paying = None
+
+    async def take(self, count: int, least: int = 1) -> tuple[int, float]:
+        """Spend up to `count` permits, leased if need be: none where there are fewer than `least` at once. Returns how
+        many, and in how many seconds there may be more. Raises JobQueueError."""
+        if self.spend(count):
+            return count, 0.0
+        async with self._leasing:  # meanwhile another one may have leased some
+            spent = self._spend_some(count, least)
+            if spent:
+                return spent, 0.0
+            after_s = await self._renew(least, max(count, self._chunk))
+            return self._spend_some(count, least), after_s
+
+    def _spend_some(self, count: int, least: int) -> int:
+        at_hand = 0 if asyncio.get_running_loop().time() > self._lapses_at else self._left
+        spent = min(count, at_hand) if at_hand >= least else 0
+        self._left -= spent
+        return spent
+
+    async def _renew(self, least: int, most: int) -> float:
+        """Lease a chunk in the place of what is left. Returns when to ask again where there is none."""
+        asked_at = asyncio.get_running_loop().time()
+        owed, self._owed = min(self._owed, 2 * self._burst), 0
+        try:
+            leased, after_s = await self._lease(
+                self._name, rate=self._rate, burst=self._burst, least=least, most=most, owed=owed
+            )
+        except JobQueueError:
+            self._owed += owed
+            raise
+        if leased:
+            self._left, self._lapses_at = leased, asked_at + _LAPSE_S
+        return after_s
+
+
+class Bucket:
+    """The rates of one token in this process: of its commands, and of the bytes of the bodies that they bring."""
+
+    def __init__(self, commands: Permits | None, bytes_: Permits | None) -> None:
+        """None: there is no such rate."""
+        self._commands = commands
+        self._bytes = bytes_
+
+    def spend(self, count: int, size: int = 0) -> bool:
+        """Spend permits that are at hand for so many commands and bytes; False: nothing is spent."""
+        if self._commands is not None and not self._commands.spend(count):
+            return False
+        if self._bytes is not None and size and not self._bytes.spend(size):
+            if self._commands is not None:
+                self._commands.refund(count)
+            return False
+        return True
+
+    def refund(self, count: int, size: int = 0) -> None:
+        """Give back what was spent and not used."""
+        if self._commands is not None:
+            self._commands.refund(count)
+        if self._bytes is not None:
+            self._bytes.refund(size)
+
+    def owe(self, count: int) -> None:
+        """Count commands that are never refused."""
+        if self._commands is not None:
+            self._commands.owe(count)
+
+    async def take(self, sizes: Sequence[int]) -> tuple[int, float]:
+        """Spend permits for commands, given by the bytes that each brings: for the first ones as far as they go.
+        Returns for how many, and in how many seconds there may be some for the next. Raises JobQueueError."""
+        done, after_s = await self._take_commands(len(sizes))
+        if self._bytes is None:
+            return done, after_s
+        for at, size in enumerate(sizes[:done]):
+            taken, bytes_after_s = await self._bytes.take(size, size) if size else (1, 0.0)
+            if not taken:
+                self.refund(done - at)
+                return at, bytes_after_s
+        return done, after_s
+
+    async def _take_commands(self, count: int) -> tuple[int, float]:
+        done, after_s = (count, 0.0) if self._commands is None else (0, 0.0)
+        while self._commands is not None and done < count:
+            taken, after_s = await self._commands.take(count - done)
+            if not taken:
+                break
+            done += taken
+        return done, after_s
+
+
+class Buckets:
+    """The rates of all tokens, in this process."""
+
+    def __init__(self, shards: Shards, max_body_bytes: int, leased: Callable[[], None]) -> None:
+        """`max_body_bytes`: the size of the largest body, which a full bucket has room for; `leased`: called for each
+        lease."""
+        self._shards = shards
+        self._max_body_bytes = max_body_bytes
+        self._leased = leased
+        self._buckets: dict[str, tuple[tuple[int | None, ...], Bucket]] = {}
+
+    def of(self, record: Record) -> Bucket | None:
+        """The rates of a token; None: it has none. Its secrets share one."""
+        rates = (record.rate, record.burst, record.bytes)
+        if record.rate is None and record.bytes is None:
+            self._buckets.pop(record.id, None)
+            return None
+        known = self._buckets.get(record.id)
+        if known is not None and known[0] == rates:
+            return known[1]
+        bucket = Bucket(self._of_commands(record), self._of_bytes(record))
+        self._buckets[record.id] = rates, bucket
+        return bucket
+
+    def _of_commands(self, record: Record) -> Permits | None:
+        if record.rate is None:
+            return None
+        burst = max(record.burst or record.rate, _LEAST_BURST)
+        return Permits(self._lease, record.id, record.rate, burst)
+
+    def _of_bytes(self, record: Record) -> Permits | None:
+        if record.bytes is None:
+            return None
+        burst = max(record.bytes, self._max_body_bytes)
+        return Permits(self._lease, f"{record.id}:bytes", record.bytes, burst)
+
+    async def _lease(self, name: str, **terms: int) -> tuple[int, float]:
+        self._leased()
+        return await lease(self._shards, name, **terms)
