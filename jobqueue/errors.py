@@ -85,7 +85,7 @@ class Unauthorized(BadRequest):
 
 
 class Forbidden(BadRequest):
-    """this protocol may not be used from there."""
+    """this request may not be made from there."""
 
     code = "FORBIDDEN"
 
@@ -113,6 +113,7 @@ NATIVE_STATUS = {
     "UNKNOWN_COMMAND": 400,
     "TOO_MANY": 400,
     "BAD_HTTP": 400,
+    "FORBIDDEN": 403,
     "TOO_LARGE": 413,
     "NOT_FOUND": 404,
     "NO_SUCH_PATH": 404,
@@ -131,5 +132,5 @@ NATIVE_STATUS = {
 }
 """The HTTP status of each code that the native protocol can give."""
 
-STATUS = NATIVE_STATUS | {"UNAUTHORIZED": 401, "FORBIDDEN": 403, "MISDIRECTED": 421}
+STATUS = NATIVE_STATUS | {"UNAUTHORIZED": 401, "MISDIRECTED": 421}
 """Of all codes: those that only a dialect gives, too."""

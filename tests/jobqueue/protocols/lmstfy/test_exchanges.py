@@ -174,7 +174,7 @@ def test_attributes_go_with_the_job(client: GoClient, queue: str) -> None:
 
 
 def test_attributes_count_only_with_the_header_that_enables_them(client: GoClient, queue: str) -> None:
-    lines = "Host: x\nX-Token: tok\nJob-Attr-A: 1"
+    lines = "Host: localhost\nX-Token: tok\nJob-Attr-A: 1"
     client.connection.ask(f"PUT /api/ns/{queue}", lines, b"x")
     assert client.consume(queue).json["attributes"] is None
 
@@ -245,7 +245,7 @@ def test_a_job_of_a_virtual_queue_is_one_in_each(client: GoClient) -> None:
 
 def test_a_body_with_a_get_or_a_delete_is_ignored(client: GoClient, queue: str) -> None:
     client.publish(queue, b"x")
-    lines = "Host: x\nX-Token: tok"
+    lines = "Host: localhost\nX-Token: tok"
     assert client.connection.ask(f"GET /api/ns/{queue}", lines, b"left over").status == 200
     assert client.connection.ask(f"DELETE /api/ns/{queue}", lines, b"left over").status == 204
 
@@ -262,7 +262,7 @@ def test_what_curl_in_php_sends(client: GoClient, queue: str) -> None:
 
 
 def test_the_same_below_the_path_on_the_service_s_own_port(served: Served, queue: str) -> None:
-    lines = "Host: x\nX-Token: tok"
+    lines = "Host: localhost\nX-Token: tok"
     with served.connect(served.port) as connection:
         assert connection.ask(f"PUT /theirs//api/ns/{queue}", lines, b"x").status == 201
         assert data_of(connection.ask(f"GET /theirs/api/ns/{queue}", lines).json) == b"x"

@@ -27,14 +27,14 @@ from tests.jobqueue.protocols.served import Served
 )
 def test_parameters_of_a_publish(client: GoClient, queue: str, query: str, error: str) -> None:
     for path in (queue, f"{queue}/bulk", f"{queue}/job/x"):
-        response = client.connection.ask(f"PUT /api/ns/{path}?{query}", "Host: x\nX-Token: tok", b"[1]")
+        response = client.connection.ask(f"PUT /api/ns/{path}?{query}", "Host: localhost\nX-Token: tok", b"[1]")
         assert (response.status, response.json) == (400, {"error": error})
     assert client.ask("GET", f"{queue}/size").json["size"] == 0
 
 
 @pytest.mark.parametrize("query", ["ttr=0", "ttr=x", "timeout=x", "timeout=-1", "count=0", "count=101", "count="])
 def test_parameters_of_a_consume(client: GoClient, queue: str, query: str) -> None:
-    response = client.connection.ask(f"GET /api/ns/{queue}?{query}", "Host: x\nX-Token: tok")
+    response = client.connection.ask(f"GET /api/ns/{queue}?{query}", "Host: localhost\nX-Token: tok")
     assert (response.status, response.json) == (400, {"error": f"invalid {query.partition('=')[0]}"})
 
 
@@ -42,7 +42,7 @@ def test_parameters_of_a_consume(client: GoClient, queue: str, query: str) -> No
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=9223372036854775808", "limit=-1"])
 def test_the_limit_of_dead_letters(client: GoClient, queue: str, method: str, query: str) -> None:
     response = client.connection.ask(
-        f"{method} /api/ns/{queue}/deadletter?{query}", "Host: x\nX-Token: tok\nContent-Length: 0"
+        f"{method} /api/ns/{queue}/deadletter?{query}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
     )
     assert (response.status, response.json) == (400, {"error": "invalid limit"})
 
@@ -53,12 +53,16 @@ def test_names(client: GoClient, path: str, request_of: str) -> None:
     method, _, form = request_of.partition(" ")
     if form == "a/b,{}":
         form, path = "{}", path.replace("/", "/b,", 1)
-    response = client.connection.ask(f"{method} /api/{form.format(path)}", "Host: x\nX-Token: tok\nContent-Length: 0")
+    response = client.connection.ask(
+        f"{method} /api/{form.format(path)}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
+    )
     assert response.status == 400 and list(response.json) == ["error"]
 
 
 def test_names_that_are_too_long_together(client: GoClient) -> None:
-    response = client.connection.ask(f"PUT /api/{'n' * 200}/{'q' * 200}", "Host: x\nX-Token: tok\nContent-Length: 0")
+    response = client.connection.ask(
+        f"PUT /api/{'n' * 200}/{'q' * 200}", "Host: localhost\nX-Token: tok\nContent-Length: 0"
+    )
     assert response.status == 400 and "at most 255" in response.json["error"]
 
 
@@ -116,16 +120,16 @@ def test_attributes(client: GoClient, queue: str) -> None:
     ],
 )
 def test_an_unknown_path_or_method(client: GoClient, first: str) -> None:
-    response = client.connection.ask(first, "Host: x\nX-Token: tok\nContent-Length: 0")
+    response = client.connection.ask(first, "Host: localhost\nX-Token: tok\nContent-Length: 0")
     assert (response.status, response.body) == (404, b'{"error":"api not found"}')
 
 
 @pytest.mark.parametrize("first", ["PUT /api/ns/q", "GET /api/ns/q", "GET /api/ns/q/job/size", "DELETE /api/ns/q"])
 def test_a_missing_or_wrong_token(client: GoClient, first: str) -> None:
-    missing = client.connection.ask(first, "Host: x\nContent-Length: 0")
+    missing = client.connection.ask(first, "Host: localhost\nContent-Length: 0")
     assert (missing.status, missing.body) == (401, b'{"error":"token not found"}')
     for lines in ("X-Token: no", "X-Token: pool:no", "X-Token: tok:no"):
-        wrong = client.connection.ask(first, f"Host: x\n{lines}\nContent-Length: 0")
+        wrong = client.connection.ask(first, f"Host: localhost\n{lines}\nContent-Length: 0")
         assert (wrong.status, wrong.body) == (401, b'{"error":"invalid token"}')
 
 
@@ -143,7 +147,7 @@ def test_a_missing_or_wrong_token(client: GoClient, first: str) -> None:
     ],
 )
 def test_where_a_token_may_be_and_what_needs_none(client: GoClient, target: str, header: str) -> None:
-    assert client.connection.ask(f"GET {target}", f"Host: x\n{header}").status in (200, 404)
+    assert client.connection.ask(f"GET {target}", f"Host: localhost\n{header}").status in (200, 404)
 
 
 def test_a_full_topic_is_their_server_error(served: Served, client: GoClient) -> None:
@@ -159,4 +163,4 @@ def test_a_full_topic_is_their_server_error(served: Served, client: GoClient) ->
 def test_a_token_with_a_colon_may_have_the_name_of_a_redis_before_it() -> None:
     with Served('[protocols.lmstfy]\nport = PORT\ntoken = "a:b"\n').running() as served, served.connect() as other:
         for given, status in (("a:b", 404), ("default:a:b", 404), ("b", 401), ("a:a:a:b", 401)):
-            assert other.ask("GET /api/ns/q", f"Host: a\nX-Token: {given}").status == status, given
+            assert other.ask("GET /api/ns/q", f"Host: localhost\nX-Token: {given}").status == status, given
