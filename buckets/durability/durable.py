@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence, Set
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from buckets.durability.barrier import LOCAL, Barrier, Durability
@@ -148,24 +149,26 @@ class DurablePool:
     async def add(self, jobs: Sequence[NewJob], within: str = "") -> list[Added | JobQueueError]:
         """As `Pool.add`."""
         repeat = all(map(may_be_repeated, jobs))
-        return await self._change([job.id for job in jobs], jobs, self._pool.add, repeat)
+        return await self._change([job.id for job in jobs], jobs, partial(self._pool.add, within=within), repeat)
 
     async def add_groups(
         self, groups: Sequence[Sequence[NewJob]], within: str = ""
     ) -> list[list[Added] | JobQueueError]:
         """As `Pool.add_groups`; one durability a group."""
         repeat = all(may_be_repeated(job) for group in groups for job in group)
-        return await self._change([group[0].id for group in groups], groups, self._pool.add_groups, repeat)
+        return await self._change(
+            [group[0].id for group in groups], groups, partial(self._pool.add_groups, within=within), repeat
+        )
 
     async def finish(
         self, jobs: Sequence[tuple[str, int | None]], sent: Sent | None = None, within: str = ""
     ) -> list[str | JobQueueError]:
         """As `Pool.finish`, but `sent` is never called: pops use another connection."""
-        return await self._change([job_id for job_id, _ in jobs], jobs, self._pool.finish)
+        return await self._change([job_id for job_id, _ in jobs], jobs, partial(self._pool.finish, within=within))
 
     async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """As `Pool.delete`."""
-        return await self._change(ids, ids, self._pool.delete)
+        return await self._change(ids, ids, partial(self._pool.delete, within=within))
 
     async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
         """As `Pool.finish_within`."""

@@ -19,13 +19,14 @@ it may be repeated, so take the complete way, with the same ids; a JobQueueError
 class Batch:
     """Jobs of several callers for one script, no id twice."""
 
-    __slots__ = ("ids", "jobs", "parts", "size")
+    __slots__ = ("ids", "jobs", "parts", "size", "within")
 
     def __init__(self) -> None:
         self.parts: list[tuple[int, Done]] = []  # for each caller: how many jobs, and who takes their results
         self.jobs: list[Any] = []
         self.ids: set[str] = set()
         self.size = 0  # bytes
+        self.within = ""  # the condition of all adds: see `Pool.add`
 
     def has_room(self, jobs: int, size: int, ids: set[str]) -> bool:
         """Whether more jobs may join."""

@@ -73,15 +73,16 @@ class Lane:
 
     def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
         """Keep jobs. `done` gets an Added or an error for each, later. False: they are not taken, and nothing is done:
-        the lanes are closed, an id comes twice, or it is too much for one script."""
+        the lanes are closed, an id comes twice, or it is too much for one script. `within`: as in `Pool.add`."""
         size = 0
         for job in jobs:
             size += len(job[3])
         ids = {job[1] for job in jobs}
         if not self._fits(ids, jobs, size):
             return False
-        if not self._adds.has_room(len(jobs), size, ids):
+        if not self._adds.has_room(len(jobs), size, ids) or (within != self._adds.within and self._adds.parts):
             self._send_adds()
+        self._adds.within = within
         self._adds.join(jobs, size, ids, done)
         self._leave_soon()
         return True
@@ -196,7 +197,11 @@ class Lane:
         batch, self._adds = self._adds, Batch()
 
         def pack() -> Packed:
-            arguments: dict[str, Value] = {"bucket": self._bucket(), "buckets": self._shards.buckets}
+            arguments: dict[str, Value] = {
+                "bucket": self._bucket(),
+                "buckets": self._shards.buckets,
+                "within": batch.within,
+            }
             return arguments, pack_groups([(job,) for job in batch.jobs])
 
         self._send("add", pack, _read_added, partial(tell_added, batch))
@@ -288,7 +293,7 @@ class Lanes:
     def add(self, jobs: Sequence[Prepared], done: Done, within: str = "") -> bool:
         """As `Lane.add`; also False for jobs of several shards."""
         lane = self._of([job[1] for job in jobs])
-        return lane is not None and lane.add(jobs, done)
+        return lane is not None and lane.add(jobs, done, within)
 
     def finish(self, ends: Sequence[Sequence[Any]], done: Done) -> bool:
         """As `Lane.finish`; also False for jobs of several shards."""

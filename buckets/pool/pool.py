@@ -1,7 +1,7 @@
 """The job pool: one method a move; those of deliveries are in buckets/pool/popping.py.
 
-Moves of one job take `within`, the topics that the caller may reach: empty for any, one topic, or with a `*` at its end
-how they begin. A job of another topic is NotFound, as if it did not exist.
+Moves of jobs take `within`, the topics that the caller may reach (buckets/topics/within.py); empty: any. A job of
+another topic is NotFound, as if it did not exist.
 
 Nothing is decided here. A method packs its arguments, calls one script a shard (more for a batch that would block
 Redis too long), and turns the reply into values.
@@ -54,26 +54,27 @@ class Pool(Popping):
         return self._preparing.shape(job)
 
     async def add(self, jobs: Sequence[NewJob], within: str = "") -> list[Added | JobQueueError]:
-        """Keep jobs, as if one after the other. Returns what was added for each, or the error."""
+        """Keep jobs, as if one after the other. Returns what was added for each, or the error: AlreadyExists without a
+        state where a job of a topic that is neither within nor its own has the id, whatever is to be done then."""
         prepared = self._preparing.job
         items = [Item(job.id, (prepared(job),), len(job.body)) for job in jobs]
-        results = await self.spread(items, self._add_some)
+        results = await self.spread(items, partial(self._add_some, within))
         self._note_added(zip(jobs, results, strict=True))
         return results
 
-    async def _add_some(self, shard: int, items: Sequence[Item]) -> list[Any]:
+    async def _add_some(self, within: str, shard: int, items: Sequence[Item]) -> list[Any]:
         """Add jobs of one shard, by its lane or, where that does not take them, by scripts of their own."""
         jobs: list[Prepared] = [item.values[0] for item in items]
-        outcome = await taken(self._lanes[shard].add, jobs)
+        outcome = await taken(partial(self._lanes[shard].add, within=within), jobs)
         if outcome is None:
-            return await self._add(shard, all(job.shape.repeatable for job in jobs), items)
+            return await self._add(shard, within, all(job.shape.repeatable for job in jobs), items)
         return [outcome] * len(jobs) if isinstance(outcome, JobQueueError) else outcome
 
     async def add_groups(
         self, groups: Sequence[Sequence[NewJob]], within: str = ""
     ) -> list[list[Added] | JobQueueError]:
         """Keep groups of jobs, as if one after the other, each group whole or not at all. The ids of a group are equal
-        up to their first `@`, and differ between topics."""
+        up to their first `@`, and differ between topics; those are not asked about, as the operator chose them."""
         items = [
             Item(
                 group[0].id.partition("@")[0],
@@ -84,7 +85,7 @@ class Pool(Popping):
             for group in groups
         ]
         repeat = all(may_be_repeated(job) for group in groups for job in group)
-        added = await self.spread(items, lambda shard, some: self._add(shard, repeat, some))
+        added = await self.spread(items, lambda shard, some: self._add(shard, within, repeat, some))
         results = [[result] if isinstance(result, Added) else result for result in added]
         for group, result in zip(groups, results, strict=True):
             if isinstance(result, list):
@@ -103,12 +104,12 @@ class Pool(Popping):
         if state == State.READY.word:
             self.ready_shards.stir(shard_of(job_id, len(self.keys)))
 
-    async def _add(self, shard: int, repeat: bool, items: Sequence[Item]) -> list[Any]:
+    async def _add(self, shard: int, within: str, repeat: bool, items: Sequence[Item]) -> list[Any]:
         return await self.run_in(
             shard,
             "add",
             items,
-            {"now": self.clock.now(), "buckets": self.buckets},
+            {"now": self.clock.now(), "buckets": self.buckets, "within": within},
             fresh=lambda: {"bucket": next(self._turn)},
             repeat=repeat,
             pack=pack_groups,
@@ -122,8 +123,12 @@ class Pool(Popping):
 
         `sent` is called when they have left for Redis: a pop made from then on comes behind them. It is not called when
         they cannot be sent, or when they need more than one script. A shard whose server is away while another one can
-        be asked counts as sent: a pop asks no such shard either, so it cannot get ahead of anything there.
+        be asked counts as sent: a pop asks no such shard either, so it cannot get ahead of anything there. It is never
+        called with `within`.
         """
+        if within:
+            items = [Item(job_id, (job_id, _or_empty(lease))) for job_id, lease in jobs]
+            return _words(await self.each("finish_within", items, now=self.clock.now(), within=within, settles=0))
         unsent = {shard_of(job_id, len(self.keys)) for job_id, _ in jobs}
 
         def left(shard: int) -> None:
@@ -150,21 +155,23 @@ class Pool(Popping):
     async def delete(self, ids: Sequence[str], within: str = "") -> list[str | JobQueueError]:
         """Cancel jobs; returns the state that each was in, or NotFound, WrongState."""
         items = [Item(job_id, (job_id,)) for job_id in ids]
+        if within:
+            return _words(await self.each("delete_within", items, now=self.clock.now(), within=within, spares=""))
         return _words(await self.each("delete", items, now=self.clock.now()))
 
     async def finish_within(self, job_id: str, lease: int | None, within: str, *, settles: bool = False) -> str:
         """End a job of certain topics; returns `finished`. With `settles`, one that was never delivered is deleted:
         `deleted`, also for one that was deleted before. Raises NotFound, NotReserved, StaleLease."""
-        return _word(
-            await self.one("finish_within", job_id, lease=_or_empty(lease), within=within, settles=int(settles))
-        )
+        items = [Item(job_id, (job_id, _or_empty(lease)))]
+        arguments: dict[str, Value] = {"within": within, "settles": int(settles)}
+        return _only(await self.each("finish_within", items, now=self.clock.now(), **arguments))
 
     async def delete_within(self, job_id: str, within: str, spares: Sequence[State] = ()) -> str:
         """Cancel a job of certain topics that is in none of the states to spare; returns the state that it was in.
         Raises NotFound, Reserved for a spared reserved one, WrongState."""
-        return _word(
-            await self.one("delete_within", job_id, within=within, spares="".join(str(int(each)) for each in spares))
-        )
+        spared = "".join(str(int(each)) for each in spares)
+        items = [Item(job_id, (job_id,))]
+        return _only(await self.each("delete_within", items, now=self.clock.now(), within=within, spares=spared))
 
     async def touch(self, job_id: str, lease: int | None = None, ttr_ms: int | None = None, within: str = "") -> int:
         """Restart the lease from now, for `ttr_ms` or as long as before; returns when it ends, in ms.
@@ -259,7 +266,7 @@ class Pool(Popping):
         Raises NotFound, TooLate, Reserved, WrongState, and NoRoom for a body when Redis is full.
         """
         changes = {"delay": delay_ms, "due": due_ms, "priority": priority, "ttl": ttl_ms}
-        arguments = {name: _or_empty(value) for name, value in changes.items()}
+        arguments = {"within": within, **{name: _or_empty(value) for name, value in changes.items()}}
         # Run twice, a time that has come would find the job that it made ready itself, and answer TooLate.
         repeat = delay_ms is None and due_ms is None
         if body is None:
@@ -330,6 +337,14 @@ def _new_note(note: bytes | None) -> bytes:
 
 def _word(state: bytes) -> str:
     return STATE_WORDS[state]
+
+
+def _only(results: Sequence[Any]) -> str:
+    """The one result. Raises what it is."""
+    (result,) = _words(results)
+    if isinstance(result, JobQueueError):
+        raise result
+    return result
 
 
 def _words(results: Sequence[Any]) -> list[str | JobQueueError]:

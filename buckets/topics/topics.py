@@ -14,6 +14,7 @@ from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.scripts import Value
 from buckets.shards import MOST
+from buckets.topics.within import reaches
 
 _PAGE = 100  # topics, or dead letters, per step
 _FORGOTTEN = 50  # topics per script; each has 13 keys
@@ -161,10 +162,11 @@ class Topics:
         self, pattern: str = "*", shard: int = 0, cursor: int = 0, *, within: str = ""
     ) -> tuple[list[Topic], int, int]:
         """Some topics whose names match a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
-        this was the last). A topic that is in several shards is listed once. A page may be empty before the end."""
+        this was the last). A topic that is in several shards is listed once. A page may be empty before the end.
+        With `within`, only those that a caller reaches are listed (see within.py)."""
         redis, keys = self._pool.redis, self._pool.keys
         raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
-        names = _words(flat[::2])
+        names = [name for name in _words(flat[::2]) if reaches(within, name)]
         known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
         new = [name for name, before in zip(names, known, strict=True) if not before]
         topics = list(await asyncio.gather(*map(self._topic, new)))
@@ -286,10 +288,11 @@ class Topics:
         return forgotten
 
     async def stats(self, topic: str | None = None, *, prefix: str = "", within: str = "") -> Stats:
-        """The figures of one topic, or of all topics together that begin with the prefix."""
+        """The figures of one topic, or of all topics together that begin with the prefix and are within
+        (see within.py)."""
         stats = Stats(counts={}, totals={}, oldest_ready_ms=None, due={name: 0 for name, _ in RANGES})
         if topic is None:
-            homes = [home for home in await self._homes() if home[1].startswith(prefix)]
+            homes = [home for home in await self._homes() if home[1].startswith(prefix) and reaches(within, home[1])]
         else:
             homes = [(shard, topic) for shard in range(len(self._pool.keys))]
         for at in range(0, len(homes), _PAGE):

@@ -29,6 +29,15 @@ def jitter_ms(delay_ms: int, job_id: str, step: int) -> int:
     return delay_ms * int(digest[:4], 16) // 655_360
 
 
+def _matches(topic: str, pattern: str) -> bool:
+    """Whether a topic matches a pattern of `*` and `?`."""
+    if not pattern or not topic:
+        return not topic and not pattern.strip("*")
+    if pattern[0] == "*":
+        return _matches(topic, pattern[1:]) or _matches(topic[1:], pattern)
+    return pattern[0] in ("?", topic[0]) and _matches(topic[1:], pattern[1:])
+
+
 @dataclass
 class Life:
     """One life of a job, from its add to the end of its tombstone."""
@@ -56,7 +65,8 @@ class Life:
 
     def is_within(self, within: str) -> bool:
         """Whether its topic is one of those that a caller may reach."""
-        return within in ("", self.new.topic) or (within[-1] == "*" and self.new.topic.startswith(within[:-1]))
+        conditions = within.split("\n") if within else []
+        return all(any(_matches(self.new.topic, pattern) for pattern in each.split()) for each in conditions)
 
     def look_at(self) -> int | None:
         """When the bucket's timer has to look at it."""
@@ -175,13 +185,13 @@ class Model:
 
     # The commands.
 
-    def add_group(self, group: Sequence[NewJob]) -> list[Answer]:
+    def add_group(self, group: Sequence[NewJob], within: str = "") -> list[Answer]:
         """Add all, or none and return the first refusal. What was deleted stays so, unless that is all of the group."""
-        cancelled = [self._is_cancelled(new) for new in group]
+        cancelled = [self._is_cancelled(new) and not self._is_hidden(new, within) for new in group]
         if all(cancelled):
             return [("ALREADY_EXISTS", "deleted")]
         others = [new for new, gone in zip(group, cancelled, strict=True) if not gone]
-        refusal = next((refusal for new in others if (refusal := self._refusal(new))), None)
+        refusal = next((refusal for new in others if (refusal := self._refusal(new, within))), None)
         if refusal:
             return [refusal]
         return [
@@ -197,7 +207,14 @@ class Model:
         live = old.state in (State.DELAYED, State.READY, State.RESERVED)
         return new.if_exists == "keep" or (new.if_exists == "renew" and live)
 
-    def _refusal(self, new: NewJob) -> Answer | None:
+    def _is_hidden(self, new: NewJob, within: str) -> bool:
+        """Whether the id is that of a job that the caller must not know of."""
+        old = self.life(new.id)
+        return bool(old and not old.is_within(within) and old.new.topic != new.topic)
+
+    def _refusal(self, new: NewJob, within: str = "") -> Answer | None:
+        if self._is_hidden(new, within):
+            return ("ALREADY_EXISTS",)
         old = self.life(new.id)
         if old and (new.if_exists == "reject" or self._is_cancelled(new)):
             return "ALREADY_EXISTS", old.state.word
@@ -212,9 +229,9 @@ class Model:
         full = len(pending) >= -(-new.most_pending // self.shards) and not takes_its_place
         return ("TOPIC_FULL",) if full else None
 
-    def add(self, new: NewJob) -> Answer:
+    def add(self, new: NewJob, within: str = "") -> Answer:
         old = self.life(new.id)
-        refusal = self._refusal(new)
+        refusal = self._refusal(new, within)
         if refusal:
             return refusal
         if old and self._is_kept(new, old):
@@ -473,9 +490,10 @@ class Model:
         priority: int | None,
         ttl_ms: int | None,
         body: bytes | None,
+        within: str = "",
     ) -> Answer:
         timed = delay_ms is not None or due_ms is not None
-        life = self._pending(job_id, timed)
+        life = self._pending(job_id, timed, within)
         if not isinstance(life, Life):
             return life
         old, revived = life.new, ttl_ms is not None and life.ttl_over(self.now_ms)

@@ -102,7 +102,28 @@ some_topic = st.sampled_from(TOPICS)
 some_state = st.sampled_from([None, *LIVE])
 reasons = st.sampled_from(["", "", "why", "a longer reason: " + "ü" * 40])
 notes = st.sampled_from([None, None, b"", b"later", bytes(64)])
-withins = st.sampled_from(["", "", "", "", "t", "u:1", "u:*", "t*", "*", "x*"])
+withins = st.sampled_from(
+    [
+        "",
+        "",
+        "",
+        "",
+        "t",
+        "u:1",
+        "u:*",
+        "t*",
+        "*",
+        "x*",
+        "?",
+        "*1",
+        "u?1 x",
+        "x t",
+        "x u:2",
+        "*\nt",
+        "t u*\nu:1",
+        "t\nu:1",
+    ]
+)
 # In us; the others go to the next event of a timer, and to the last moment before it.
 spans = st.sampled_from([1, 999, 1_000, 1_000, 1_000_000, 1_000_000, 60_000_000, 3_600_000_000, 90_000_000_000])
 
@@ -174,22 +195,22 @@ class Comparison(RuleBasedStateMachine):
             assert facts(job, expected) == expected
             life.bucket = job.bucket
 
-    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=4), at=ats)
-    def add(self, jobs: list[NewJob], at: int) -> None:
+    @rule(jobs=st.lists(new_jobs, min_size=1, max_size=4), at=ats, within=withins)
+    def add(self, jobs: list[NewJob], at: int, within: str = "") -> None:
         self.pass_scripts()
         if at:
             jobs[0].due_ms = self.model.now_ms + at
-        answers = self.run(self.pool.add(jobs))
-        assert [answer_of(answer) for answer in answers] == [self.model.add(new) for new in jobs]
+        answers = self.run(self.pool.add(jobs, within))
+        assert [answer_of(answer) for answer in answers] == [self.model.add(new, within) for new in jobs]
         for job_id in {new.id for new in jobs}:
             self.see(job_id)
 
-    @rule(some=st.lists(groups, min_size=1, max_size=3))
-    def add_groups(self, some: list[list[NewJob]]) -> None:
+    @rule(some=st.lists(groups, min_size=1, max_size=3), within=withins)
+    def add_groups(self, some: list[list[NewJob]], within: str) -> None:
         self.pass_scripts()
-        results = self.run(self.pool.add_groups(some))
+        results = self.run(self.pool.add_groups(some, within))
         answers = [list(map(answer_of, each)) if isinstance(each, list) else [answer_of(each)] for each in results]
-        assert answers == [self.model.add_group(group) for group in some]
+        assert answers == [self.model.add_group(group, within) for group in some]
         for job_id in {new.id for group in some for new in group}:
             self.see(job_id)
 
@@ -292,11 +313,11 @@ class Comparison(RuleBasedStateMachine):
         for job in reversed(jobs):
             self.model.unpop(job.id, job.lease)
 
-    @rule(jobs=st.lists(st.tuples(some_id, leases), min_size=1, max_size=3))
-    def finish(self, jobs: list[tuple[str | int, str]]) -> None:
+    @rule(jobs=st.lists(st.tuples(some_id, leases), min_size=1, max_size=3), within=withins)
+    def finish(self, jobs: list[tuple[str | int, str]], within: str = "") -> None:
         shown = [(job_id, self.lease(job_id, which)) for some, which in jobs for job_id in (self.one(some),)]
-        answers = self.run(self.pool.finish(shown))
-        assert [answer_of(answer) for answer in answers] == [self.model.finish(*job) for job in shown]
+        answers = self.run(self.pool.finish(shown, within=within))
+        assert [answer_of(answer) for answer in answers] == [self.model.finish(*job, within) for job in shown]
 
     @rule(some=some_id, which=leases, within=withins, settles=st.booleans())
     def finish_within(self, some: str | int, which: str, within: str, settles: bool) -> None:
@@ -316,10 +337,10 @@ class Comparison(RuleBasedStateMachine):
         known = self.leases[job_id] or [12]
         return {"none": None, "newest": known[-1], "first": known[0], "of nobody": 7}[which]
 
-    @rule(some=st.lists(ids, min_size=1, max_size=2))
-    def delete(self, some: list[str]) -> None:
-        answers = self.run(self.pool.delete(some))
-        assert [answer_of(answer) for answer in answers] == [self.model.delete(job_id) for job_id in some]
+    @rule(some=st.lists(ids, min_size=1, max_size=2), within=withins)
+    def delete(self, some: list[str], within: str = "") -> None:
+        answers = self.run(self.pool.delete(some, within))
+        assert [answer_of(answer) for answer in answers] == [self.model.delete(job_id, within) for job_id in some]
 
     def one(self, some: str | int) -> str:
         if isinstance(some, str):
@@ -418,13 +439,22 @@ class Comparison(RuleBasedStateMachine):
         priority=st.sampled_from([None, None, 4, 0, 9]),
         ttl_ms=st.sampled_from([None, None, None, 1, 1_500, 60_000]),
         body=st.sampled_from([None, None, b"", b"new", b"y" * 200]),
+        within=withins,
     )
     def update(
-        self, job_id: str, delay_ms: int | None, at: int, priority: int | None, ttl_ms: int | None, body: bytes | None
+        self,
+        job_id: str,
+        delay_ms: int | None,
+        at: int,
+        priority: int | None,
+        ttl_ms: int | None,
+        body: bytes | None,
+        within: str = "",
     ) -> None:
         due_ms = self.model.now_ms + at if at else None
-        work = self.pool.update(job_id, delay_ms=delay_ms, due_ms=due_ms, priority=priority, ttl_ms=ttl_ms, body=body)
-        self.same(job_id, work, self.model.update(job_id, delay_ms, due_ms, priority, ttl_ms, body))
+        changes: dict[str, Any] = {"delay_ms": delay_ms, "priority": priority, "ttl_ms": ttl_ms, "body": body}
+        work = self.pool.update(job_id, due_ms=due_ms, within=within, **changes)
+        self.same(job_id, work, self.model.update(job_id, due_ms=due_ms, within=within, **changes))
 
     @rule(us=spans)
     def advance(self, us: int) -> None:

@@ -82,7 +82,7 @@ def test_every_script_but_those_that_take_room_may_run_when_memory_is_full(scrip
 
 def test_a_script_is_repeatable_unless_it_hands_out_or_finds_its_own_work_done(script: Script) -> None:
     assert script.repeatable == (
-        script.name not in ("pop", "pop_by_priority", "due", "take", "release", "bury", "kick", "run")
+        script.name not in ("pop", "pop_by_priority", "due", "take", "release", "bury", "kick", "run", "note_actions")
     )
 
 
@@ -178,7 +178,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (
-        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|ACTIONS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
         r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")

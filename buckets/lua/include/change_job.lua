@@ -1,4 +1,4 @@
--- include: clock planned_writes record moves optional_fields pending_job
+-- include: clock planned_writes record moves optional_fields pending_job within
 -- Changing a delayed or ready job. A ready one keeps its place unless its priority changes.
 local function changed_rest(job, raw, ttl, body)
   local block = ttl and with_optional(job, TAG_TTL, struct.pack('>I6', ttl))
@@ -9,7 +9,7 @@ end
 -- What is nil stays as it is.
 local function change_job(id, delay, due, priority, ttl, body)
   local job, raw = read_job(id, true)
-  local refusal = not_pending(job)
+  local refusal = not_pending(job and reaches(job) and job)
   if refusal then return refusal end
   if job.state == ready and (delay or due) then return redis.error_reply('TOO_LATE ready') end
   local rest = (body or ttl) and changed_rest(job, raw, ttl, body)

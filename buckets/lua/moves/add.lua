@@ -4,7 +4,7 @@
 --   dead -> delayed, dead -> ready
 -- returns: a list; for jobs next to each other {result, state, jobs, due, jobs, due, …}: how many had this result and are due
 --   then; for each group of several jobs a list of those; result is created, existing or replaced, and in groups cancelled
--- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS state, RESERVED state, TOPIC_FULL topic
+-- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOPIC_FULL topic
 -- repeat: yes
 -- include: clock indexes retention
 local meta = KEYS[1]  -- hash: the shard's settings
@@ -12,7 +12,8 @@ local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local bucket = tonumber(ARGV[2])  -- integer: whose turn it is
 local buckets = tonumber(ARGV[3])  -- integer: how many there are
-local jobs = {unpack(ARGV, 4)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
+local within = ARGV[4]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local jobs = {unpack(ARGV, 5)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
 -- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit.
 -- More: 1 if each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not
 -- at all. Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
@@ -134,7 +135,7 @@ end
 
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: planned_writes record moves
+  -- include: planned_writes record moves within
   -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
   local function keep(job, result)
@@ -184,6 +185,8 @@ local function complete_path()
   local function look_up(run, at)
     local id, most = jobs[at], tonumber(run.most)
     local old = read_job(id)
+    -- The caller may know of jobs in the topic that it adds to; in a virtual topic, these are the operator's choice.
+    if old and not reaches(old) and old.topic ~= parse(id, run.front).topic then return redis.error_reply('ALREADY_EXISTS ') end
     if old and run.how == 'keep' then return nil, old, old.state == deleted and 'cancelled' or 'existing' end
     if old and run.how == 'renew' and old.state < dead then return nil, old, 'existing' end
     if old and run.how == 'reject' then return already(old) end

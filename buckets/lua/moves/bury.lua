@@ -12,7 +12,7 @@ local id = ARGV[2]  -- string: the job
 local lease = ARGV[3]  -- integer: of the caller's delivery, or empty
 local reason = ARGV[4]  -- string: why, or empty
 local note = ARGV[5]  -- string: the new note behind a `=`, or empty: it stays
-local within = ARGV[6]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local within = ARGV[6]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job, raw, refusal = read_leased(id, lease, reason ~= '' or note ~= '')
 if not job then return refusal end
 die(job, CAUSE_BURIED, 'buried', rest_with(job, raw, reason, note))

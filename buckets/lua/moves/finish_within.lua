@@ -1,20 +1,19 @@
 #!lua flags=allow-oom
--- Finish a job of certain topics; or settle it: delete it if it was never delivered.
+-- Finish jobs of certain topics; or settle them: delete those that were never delivered.
 -- arrows: reserved -> finished, delayed -> finished, ready -> finished, dead -> finished, delayed -> deleted, ready -> deleted,
 --   dead -> deleted
--- returns: `finished`, or `deleted`
--- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
+-- returns: a list, for each job `finished` or `deleted`
+-- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
 -- include: planned_writes record finish_job delete_job within
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local id = ARGV[2]  -- string: the job
-local lease = ARGV[3]  -- integer: of the caller's delivery, or empty
-local within = ARGV[4]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
-local settles = ARGV[5]  -- integer: 1 to delete a job that was never delivered, or 0
+local within = ARGV[2]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local settles = ARGV[3]  -- integer: 1 to delete jobs that were never delivered, or 0
+local jobs = {unpack(ARGV, 4)}  -- strings: id, lease or empty, … No id twice.
 
-local function end_job(job)
+local function end_job(job, lease)
   if job and settles == '1' and (job.state == deleted or job.deliveries == 0) then
     delete_job(job)
     return 'deleted'
@@ -22,7 +21,10 @@ local function end_job(job)
   return finish_job(job, lease)
 end
 
-local job = read_job(id)
-local result = end_job(job and reaches(job) and job)
+local results = {}
+for at = 1, #jobs, 2 do
+  local job = read_job(jobs[at])
+  results[#results + 1] = end_job(job and reaches(job) and job, jobs[at + 1])
+end
 commit()
-return result
+return results

@@ -9,7 +9,7 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local topic = ARGV[2]  -- string: the topic in whose index the jobs were found, or empty for jobs that the caller named
-local within = ARGV[3]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local ids = {unpack(ARGV, 4)}  -- strings: the jobs. No id twice.
 
 local function kick(id)

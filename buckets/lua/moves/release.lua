@@ -16,7 +16,7 @@ local reason = ARGV[6]  -- string: why, or empty
 local ladder = ARGV[7]  -- string: of a job without its own: ms, 6 bytes a step; empty: ready at once
 local note = ARGV[8]  -- string: the new note behind a `=`, or empty: it stays
 local priority = tonumber(ARGV[9])  -- integer: the new one, or empty
-local within = ARGV[10]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local within = ARGV[10]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job, raw, refusal = read_leased(id, lease, reason ~= '' or note ~= '')
 if not job then return refusal end
 local rest = rest_with(job, raw, reason, note)

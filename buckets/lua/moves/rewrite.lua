@@ -13,5 +13,6 @@ local delay = tonumber(ARGV[3])  -- integer: ms from now, or empty
 local due = tonumber(ARGV[4])  -- integer: ms since the epoch, or empty
 local priority = tonumber(ARGV[5])  -- integer: or empty
 local ttl = tonumber(ARGV[6])  -- integer: ms from the due time, or empty
-local body = ARGV[7]  -- string: the new one
+local within = ARGV[7]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local body = ARGV[8]  -- string: the new one
 return change_job(id, delay, due, priority, ttl, body)

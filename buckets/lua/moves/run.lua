@@ -9,7 +9,7 @@ local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local id = ARGV[2]  -- string: the job
-local within = ARGV[3]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job = read_job(id)
 local refusal = not_pending(job and reaches(job) and job)
 if refusal then return refusal end

@@ -12,7 +12,7 @@ local id = ARGV[2]  -- string: the job
 local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the lease, unless the job has one
 local ttr = tonumber(ARGV[4])  -- integer: ms, for this delivery; empty for the job's own
 local worker = ARGV[5]  -- string: who takes it, or empty
-local within = ARGV[6]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local within = ARGV[6]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job, raw = read_job(id, true)
 if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
 local word = WORDS[job.state]

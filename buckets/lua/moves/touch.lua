@@ -11,7 +11,7 @@ local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local id = ARGV[2]  -- string: the job
 local lease = ARGV[3]  -- integer: of the caller's delivery, or empty
 local ttr = tonumber(ARGV[4])  -- integer: ms from now; empty for that of the lease
-local within = ARGV[5]  -- string: the topic that the job is in, or how it begins and a `*`; empty: any
+local within = ARGV[5]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job, _, refusal = read_leased(id, lease)
 if not job then return refusal end
 move(job, reserved, from_ms + (ttr or job.ttr))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from buckets.clock import HeldClock
-from buckets.errors import NotFound, NotReserved, Refused, Reserved, StaleLease, WrongState
-from buckets.job import State
+from buckets.errors import AlreadyExists, NotFound, NotReserved, Refused, Reserved, StaleLease, WrongState
+from buckets.job import NewJob, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
+from buckets.topics.within import reaches
 from tests.buckets.books import check_books
 from tests.buckets.jobs import add, delete, get, kick, state
 from tests.buckets.lives import (
@@ -60,7 +62,7 @@ async def test_a_job_of_the_right_topic_is_moved(
     await check_books(redis, pool)
 
 
-@pytest.mark.parametrize("within", ["u", "tt", "T", "u*", "tt*", "*t"])
+@pytest.mark.parametrize("within", ["u", "tt", "T", "u*", "tt*", "*u", "??", "u x*", "*\nu", "u\nt"])
 @pytest.mark.parametrize("bring", STATES)
 @pytest.mark.parametrize("name", MOVES)
 async def test_a_job_of_another_topic_does_not_exist_for_the_caller(
@@ -75,12 +77,23 @@ async def test_a_job_of_another_topic_does_not_exist_for_the_caller(
     assert await pool.get("a", within) is None
 
 
-async def test_a_beginning_is_compared_byte_by_byte_and_is_no_pattern(pool: Pool) -> None:
-    await add(pool, "a", "im.ü.%25")
-    for within in ("im.*", "im.ü*", "im.ü.%*", "im.ü.%25*", "im.ü.%25"):
+async def test_a_pattern_knows_only_star_and_question_mark(pool: Pool) -> None:
+    await add(pool, "a", "im.x.%25")
+    for within in ("im.*", "*25", "im*%25", "im?x?%25", "no im.x*", "?m.*\n*%25", "im.x.%25"):
         assert await pool.get("a", within), within
-    for within in ("im%.*", "i.*", "im.[^x]*", "*25", "im*%25", "im.ü.%25."):
+    for within in ("im%.*", "i.*", "im.[^x]*", "im.x.%25?", "im.x.%25.", "no i?", "im.*\nno", "(im)*", "im-*", "^im*"):
         assert await pool.get("a", within) is None, within
+
+
+async def test_scripts_and_the_service_agree_on_what_is_within(pool: Pool) -> None:
+    dice = random.Random(7)
+    topics = {"".join(dice.choices("ab%.-+", k=dice.randrange(1, 6))) for _ in range(40)}
+    await pool.add([NewJob(topic, topic, b"") for topic in topics])
+    for _ in range(150):
+        lists = [[dice.choices("ab%.-+**?", k=dice.randrange(1, 6)) for _ in range(dice.randrange(1, 4))] for _ in "12"]
+        within = "\n".join(" ".join(map("".join, each)) for each in lists[: dice.randrange(1, 3)])
+        found = {topic for topic in topics if await pool.get(topic, within)}
+        assert found == {topic for topic in topics if reaches(within, topic)}, within
 
 
 # What a settle answers: without a lease, with the newest, with an older one.
@@ -158,3 +171,28 @@ async def test_a_kick_of_one_job_says_what_a_kick_says(pool: Pool, clock: HeldCl
     with pytest.raises(NotFound) as refused_too:
         await pool.kick_one("a", "t")
     assert str(refused.value) == str(refused_too.value)
+
+
+@pytest.mark.parametrize("if_exists", ["keep", "reject", "renew", "replace"])
+@pytest.mark.parametrize("bring", [each for each in STATES if each is not unknown])
+async def test_an_add_never_touches_or_reveals_a_job_of_a_topic_out_of_reach(
+    redis: Redis, pool: Pool, clock: HeldClock, bring: Bring, if_exists: Any
+) -> None:
+    await bring(pool, clock)
+    before = await pool.get("a")
+    (refused,) = await pool.add([NewJob("a", "mine", b"1", if_exists=if_exists)], "mine other*")
+    assert isinstance(refused, AlreadyExists) and refused.state is None
+    (group,) = await pool.add_groups([[NewJob("a", "mine", b"1", if_exists=if_exists)]], "mine")
+    assert isinstance(group, AlreadyExists) and group.state is None
+    assert await pool.get("a") == before
+    await check_books(redis, pool)
+
+
+async def test_jobs_of_one_call_are_finished_and_deleted_each_by_its_own_topic(pool: Pool, clock: HeldClock) -> None:
+    await pool.add([NewJob(name, name[0], b"") for name in ("t1", "u1", "t2", "u2")])
+    await pool.pop(["t", "u"], 4)
+    finished_ones = await pool.finish([("t1", None), ("u1", None), ("none", None)], within="t")
+    assert finished_ones[0] == "finished" and [type(each) for each in finished_ones[1:]] == [NotFound, NotFound]
+    deleted_ones = await pool.delete(["u2", "t2"], "t")
+    assert isinstance(deleted_ones[0], NotFound) and deleted_ones[1] == "reserved"
+    assert [await state(pool, name) for name in ("u1", "u2")] == ["reserved", "reserved"]
