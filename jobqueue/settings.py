@@ -134,7 +134,9 @@ _HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
 _HOST = re.compile(_HOST_NAME, re.IGNORECASE)
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
-_NOT_SETTINGS = {PREFIX + _CONFIG, f"{PREFIX}URL", f"{PREFIX}CALLBACK_SECRET", f"{PREFIX}CALLBACK_SECRET_FILE"}
+_NOT_SETTINGS = {
+    PREFIX + name for name in (_CONFIG, "URL", "TOKEN", "TOKEN_FILE", "CALLBACK_SECRET", "CALLBACK_SECRET_FILE")
+}
 
 
 def load(

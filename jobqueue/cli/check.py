@@ -24,6 +24,7 @@ from buckets.redis.client import Redis
 from jobqueue import settings
 from jobqueue.access.secret_values import is_open_to_all, without_secret
 from jobqueue.cli.check_jobs import check_jobs
+from jobqueue.cli.client import Unreachable, credentials
 from jobqueue.cli.findings import Finding, Findings, Level
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
@@ -233,8 +234,12 @@ async def _service(url: str, absent: Level) -> Finding:
     """Whether a service answers at a URL."""
     try:
         timeout = aiohttp.ClientTimeout(total=_READY_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{url}/readyz") as response:
-            checks = orjson.loads(await response.read())["checks"]
+        session = aiohttp.ClientSession(timeout=timeout, headers=credentials())
+        async with session, session.get(f"{url}/readyz") as response:
+            told = orjson.loads(await response.read())
+        checks = told.get("checks") or {"ready": told["ready"]}  # by name with the right look only
+    except Unreachable as error:
+        return Finding("bad", "service", str(error))
     except aiohttp.ClientConnectorError:
         return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
