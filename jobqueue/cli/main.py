@@ -99,10 +99,13 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
     """Run the service until SIGTERM or Ctrl-C."""
     # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
     from jobqueue import logs, process  # noqa: PLC0415
+    from jobqueue.access import tokens_file  # noqa: PLC0415
     from jobqueue.workers import cores  # noqa: PLC0415
 
     try:
         chosen, file = settings.load(flags, config), settings.file_of(config)
+        if chosen.access == "tokens" and chosen.tokens_file:
+            tokens_file.read(chosen.tokens_file)
         if test:
             chosen = settings.for_tests(chosen, flags)
         workers = cores.workers_for(chosen.workers)
