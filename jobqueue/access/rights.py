@@ -11,7 +11,7 @@ OF_COMMANDS: dict[str, tuple[str, ...]] = {
     "consume": ("pop", "finish", "touch", "release", "bury", "leave", "delete"),
     "look": ("get", "peek", "stats", "topics", "workers"),
     "operate": ("kick", "run", "pause", "resume", "purge"),
-    "admin": ("token", "clock", "reset"),
+    "admin": ("token", "actions", "clock", "reset"),
 }
 """The commands that each right allows; `admin` allows those of all others, too."""
 BODIES = "bodies"

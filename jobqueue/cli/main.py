@@ -38,7 +38,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Look after a service": ("check", "fsck", "move", "token", "whoami"),
+    "Look after a service": ("check", "fsck", "move", "token", "whoami", "actions"),
 }
 
 

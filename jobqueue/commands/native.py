@@ -19,6 +19,7 @@ from jobqueue.commands.answers import (
     kept,
     kept_copy,
     listed,
+    logged,
     paused,
     polling,
     success,
@@ -290,6 +291,15 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     a `cursor` means that more are left. The purge stops when its client hangs up; what was deleted stays deleted."""
     count, cursor, known = await engine.purge(command)
     return success(topic=command.topic, count=count, cursor=cursor, **unknown(known))
+
+
+@one
+async def actions(engine: Engine, command: params.Actions, handover: Handover) -> Answer:
+    """What people and operators did, the newest first: kick, run, purge, pause, resume and changes of tokens; where
+    `X-Jobqueue-Actor` names a person, also delete, update, bury and release. A page with a `cursor` may be short or
+    empty."""
+    found, cursor = await engine.page_of_actions(command)
+    return success(actions=[logged(action) for action in found], cursor=cursor)
 
 
 @one

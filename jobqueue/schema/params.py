@@ -191,6 +191,15 @@ class Purge(_Kind, tag="purge"):
     cursor: fields.Cursor | None = None
 
 
+class Actions(_Kind, tag="actions"):
+    """List what people and operators did."""
+
+    since: fields.Since | None = None
+    by: fields.Actor | None = None
+    cursor: fields.Cursor | None = None
+    count: Annotated[fields.PeekCount | None, Default("100")] = None
+
+
 class Token(_Kind, tag="token"):
     """Create, list, revoke and rotate tokens."""
 
@@ -199,7 +208,7 @@ class Token(_Kind, tag="token"):
     name: fields.TokenName | None = None
     rights: fields.TokenRights | None = None
     topics: Annotated[fields.TokenTopics | None, Default("all topics")] = None
-    expires: Annotated[fields.TokenExpires | None, Default("in 90 days")] = None
+    expires: Annotated[fields.TokenExpires | None, Default("in 90 days, or with the token of the request")] = None
     rate: Annotated[fields.TokenRate | None, Default("no limit")] = None
     burst: Annotated[fields.TokenBurst | None, Default("the rate, at least 10")] = None
     bytes: Annotated[fields.TokenBytes | None, Default("no limit")] = None
@@ -245,6 +254,7 @@ Command = (
     | Pause
     | Resume
     | Purge
+    | Actions
     | Token
     | Whoami
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -53,8 +54,11 @@ class Driver:
 
     log: int | None = None  # where its log goes: by default to the test's standard error
 
-    def __init__(self, participant: Participant, mode: str, url: str, options: Line) -> None:
+    def __init__(
+        self, participant: Participant, mode: str, url: str, options: Line, environment: dict[str, str] | None = None
+    ) -> None:
         self.participant = participant
+        self._environment = environment or {}
         self._command = [*participant.command, mode, url, json.dumps(options)]
         self.process: asyncio.subprocess.Process
 
@@ -66,6 +70,7 @@ class Driver:
             stderr=self.log,
             limit=_LONGEST_LINE,
             cwd=ROOT,
+            env=os.environ | self._environment,
         )
         return self
 

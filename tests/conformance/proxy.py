@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp import web
 
 Fault = str | dict[str, Any]
+_UNAUTHORIZED = {"success": False, "id": None, "error": "a token is needed", "code": "UNAUTHORIZED"}
 
 
 class Request(NamedTuple):
@@ -34,6 +35,10 @@ class Proxy:
     def __init__(self, target: str) -> None:
         self._target = target
         self.faults: list[Fault] = []
+        self.wanted_token: str | None = None
+        """Without it, a request is refused as UNAUTHORIZED."""
+        self.refused = 0
+        """The number of these refusals."""
         self.requests: list[Request] = []
         self.let_go = asyncio.Event()
         self.url = ""
@@ -58,6 +63,12 @@ class Proxy:
         asked = json.loads(data)
         commands = asked if isinstance(asked, list) else [asked]
         self.requests.append(Request(time.monotonic(), commands, request.headers))
+        if self.wanted_token and request.headers.get("Authorization") != f"Bearer {self.wanted_token}":
+            self.refused += 1
+            return web.json_response(_UNAUTHORIZED, status=401)
+        return await self._meet(request, data)
+
+    async def _meet(self, request: web.BaseRequest, data: bytes) -> web.StreamResponse:
         match self.faults.pop(0) if self.faults else "pass":
             case "drop":
                 return _cut(request)

@@ -29,6 +29,7 @@ class Shift:
         proxy = self.stage.proxy
         proxy.faults.clear()
         proxy.requests.clear()
+        proxy.wanted_token = None
         async with self._at(proxy.url, {"concurrency": 1, **options}) as worker:
             yield worker
 

@@ -32,6 +32,7 @@ class Stage:
         self.service = ServiceProcess("--redis", server.url, "--config", str(settings), log=folder / "service.log")
         self.client = Client(self.service.url)
         self.proxy = Proxy(self.service.url)
+        self.token_file = folder / "token"
 
     async def __aenter__(self) -> Stage:
         await self.service.__aenter__()

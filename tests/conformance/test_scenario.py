@@ -1,7 +1,7 @@
 """The scenario, played by every client.
 
-`scenario.json` has scenes. Each has steps, and may have `options` of the client, `through` the proxy, a `path` after
-the service's URL, and a list of clients that `cannot` play it. A step is one of
+`scenario.json` has scenes. Each has steps, and may have `options` of the client, variables of its `environment`,
+`through` the proxy, a `path` after the service's URL, and a list of clients that `cannot` play it. A step is one of
 
 - `call` with `args`, and `positional` ones if given: the client's result is `ok`, or it raises the `error`; `meanwhile`
   is an action that happens once the call has begun;
@@ -9,6 +9,9 @@ the service's URL, and a list of clients that `cannot` play it. A step is one of
 - `faults`: what the proxy does with the next requests (`proxy.py`);
 - `requests`: the number of commands in each request since the faults; `apart_s`: the least time between two of them;
 - `headers`: headers that each of these requests has;
+- `tokens`: the token that each of these requests shows;
+- `token_file`: what the file `$token_file` holds from now on, at first `$token`;
+- `refused`: the error of the constructor, which `hides` a text;
 - `stored`: the id of a job whose body the service holds with exactly the bytes of what it `is`.
 """
 
@@ -27,6 +30,9 @@ from jobqueue.schema import params
 from tests.conformance.matching import Names, differences, filled
 from tests.conformance.participants import Driver, Participant
 from tests.conformance.stage import Stage
+from tests.conformance.tokens import NEWER_TOKEN, TOKEN, WRONG_TOKEN
+
+TOKENS = {"$token": TOKEN, "$newer_token": NEWER_TOKEN, "$token_with_a_typing_error": WRONG_TOKEN}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,7 +43,8 @@ def given(stage: Stage) -> Names:
     """The names that scenes may use."""
     soon = datetime.now(UTC).replace(microsecond=500_000) + timedelta(hours=1)
     addresses = {"$service": stage.service.url, "$proxy": stage.proxy.url, "$nobody": "http://127.0.0.1:1"}
-    return {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat(), **addresses}
+    times = {"$in_an_hour": soon.timestamp(), "$in_an_hour_as_text": soon.isoformat()}
+    return {**times, **addresses, **TOKENS, "$token_file": str(stage.token_file)}
 
 
 async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names) -> None:
@@ -63,6 +70,15 @@ async def play(step: dict[str, Any], driver: Driver, stage: Stage, names: Names)
         case {"headers": headers}:
             assert stage.proxy.requests
             assert all(headers.items() <= request.headers.items() for request in stage.proxy.requests)
+        case {"tokens": tokens}:
+            shown = [request.headers.get("Authorization") for request in stage.proxy.requests]
+            assert shown == [f"Bearer {token}" for token in filled(tokens, names)]
+        case {"token_file": text}:
+            stage.token_file.write_text(filled(text, names))
+        case {"refused": error, "hides": text}:
+            line = await driver.line()
+            assert list(differences({"error": error}, line, names)) == []
+            assert filled(text, names) not in line["error"]["message"]
         case {"stored": job_id, "is": body}:
             exactly = json.dumps(filled(body, names), ensure_ascii=False, separators=(",", ":")).encode()
             assert await stage.stored(job_id) == exactly
@@ -82,10 +98,12 @@ def filled_later(expected: Any) -> Any:
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene["name"])
 async def test_the_scene_passes(scene: dict[str, Any], participant: Participant, stage: Stage) -> None:
     stage.proxy.faults.clear()
+    stage.token_file.write_text(TOKEN)
     url = stage.proxy.url if scene.get("through") == "proxy" else stage.service.url
     names = given(stage)
     options = filled(scene.get("options", {}), names)
-    async with Driver(participant, "client", url + scene.get("path", ""), options) as driver:
+    environment = filled(scene.get("environment", {}), names)
+    async with Driver(participant, "client", url + scene.get("path", ""), options, environment) as driver:
         for step in scene["steps"]:
             await play(step, driver, stage, names)
 

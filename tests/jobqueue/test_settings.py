@@ -59,8 +59,8 @@ def test_the_links_that_kubernetes_sets_for_a_service_of_our_name_are_no_setting
     assert load({}, None, links) == Settings()
 
 
-def test_where_the_command_line_finds_a_service_is_no_setting() -> None:
-    assert load({}, None, {"JOBQUEUE_URL": "http://127.0.0.1:8000"}) == Settings()
+def test_where_the_command_line_finds_a_service_and_what_it_shows_are_no_settings() -> None:
+    assert load({}, None, {"JOBQUEUE_URL": "http://127.0.0.1:8000", "JOBQUEUE_TOKEN": "jqt_x"}) == Settings()
 
 
 def test_a_default_ttr_that_no_job_may_have_is_refused() -> None:

@@ -5,24 +5,36 @@ import { encode } from './json.js';
 import { addressed, checkLimits } from './options.js';
 import { readReply } from './reply.js';
 import { isAway } from './retry.js';
+import { tlsOf } from './tls.js';
+import { Token } from './token.js';
 
 const OUT_MS = 5_000; // doubled with each failure in a row
 const LONGEST_OUT_MS = 60_000;
 
 /** The arguments of a constructor as its addresses and its other options. */
 export function connected(first, second) {
-  const { urls, timeout_s = 10, connect_timeout_s = 3, headers = {}, ...options } = addressed(first, second);
+  const { urls, timeout_s = 10, connect_timeout_s = 3, headers = {}, ...rest } = addressed(first, second);
   const limits = { timeout_s, connect_timeout_s, headers };
   checkLimits(limits);
-  return { addresses: new Addresses(urls, limits), options };
+  const { token, token_file, ca_file, cert_file, key_file, ...options } = rest;
+  const access = {
+    token: new Token({ token, token_file }, haveCredentials(urls, headers)),
+    tls: tlsOf({ ca_file, cert_file, key_file }, urls),
+  };
+  return { addresses: new Addresses(urls, { ...limits, ...access }), options };
+}
+
+function haveCredentials(urls, headers) {
+  return urls.some((url) => url.username || url.password)
+    || Object.keys(headers).some((name) => name.toLowerCase() === 'authorization');
 }
 
 class Addresses {
   #all;
 
   /** @param {URL[]} urls used in a random order, so that many clients spread their load */
-  constructor(urls, limits) {
-    this.#all = shuffled(urls).map((url) => new Address(url, limits));
+  constructor(urls, settings) {
+    this.#all = shuffled(urls).map((url) => new Address(url, settings));
   }
 
   /** The route of a request: for its first attempt and its retries. */
@@ -75,8 +87,8 @@ class Address {
   #failed_at = -Infinity;
   #out_until = 0;
 
-  constructor(url, limits) {
-    this.#transport = new Transport({ url, ...limits });
+  constructor(url, settings) {
+    this.#transport = new Transport({ url, ...settings });
   }
 
   async ask(asked, signal) {

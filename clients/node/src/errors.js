@@ -42,10 +42,20 @@ export class TooManyError extends RefusedError {}
 export class BadHttpError extends RefusedError {}
 export class TooLargeError extends RefusedError {}
 export class UnauthorizedError extends RefusedError {}
-export class ForbiddenError extends RefusedError {}
+
+/** The token lacks the `right`, or does not reach the `topic`; null where that is not the reason. */
+export class ForbiddenError extends RefusedError {
+  constructor(answer, ...about) {
+    super(answer, ...about);
+    this.right = answer.right ?? null;
+    this.topic = answer.topic ?? null;
+  }
+}
+
 export class NotFoundError extends RefusedError {}
 export class NoSuchPathError extends RefusedError {}
 export class MethodNotAllowedError extends RefusedError {}
+export class MisdirectedError extends RefusedError {}
 export class AlreadyExistsError extends RefusedError {}
 export class ReservedError extends RefusedError {}
 export class NotReservedError extends RefusedError {}
@@ -74,6 +84,7 @@ const CODES = {
   NOT_FOUND: [NotFoundError, 404],
   NO_SUCH_PATH: [NoSuchPathError, 404],
   METHOD_NOT_ALLOWED: [MethodNotAllowedError, 405],
+  MISDIRECTED: [MisdirectedError, 421],
   ALREADY_EXISTS: [AlreadyExistsError, 409],
   RESERVED: [ReservedError, 409],
   NOT_RESERVED: [NotReservedError, 409],

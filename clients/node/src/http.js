@@ -15,35 +15,47 @@ export class Transport {
   #target;
   #url;
   #headers;
+  #token;
   #timeout_ms;
   #connect_timeout_ms;
 
-  /** @param {{url: URL}} options valid ones */
-  constructor({ url, timeout_s, connect_timeout_s, headers }) {
+  /** @param {{url: URL, token: Token, tls: object}} options valid ones */
+  constructor({ url, timeout_s, connect_timeout_s, headers, token, tls }) {
     this.#module = url.protocol === 'https:' ? https : http;
-    this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS });
+    this.#agent = new this.#module.Agent({ keepAlive: true, timeout: IDLE_MS, ...(this.#module === https && tls) });
     // timeout 0: the agent's time-out is for idle connections only; requests have their own, below.
     this.#target = { ...targetOf(url), method: 'POST', agent: this.#agent, timeout: 0 };
     this.#url = `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
     this.#headers = { 'Content-Type': 'application/json', ...headers };
+    this.#token = token;
     this.#timeout_ms = timeout_s * 1000;
     this.#connect_timeout_ms = connect_timeout_s * 1000;
   }
 
   /**
-   * Sends a request and reads its reply: `{status, retry_after, text}`.
+   * Sends a request and reads its reply: `{status, retry_after, text}`. If the token is refused, and its file has
+   * another one by now, the request is sent again with that.
    * @param {string} text the body
    * @param {number} wait_s seconds for which the service may wait before it answers
    * @param {AbortSignal} [signal] an abort closes the connection; the promise is rejected with the signal's reason
    * @throws {UnreachableError}
    */
   async post(text, wait_s, signal) {
+    const shown = this.#token.shown;
+    const answer = await this.#posted(text, wait_s, signal, shown);
+    return answer.status === 401 && this.#token.isReplaced(shown)
+      ? this.#posted(text, wait_s, signal, this.#token.shown)
+      : answer;
+  }
+
+  async #posted(text, wait_s, signal, authorization) {
     // If the caller kept the loop busy, the loop has not yet noticed which idle connections the service has closed. The
     // first turn may only end the current round of the loop; before the second one, it has polled the sockets.
     await loopTurn();
     await loopTurn();
     signal?.throwIfAborted();
     const headers = { ...this.#headers, 'Content-Length': Buffer.byteLength(text) };
+    if (authorization !== null) headers.Authorization = authorization;
     const limits = { connect_ms: this.#connect_timeout_ms, answer_ms: this.#timeout_ms + wait_s * 1000 };
     const { failed, ...answer } = await new Promise((resolve, reject) => {
       const request = this.#module.request({ ...this.#target, headers });

@@ -48,13 +48,18 @@ function only(second, url) {
 
 function checkedUrl(name, url) {
   if (Array.isArray(url) || (typeof url === 'string' && url.includes(','))) {
-    throw new TypeError(name === 'url' ? SINGLE : `${name} must be a single URL, not ${url}`);
+    throw new TypeError(name === 'url' ? SINGLE : `${name} must be a single URL, not ${withoutPassword(url)}`);
   }
   const address = parsed(url);
   if (!['http:', 'https:'].includes(address?.protocol)) {
-    throw new TypeError(`${name} must be an http or https URL such as http://localhost:8000, not ${url}`);
+    const not = withoutPassword(url);
+    throw new TypeError(`${name} must be an http or https URL such as http://localhost:8000, not ${not}`);
   }
   return address;
+}
+
+function withoutPassword(url) {
+  return String(url).replace(/\/\/[^/]*@/, '//');
 }
 
 function parsed(url) {

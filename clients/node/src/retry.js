@@ -32,18 +32,21 @@ export function isAway(error) {
   return error?.code === 'SHUTTING_DOWN';
 }
 
-/** Whether the same command may succeed later, however long that takes. */
+/**
+ * Whether the same command of a worker may succeed later, however long that takes. The token that is refused may be
+ * put in order; how long a worker waits for that is up to its Contact.
+ */
 export function isForNow(error) {
-  return error instanceof UnreachableError || mayRepeat(error, true);
+  return error instanceof UnreachableError || error?.code === 'UNAUTHORIZED' || mayRepeat(error, true);
 }
 
 /**
- * The pause before a retry, in ms: random, so that many clients do not return at once.
+ * The pause before a retry, in ms: random, on top of a Retry-After, so that many clients do not return at once.
  * @param {number} retry counted from 1
  */
 export function pauseBefore(retry, error) {
   const random = Math.random() * Math.min(2000, 50 * 2 ** retry);
-  return Math.max(random, (error.retry_after ?? 0) * 1000);
+  return (error.retry_after ?? 0) * 1000 + random;
 }
 
 /** Sleeps; an abort of the signal rejects with its reason. */

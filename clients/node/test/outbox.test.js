@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 
 import { connected } from '../src/addresses.js';
+import { Contact } from '../src/worker/contact.js';
 import { Outbox } from '../src/worker/outbox.js';
 import { Report } from '../src/worker/report.js';
 
@@ -30,7 +31,7 @@ after(() => {
 test('a request holds no more than the service takes, the pop with it; and its ends are over before its pop', async () => {
   const open = [];
   const popBeside = () => ({ command: { command: 'pop', topic: 't', count: 1 }, resolve: () => open.push(outbox.open) });
-  const outbox = new Outbox(addresses, new Report('w'), popBeside);
+  const outbox = new Outbox(addresses, new Contact(new Report('w')), popBeside);
   await Promise.all(Array.from({ length: 1500 }, () => outbox.send({ command: 'finish', id: 'x', lease: 1 })));
   assert.deepEqual(sizes, [1000, 502]);
   assert.deepEqual(open, [501, 0]);

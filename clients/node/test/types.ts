@@ -1,6 +1,6 @@
 /** Compiled by `npm run check`, never run: what TypeScript users may write, and what the types must reject. */
 import {
-  Bury, Client, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
+  Bury, Client, ForbiddenError, Job, JobQueueError, NotFoundError, RefusedError, Retry, UnreachableError, Worker,
 } from 'jobqueue-client';
 import { useQueue } from 'jobqueue-client/testing';
 
@@ -14,7 +14,8 @@ const client = new Client('http://localhost:8000', { timeout_s: 5, headers: { Au
 export const others = [
   new Client({ url: new URL('http://localhost:8000') }),
   new Client({ urls: ['http://one:8000', 'http://two:8000'], retry_for_s: 3 }),
-  new Worker('http://localhost:8000'),
+  new Client('https://localhost:8000', { token_file: '/run/token', ca_file: 'ca.pem', cert_file: 'c.pem', key_file: 'k.pem' }),
+  new Worker('http://localhost:8000', { token: process.env.TOKEN }),
   new Worker({ urls: ['http://one:8000', 'http://two:8000'], logger: console, max_jobs: 1000, max_time_s: 3600, memory_mb: 256 }),
 ];
 
@@ -51,6 +52,7 @@ export async function errors(): Promise<string | null> {
     await client.delete('nobody');
   } catch (error) {
     if (error instanceof NotFoundError) return error.state;
+    if (error instanceof ForbiddenError) return error.right ?? error.topic;
     if (error instanceof RefusedError) return error.code;
     if (error instanceof UnreachableError && error.maybe_done) return error.message;
   }

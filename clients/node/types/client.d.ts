@@ -31,6 +31,16 @@ export interface ClientOptions {
   retry_for_s?: number;
   /** Sent with every request. */
   headers?: Record<string, string>;
+  /** Sent as `Authorization: Bearer …`; default: that of the file, or JOBQUEUE_TOKEN. One with a typing error throws. */
+  token?: string | undefined;
+  /** A file that holds the token; it is read again when that is refused. */
+  token_file?: string | undefined;
+  /** A PEM file with the authorities whose certificates are accepted; default: those of Node. All files are read once. */
+  ca_file?: string;
+  /** A PEM file with the client's certificate, and perhaps its key. */
+  cert_file?: string;
+  /** A PEM file with the key of `cert_file`. */
+  key_file?: string;
 }
 
 /**

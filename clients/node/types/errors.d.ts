@@ -20,6 +20,8 @@ export interface RefusedAnswer {
   id?: string | null;
   field?: string;
   state?: JobState;
+  right?: string;
+  topic?: string;
   retry_after?: number;
 }
 
@@ -47,10 +49,15 @@ export class TooManyError extends RefusedError {}
 export class BadHttpError extends RefusedError {}
 export class TooLargeError extends RefusedError {}
 export class UnauthorizedError extends RefusedError {}
-export class ForbiddenError extends RefusedError {}
+/** The token lacks the `right`, or does not reach the `topic`; null where that is not the reason. */
+export class ForbiddenError extends RefusedError {
+  readonly right: string | null;
+  readonly topic: string | null;
+}
 export class NotFoundError extends RefusedError {}
 export class NoSuchPathError extends RefusedError {}
 export class MethodNotAllowedError extends RefusedError {}
+export class MisdirectedError extends RefusedError {}
 export class AlreadyExistsError extends RefusedError {}
 export class ReservedError extends RefusedError {}
 export class NotReservedError extends RefusedError {}

@@ -53,7 +53,8 @@ export class Worker {
   use(middleware: Middleware): void;
   /**
    * Works until stop(), SIGTERM, SIGINT or a limit; call it once. Gives whether all jobs ended within the grace period.
-   * @throws {RefusedError} that no retry can help, such as for an invalid topic name
+   * @throws {RefusedError} that no retry can help: an invalid topic name, a topic that the token may not pop, or a token
+   *   that was refused for a minute
    */
   run(): Promise<boolean>;
   /** Starts no new job; running handlers may finish, for `grace_s`. */

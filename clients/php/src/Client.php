@@ -8,7 +8,9 @@ use DateInterval;
 use DateTimeInterface;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Http\Addresses;
+use JobQueue\Client\Http\Certificates;
 use JobQueue\Client\Http\Exchange;
+use JobQueue\Client\Http\Token;
 
 /**
  * The client: one method for each command of the service.
@@ -34,23 +36,37 @@ final class Client
      * @param bool $objects JSON objects in bodies and inside answers become stdClass, so that `{}` and `[]` differ;
      *                      otherwise associative arrays
      * @param list<string>|null $urls instead of $url: several addresses of one service
+     * @param string|null $token sent as `Authorization: Bearer …`; null: that of the file, or JOBQUEUE_TOKEN
+     * @param string|null $token_file a file that holds the token; it is read again when that is refused
+     * @param string|null $ca_file PEM: the authorities whose certificates are accepted; null: those of the system
+     * @param string|null $cert_file PEM: the client's certificate
+     * @param string|null $key_file PEM: its key; null: it is in $cert_file
      * @throws \InvalidArgumentException for an invalid option
      */
     public function __construct(
-        mixed $url = null,
+        #[\SensitiveParameter] mixed $url = null,
         float $timeout_s = 10.0,
         float $connect_timeout_s = 3.0,
         float $retry_for_s = 1.5,
-        array $headers = [],
+        #[\SensitiveParameter] array $headers = [],
         bool $objects = false,
-        ?array $urls = null,
+        #[\SensitiveParameter] ?array $urls = null,
+        #[\SensitiveParameter] ?string $token = null,
+        ?string $token_file = null,
+        ?string $ca_file = null,
+        ?string $cert_file = null,
+        ?string $key_file = null,
     ) {
         $urls = Options::urls($url, $urls);
         Options::above0('timeout_s', $timeout_s);
         Options::above0('connect_timeout_s', $connect_timeout_s);
         Options::from0('retry_for_s', $retry_for_s);
         Options::headers($headers);
-        $this->exchange = new Exchange(new Addresses($urls, $timeout_s, $connect_timeout_s, $headers), $objects);
+        $token = new Token($token, $token_file, Options::haveCredentials($urls, $headers));
+        $files = ['ca_file' => $ca_file, 'cert_file' => $cert_file, 'key_file' => $key_file];
+        $certificates = new Certificates($files, $urls);
+        $addresses = new Addresses($urls, $timeout_s, $connect_timeout_s, $headers, $token, $certificates);
+        $this->exchange = new Exchange($addresses, $objects);
         $this->calls = new Calls($this->exchange, $retry_for_s);
     }
 

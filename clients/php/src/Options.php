@@ -17,7 +17,7 @@ final class Options
      * @return non-empty-list<string>
      * @throws \InvalidArgumentException
      */
-    public static function urls(mixed $url, mixed $urls): array
+    public static function urls(#[\SensitiveParameter] mixed $url, #[\SensitiveParameter] mixed $urls): array
     {
         self::must(($url === null) !== ($urls === null), 'give either url or urls, the addresses of one service');
         self::must(!is_array($url), "url is one address; several are urls: ['http://a:8000', 'http://b:8000']");
@@ -28,7 +28,7 @@ final class Options
         return array_values(array_unique($urls ?? [$url]));
     }
 
-    private static function url(string $option, mixed $url): void
+    private static function url(string $option, #[\SensitiveParameter] mixed $url): void
     {
         $text = is_string($url) ? $url : get_debug_type($url);
         $parts = is_string($url) ? parse_url($url) : false;
@@ -36,8 +36,15 @@ final class Options
         $is = in_array($scheme, ['http', 'https'], true) && isset($parts['host'])
             && !isset($parts['query']) && !isset($parts['fragment']) && preg_match('/^[!-~]+$/D', $text) === 1;
         $several = str_contains($text, ',');
+        $shown = self::withoutPassword($text);
         $hint = $several ? "; several are urls: ['http://a:8000', 'http://b:8000']" : '';
-        self::must($is && !$several, "$option must be a service's URL such as http://localhost:8000, not '$text'$hint");
+        self::must($is && !$several, "$option must be a service's URL such as http://localhost:8000, not '$shown'$hint");
+    }
+
+    /** A URL as messages show it. */
+    public static function withoutPassword(#[\SensitiveParameter] string $url): string
+    {
+        return (string) preg_replace('~//[^/]*@~', '//', $url);
     }
 
     /** @throws \InvalidArgumentException */
@@ -69,12 +76,24 @@ final class Options
      * @param array<string, string> $headers
      * @throws \InvalidArgumentException
      */
-    public static function headers(array $headers): void
+    public static function headers(#[\SensitiveParameter] array $headers): void
     {
         foreach ($headers as $name => $value) {
             $is = is_string($value) && preg_match('/^[!-9;-~]+:[ -~]*$/D', "$name:$value") === 1;
             self::must($is, "headers must have names and values of printable ASCII: '$name' does not");
         }
+    }
+
+    /**
+     * Whether they name the caller in their own way.
+     *
+     * @param list<string> $urls
+     * @param array<string, string> $headers
+     */
+    public static function haveCredentials(#[\SensitiveParameter] array $urls, #[\SensitiveParameter] array $headers): bool
+    {
+        return preg_grep('~^[^/]*//[^/]*@~', $urls) !== []
+            || array_key_exists('authorization', array_change_key_case($headers));
     }
 
     /** @throws \InvalidArgumentException */

@@ -84,10 +84,10 @@ final class Retries
         return true;
     }
 
-    /** Seconds before the $n-th retry, $n from 1: random, so that many clients do not return at once. */
+    /** Seconds before the $n-th retry, $n from 1: random, on top of a Retry-After, so that not all return at once. */
     public static function length(int $n, ?float $retryAfter): float
     {
         $most = min(2.0, 0.05 * 2 ** min($n, 10));
-        return max($retryAfter ?? 0.0, $most * random_int(0, 1_000_000) / 1e6);
+        return ($retryAfter ?? 0.0) + $most * random_int(0, 1_000_000) / 1e6;
     }
 }

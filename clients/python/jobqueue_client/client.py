@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
+from jobqueue_client.access.options import Access, AccessFields
 from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.answers import Answer
 from jobqueue_client.calls import Call, many, one
 from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
-from jobqueue_client.http import Reply, Request
+from jobqueue_client.http import UNAUTHORIZED, Reply, Request
 from jobqueue_client.http.connections import Connections
 from jobqueue_client.job import Job
 from jobqueue_client.options import Options, urls_of
@@ -28,7 +29,8 @@ class Client:
     `url`: of the service, including its path prefix if it has one; or `urls`, if several instances share a Redis: when
     one is down, the next is asked. `timeout_s`: seconds to wait for an answer, on top of a pop's `wait`. `retry_for_s`:
     seconds after the first failure during which temporary failures are retried; 0 turns retries off. `headers`: sent
-    with every request.
+    with every request. `token`, or `token_file`, which is read again when its token is refused; else JOBQUEUE_TOKEN.
+    `ca_file`, `cert_file`, `key_file`: PEM files for https URLs, whose certificates are always checked.
 
     Every method raises Refused if the service refuses the command, Unreachable if no answer arrives, and ValueError or
     TypeError, before anything is sent, for a value that JSON cannot represent. docs/protocol.md describes the fields.
@@ -43,8 +45,11 @@ class Client:
         connect_timeout_s: float = 3,
         retry_for_s: float = 1.5,
         headers: Mapping[str, str] | None = None,
+        **access: Unpack[AccessFields],
     ) -> None:
-        self._options = Options(urls_of(url, urls), timeout_s, connect_timeout_s, retry_for_s, headers or {})
+        places = urls_of(url, urls)
+        shown = Access.of(places, headers, **access)
+        self._options = Options(places, timeout_s, connect_timeout_s, retry_for_s, headers or {}, shown)
         self._addresses = Addresses(self._options.urls)
         self._connections = {url: Connections(url, self._options) for url in self._options.urls}
 
@@ -167,7 +172,12 @@ class Client:
             return end.value  # type: ignore[no-any-return]  # the call's T
 
     def _post(self, request: Request) -> Reply | Unreachable:
+        token, connections = self._options.access.token, self._connections[request.url]
+        authorization = token.authorization
         try:
-            return self._connections[request.url].post(request)
+            reply = connections.post(request, authorization)
+            if reply.status == UNAUTHORIZED and token.is_replaced(authorization):  # and nothing was done
+                reply = connections.post(request, token.authorization)
         except Unreachable as error:
             return error
+        return reply

@@ -100,7 +100,7 @@ class TooLarge(Refused):
 
 
 class Unauthorized(Refused):
-    """The request has no valid token."""
+    """The request has no valid token: none, an unknown, an expired or a revoked one. Nothing was done."""
 
     code = "UNAUTHORIZED"
 
@@ -109,6 +109,19 @@ class Forbidden(Refused):
     """The token does not allow this."""
 
     code = "FORBIDDEN"
+
+    def __init__(
+        self,
+        answer: dict[str, Any],
+        status: int,
+        retry_after: float | None = None,
+        command: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(answer, status, retry_after, command)
+        self.right: str | None = answer.get("right")
+        """The right that the token lacks, if that is why."""
+        self.topic: str | None = answer.get("topic")
+        """The topic that the token does not reach, if that is why."""
 
 
 class NotFound(Refused):
@@ -121,6 +134,12 @@ class NoSuchPath(Refused):
     """The service has no such path: the URL is wrong."""
 
     code = "NO_SUCH_PATH"
+
+
+class Misdirected(Refused):
+    """The service is not known under the name in the URL: its setting `allowed_hosts` adds names."""
+
+    code = "MISDIRECTED"
 
 
 class MethodNotAllowed(Refused):
@@ -172,7 +191,7 @@ class TopicFull(Refused):
 
 
 class TooFast(Refused):
-    """The rate limit is exceeded."""
+    """The token's rate is exceeded. Nothing was done."""
 
     code = "TOO_FAST"
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from jobqueue_client.access.options import Access
+
 _A_DAY_S = 86_400
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -39,7 +41,8 @@ class Options:
     timeout_s: float
     connect_timeout_s: float
     retry_for_s: float
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(repr=False)  # they may have credentials
+    access: Access
 
     def __post_init__(self) -> None:
         check_seconds("timeout_s", self.timeout_s, 0.001, _A_DAY_S)
@@ -49,9 +52,10 @@ class Options:
             if not _HEADER_NAME.fullmatch(name) or not _is_printable(value):
                 raise ValueError(f"headers must have names and values of printable ASCII: {name!r} does not")
 
-    @property
-    def all_headers(self) -> dict[str, str]:
-        return {"Content-Type": "application/json", **self.headers}
+    def headers_with(self, authorization: str | None) -> dict[str, str]:
+        """All headers of a request."""
+        own = {"Content-Type": "application/json", **self.headers}
+        return own if authorization is None else {**own, "Authorization": authorization}
 
 
 def check_seconds(name: str, value: float, least: float, most: float = math.inf) -> None:

@@ -16,6 +16,7 @@ from jobqueue_client.errors import (
     ShuttingDown,
     TooFast,
     TopicFull,
+    Unauthorized,
     Unavailable,
     Unreachable,
 )
@@ -50,16 +51,22 @@ def is_gone(error: JobQueueError) -> bool:
 
 
 def is_final(error: JobQueueError) -> bool:
-    """Whether no retry can ever help: the service refused the command for a permanent reason."""
-    if not isinstance(error, Refused) or may_repeat(error, safe=True):
+    """Whether no retry can ever help: the service refused the command for a permanent reason.
+
+    A refused token is none: it may be exchanged, and a worker waits for that (`worker.patience`).
+    """
+    if not isinstance(error, Refused) or isinstance(error, Unauthorized) or may_repeat(error, safe=True):
         return False
     return error.status < 500 and not isinstance(error, Internal)  # in a batch, its status is 200
 
 
 def pause_s(retry: int, at_least_s: float | None = None) -> float:
-    """The pause before the n-th retry, in seconds: random, so that many clients do not return at once."""
+    """The pause before the n-th retry, in seconds: random, so that many clients do not return at once.
+
+    `at_least_s`: what the service told all of them; the random time comes on top.
+    """
     longest = min(_LONGEST_PAUSE_S, 0.05 * 2 ** min(retry, 10))
-    return max(random.uniform(0, longest), at_least_s or 0)
+    return (at_least_s or 0) + random.uniform(0, longest)
 
 
 def longest_s(results: Iterable[object]) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from jobqueue_client import Bury, Job, JobQueueError, Refused, Retry, Unreachable, Worker
+from jobqueue_client import Bury, Forbidden, Job, JobQueueError, Refused, Retry, Unreachable, Worker
 
 _FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "last_try")
 _LOCAL = (ValueError, TypeError, RecursionError)
@@ -75,6 +75,8 @@ def failure(error: Exception) -> dict[str, Any]:
     line: dict[str, Any] = {"class": type(error).__name__, "message": str(error)}
     if isinstance(error, Refused):
         line |= {name: getattr(error, name) for name in ("code", "status", "state", "field", "retry_after")}
+        if isinstance(error, Forbidden):
+            line |= {"right": error.right, "topic": error.topic}
     elif isinstance(error, Unreachable):
         line["maybe_done"] = error.maybe_done
     elif isinstance(error, _LOCAL) and not isinstance(error, JobQueueError):

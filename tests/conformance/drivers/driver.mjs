@@ -44,7 +44,8 @@ function described(error) {
   const { message, code, status, state, field, retry_after, maybe_done } = error;
   const name = error.name.replace(/Error$/, '');
   if (!(error instanceof RefusedError)) return { class: name, message, maybe_done };
-  return { class: name, code, message, status, state, field, retry_after };
+  const { right, topic } = error;
+  return { class: name, code, message, status, state, field, retry_after, right, topic };
 }
 
 function remembered(answer) {
@@ -64,7 +65,13 @@ async function answered(client, { call, args, positional }) {
 }
 
 async function runClient() {
-  const client = new Client(withAddress(JSON.parse(options)));
+  let client;
+  try {
+    client = new Client(withAddress(JSON.parse(options)));
+  } catch (error) {
+    tell({ error: described(error) });
+    return;
+  }
   for await (const line of createInterface({ input: process.stdin })) tell(await answered(client, JSON.parse(line)));
   client.close();
 }

@@ -17,7 +17,10 @@ use JobQueue\Client\Worker;
 $package = dirname(__DIR__, 3) . '/clients/php';
 require is_file("$package/vendor/autoload.php") ? "$package/vendor/autoload.php" : "$package/autoload.php";
 
-const CLIENT_OPTIONS = ['urls' => 0, 'timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s' => 0, 'headers' => 0];
+const CLIENT_OPTIONS = [
+    'urls' => 0, 'timeout_s' => 0, 'connect_timeout_s' => 0, 'retry_for_s' => 0, 'headers' => 0,
+    'token' => 0, 'token_file' => 0, 'ca_file' => 0, 'cert_file' => 0, 'key_file' => 0,
+];
 
 [, $what, $url, $options] = $argv;
 exit($what === 'client' ? client($url, given($options)) : worker($url, given($options)));
@@ -38,7 +41,12 @@ function tell(array $line): void
 function client(string $url, array $options): int
 {
     $options['headers'] = (array) ($options['headers'] ?? []);
-    $client = new Client(...addressed($url, $options), objects: true);
+    try {
+        $client = new Client(...addressed($url, $options), objects: true);
+    } catch (Throwable $error) {
+        tell(['error' => told($error)]);
+        return 0;
+    }
     $popped = [];
     while (($line = fgets(STDIN)) !== false) {
         try {
@@ -147,6 +155,8 @@ function told(Throwable $error): array
         'state' => $error->state,
         'field' => $error->field,
         'retry_after' => $error->retry_after,
+        'right' => $error->right ?? null,
+        'topic' => $error->topic ?? null,
     ];
 }
 

@@ -13,7 +13,12 @@ from jobqueue_client import Client, Job
 def client(url: str, options: str) -> None:
     """Make the calls read from standard input."""
     conversation = Conversation()
-    with Client(**options_of(url, options)) as jobs:
+    try:
+        jobs = Client(**options_of(url, options))
+    except ValueError as error:
+        say(failure(error))
+        return
+    with jobs:
         for line in sys.stdin:
             call = conversation.call(line)
             try:

@@ -13,7 +13,12 @@ from jobqueue_client import AsyncClient, Job
 async def client(url: str, options: str) -> None:
     """Make the calls read from standard input."""
     conversation = Conversation()
-    async with AsyncClient(**options_of(url, options)) as jobs:
+    try:
+        jobs = AsyncClient(**options_of(url, options))
+    except ValueError as error:
+        say(failure(error))
+        return
+    async with jobs:
         while line := await asyncio.to_thread(sys.stdin.readline):
             call = conversation.call(line)
             try:

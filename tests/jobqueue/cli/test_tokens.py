@@ -143,6 +143,8 @@ async def test_a_service_issues_tokens_to_those_who_may(desk: Desk, guarded: Ser
     assert (ran.code, "FORBIDDEN" in ran.err) == (1, True)
     listed = (await as_admin.run("token", "list", *at)).json["tokens"]
     assert {each["name"]: each["created_by"] for each in listed}["sub"] == "admin"
+    ran = await as_admin.run("token", "create", "late", "--may", "look", "--topics", "order-1", "--json", *at)
+    assert ran.json["expires"] == whoami["expires"]  # not 90 days from now, when the giver's own token has ended
     assert (await as_admin.run("token", "revoke", sub.id, *at)).json["state"] == "revoked"
 
     async def is_out() -> bool:
@@ -170,9 +172,7 @@ async def test_a_token_may_stand_in_a_file_and_a_mistyped_one_is_not_sent(
 
 async def test_a_whole_token_in_the_place_of_an_id_is_not_repeated(desk: Desk, guarded: ServiceProcess) -> None:
     admin = await desk.create("admin", "--may", "admin")
-    async with Client(guarded.url) as client:
-        assert client._session
-        client._session.headers["Authorization"] = f"Bearer {admin.text}"
+    async with Client(guarded.url, admin.text) as client:
 
         async def is_known() -> bool:
             return bool((await client.ask("whoami"))["success"])

@@ -10,7 +10,7 @@ const MOST_COMMANDS = 999; // the service's limit of a batch, less one for the p
 
 export class Outbox {
   #addresses;
-  #report;
+  #contact;
   #popBeside;
   #open = 0;
   #waiting = []; // {command, resolve, maybe_done}
@@ -22,9 +22,9 @@ export class Outbox {
    * @param {(ends: number) => {command: object, resolve: (answer: object) => void} | null} popBeside gives the pop to
    *   send with this many ends; its `resolve` gets the answer, or the error, after the ends got theirs
    */
-  constructor(addresses, report, popBeside) {
+  constructor(addresses, contact, popBeside) {
     this.#addresses = addresses;
-    this.#report = report;
+    this.#contact = contact;
     this.#popBeside = popBeside;
   }
 
@@ -77,7 +77,7 @@ export class Outbox {
   }
 
   async #pause(failures, error) {
-    this.#report.serviceFailed(error);
+    this.#contact.failed(error);
     await pause(pauseBefore(failures, error), this.#closed.signal).catch(() => {});
   }
 
@@ -104,7 +104,7 @@ export class Outbox {
       const answers = await this.#answers(route, sent);
       const error = firstForNow(answers);
       if (error && route.hasAnother(error)) continue;
-      if (error) this.#report.serviceFailed(error);
+      if (error) this.#contact.failed(error);
       return answers;
     }
   }
@@ -116,7 +116,7 @@ export class Outbox {
       .ask(sent.map(({ command }) => command), signal)
       .catch((error) => sent.map(() => error));
     if (signal.aborted) return sent.map(() => undefined);
-    if (!firstForNow(answers)) this.#report.serviceAnswered();
+    if (!firstForNow(answers)) this.#contact.answered();
     return answers;
   }
 }

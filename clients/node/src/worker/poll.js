@@ -11,7 +11,7 @@ const MOST_JOBS = 1000; // the service's limit of a pop
 
 export class Poll {
   #addresses;
-  #report;
+  #contact;
   #worker;
   #wait;
   #topics;
@@ -27,9 +27,9 @@ export class Poll {
    * @param {number} wait seconds, 60 at most
    * @param {(jobs: Job[]) => void} begin called with the jobs of each pop before the next pop is sent
    */
-  constructor(addresses, report, { worker, wait, topics, begin }) {
+  constructor(addresses, contact, { worker, wait, topics, begin }) {
     this.#addresses = addresses;
-    this.#report = report;
+    this.#contact = contact;
     this.#worker = worker;
     this.#wait = wait;
     this.#topics = topics;
@@ -76,7 +76,7 @@ export class Poll {
       try {
         // Do not wait after a failure, or only the next job would show that the service is back.
         const jobs = await this.#ask(route, Math.min(count, MOST_JOBS), asked === 1 ? this.#wait : 0);
-        this.#report.serviceAnswered();
+        this.#contact.answered();
         return jobs;
       } catch (error) {
         if (this.#cut.signal.aborted) break;
@@ -88,7 +88,7 @@ export class Poll {
   }
 
   async #pause(asked, error) {
-    this.#report.serviceFailed(error);
+    this.#contact.failed(error);
     await pause(pauseBefore(asked, error), this.#left.signal).catch(() => {});
   }
 

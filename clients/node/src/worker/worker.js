@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 
 import { connected } from '../addresses.js';
+import { Contact } from './contact.js';
 import { Delivery } from './delivery.js';
 import { Limits } from './limits.js';
 import { checkFunctions, checkNoneIsLeft, checkSeconds } from '../options.js';
@@ -21,6 +22,7 @@ export let partsOf;
 export class Worker {
   #addresses;
   #report;
+  #contact;
   #outbox;
   #poll;
   #limits;
@@ -30,6 +32,7 @@ export class Worker {
   #options;
   #stopped_at = null; // in ms of performance.now()
   #graceIsOver = false;
+  #failure = null;
   #changed = () => {};
 
   static {
@@ -54,7 +57,8 @@ export class Worker {
     this.#addresses = addresses;
     this.#report = new Report(name, { on_event, on_error, on_death }, logger);
     this.#limits = new Limits({ max_jobs, max_time_s, memory_mb }, (reason) => this.#stop(reason));
-    this.#outbox = new Outbox(addresses, this.#report, (ends) => this.#poll.beside(this.#room(ends)));
+    this.#contact = new Contact(this.#report, (error) => this.#fail(error));
+    this.#outbox = new Outbox(addresses, this.#contact, (ends) => this.#poll.beside(this.#room(ends)));
     this.#options = { concurrency, name, poll_s, grace_s, heartbeat_s, keep_alive_s };
   }
 
@@ -76,7 +80,8 @@ export class Worker {
   /**
    * Works until stop(), SIGTERM, SIGINT, or a limit.
    * @returns {Promise<boolean>} whether all jobs ended within the grace period
-   * @throws {RefusedError} that no retry can help, such as for an invalid topic name
+   * @throws {RefusedError} that no retry can help: an invalid topic name, a topic that the token may not pop, or a token
+   *   that was refused for a minute
    */
   async run() {
     const { name, poll_s } = this.#options;
@@ -84,22 +89,27 @@ export class Worker {
     if (topics.length === 0) throw new Error('the worker has no handler: register one with job(topic, handler)');
     if (this.#poll) throw new Error('a worker can run only once');
     const begin = (jobs) => this.#begin(jobs);
-    this.#poll = new Poll(this.#addresses, this.#report, { worker: name, wait: poll_s, topics, begin });
+    this.#poll = new Poll(this.#addresses, this.#contact, { worker: name, wait: poll_s, topics, begin });
     const detach = this.#attach();
     this.#report.started();
-    let failure = null;
-    await this.#work().catch((error) => { failure = error; });
+    await this.#work().catch((error) => this.#fail(error));
     this.stop();
     const clean = await this.#end();
     this.#report.stopped();
     detach();
-    if (failure) throw failure;
+    if (this.#failure) throw this.#failure;
     return clean;
   }
 
   /** Starts no new job; running handlers may finish, for `grace_s`. */
   stop() {
     this.#stop('stop');
+  }
+
+  /** Stops in order, with an error. */
+  #fail(error) {
+    this.#failure ??= error;
+    this.stop();
   }
 
   #stop(reason) {

@@ -4,7 +4,19 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Exception;
 
-/** `FORBIDDEN`: the token does not allow this. */
+/** `FORBIDDEN`: the token lacks a right, or does not reach the topic. */
 final class ForbiddenException extends RefusedException
 {
+    /** The right that was asked for; null if that is not the reason. */
+    public readonly ?string $right;
+
+    /** The topic that was asked for; null if there is none. */
+    public readonly ?string $topic;
+
+    public function __construct(array $answer, string $subject = '', ?int $status = null, ?float $retry_after = null)
+    {
+        parent::__construct($answer, $subject, $status, $retry_after);
+        $this->right = self::text($answer, 'right');
+        $this->topic = self::text($answer, 'topic');
+    }
 }

@@ -24,7 +24,7 @@ class RefusedException extends JobQueueException
      * @param int|null $status the HTTP status; null for a member of a batch, which has none
      * @param float|null $retry_after the header Retry-After; the answer's own field takes precedence
      */
-    final public function __construct(
+    public function __construct(
         public readonly array $answer,
         string $subject = '',
         public readonly ?int $status = null,
@@ -59,7 +59,7 @@ class RefusedException extends JobQueueException
     }
 
     /** @param array<string, mixed> $answer */
-    private static function text(array $answer, string $name): ?string
+    protected static function text(array $answer, string $name): ?string
     {
         return is_string($answer[$name] ?? null) ? $answer[$name] : null;
     }

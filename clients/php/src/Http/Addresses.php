@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace JobQueue\Client\Http;
 
+use JobQueue\Client\Options;
+
 /**
  * The addresses of the service, in a random order, so that many clients spread their load.
  *
@@ -18,13 +20,28 @@ final class Addresses
      * @param non-empty-list<string> $urls
      * @param array<string, string> $headers sent with each request
      */
-    public function __construct(array $urls, float $timeout_s, float $connect_timeout_s, array $headers)
-    {
+    public function __construct(
+        #[\SensitiveParameter] array $urls,
+        float $timeout_s,
+        float $connect_timeout_s,
+        #[\SensitiveParameter] array $headers,
+        Token $token,
+        Certificates $certificates,
+    ) {
         shuffle($urls);
-        $this->all = array_map(static function (string $url) use ($timeout_s, $connect_timeout_s, $headers): Address {
-            $path = rtrim($url, '/') . '/command';
-            return new Address($url, new Transport($path, $timeout_s, $connect_timeout_s, $headers));
-        }, $urls);
+        $headers = new Secret($headers);
+        $address = static fn (#[\SensitiveParameter] string $url): Address => new Address(
+            Options::withoutPassword($url),
+            new Transport(
+                new Secret(rtrim($url, '/') . '/command'),
+                $timeout_s,
+                $connect_timeout_s,
+                $headers,
+                $token,
+                $certificates,
+            ),
+        );
+        $this->all = array_map($address, $urls);
     }
 
     public function __clone(): void

@@ -32,17 +32,24 @@ final class Transport
     /** curl's error for a reused connection that broke after the body was sent; PHP has no constant for it. */
     private const NOT_REWOUND = 65;
 
+    private const UNAUTHORIZED = 401;
+
     private ?CurlMultiHandle $multi = null;
     private CurlHandle $easy;
     private int $pid = 0;
     private float $used = 0.0;
 
-    /** @param array<string, string> $headers sent with each request */
+    /**
+     * @param Secret<string> $url which may have a password
+     * @param Secret<array<string, string>> $headers sent with each request
+     */
     public function __construct(
-        private readonly string $url,
+        private readonly Secret $url,
         private readonly float $timeout_s,
         private readonly float $connect_timeout_s,
-        private readonly array $headers,
+        private readonly Secret $headers,
+        private readonly Token $token,
+        private readonly Certificates $certificates,
     ) {
     }
 
@@ -52,6 +59,8 @@ final class Transport
     }
 
     /**
+     * Sends a request. If the token is refused, and its file has another one by now, it is sent again with that.
+     *
      * @param float $wait_s seconds for which the service may wait before it answers
      * @param (Closure(): bool)|null $giveUp is called repeatedly; once it gives true, the connection is closed
      * @return Response|null null: given up
@@ -59,9 +68,24 @@ final class Transport
      */
     public function post(string $body, float $wait_s = 0.0, ?Closure $giveUp = null): ?Response
     {
+        $shown = $this->token->shown();
+        $response = $this->posted($body, $wait_s, $giveUp, $shown);
+        return $response?->status === self::UNAUTHORIZED && $this->token->isReplaced($shown)
+            ? $this->posted($body, $wait_s, $giveUp, $this->token->shown())
+            : $response;
+    }
+
+    /**
+     * @param (Closure(): bool)|null $giveUp
+     * @param Secret<string|null> $token
+     * @throws UnreachableException
+     */
+    private function posted(string $body, float $wait_s, ?Closure $giveUp, Secret $token): ?Response
+    {
         $multi = $this->connection();
         $transfer = new Transfer($body);
         curl_setopt_array($this->easy, [
+            CURLOPT_HTTPHEADER => $this->headerLines($token),
             CURLOPT_INFILESIZE => strlen($body),
             // The body is passed by a callback, because curl itself repeats a POST with CURLOPT_POSTFIELDS when a
             // reused connection breaks. It does not repeat what it cannot rewind.
@@ -121,12 +145,11 @@ final class Transport
     private function prepared(): CurlHandle
     {
         $easy = curl_init();
-        curl_setopt_array($easy, [
-            CURLOPT_URL => $this->url,
+        curl_setopt_array($easy, $this->certificates->options + [
+            CURLOPT_URL => $this->url->value(),
             CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
             CURLOPT_HTTP_VERSION => CURL_HTTP_VERSION_1_1,
             CURLOPT_RETURNTRANSFER => true,
-            CURLOPT_HTTPHEADER => $this->headerLines(),
             CURLOPT_CONNECTTIMEOUT_MS => self::milliseconds($this->connect_timeout_s),
             CURLOPT_NOSIGNAL => true,
             CURLOPT_UPLOAD => true,
@@ -135,11 +158,17 @@ final class Transport
         return $easy;
     }
 
-    /** @return list<string> */
-    private function headerLines(): array
+    /**
+     * @param Secret<string|null> $token
+     * @return list<string>
+     */
+    private function headerLines(Secret $token): array
     {
         $lines = ['Content-Type: application/json', 'Expect:'];
-        foreach ($this->headers as $name => $value) {
+        if ($token->value() !== null) {
+            $lines[] = "Authorization: Bearer {$token->value()}";
+        }
+        foreach ($this->headers->value() as $name => $value) {
             $lines[] = $value === '' ? "$name;" : "$name: $value"; // curl drops a header with nothing after `:`
         }
         return $lines;

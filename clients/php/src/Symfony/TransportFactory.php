@@ -13,12 +13,15 @@ use Symfony\Component\Messenger\Transport\TransportFactoryInterface;
 final class TransportFactory implements TransportFactoryInterface
 {
     /** @param array<string, mixed> $options */
-    public function createTransport(string $dsn, array $options, SerializerInterface $serializer): Transport
-    {
+    public function createTransport(
+        #[\SensitiveParameter] string $dsn,
+        #[\SensitiveParameter] array $options,
+        SerializerInterface $serializer,
+    ): Transport {
         $dsn = new Dsn($dsn, $options);
-        $client = new Client(...$dsn->client, urls: $dsn->urls);
+        $client = new Client(...$dsn->client->value(), urls: $dsn->urls);
         // A worker has until the end of the lease to say how a message ended.
-        $ends = new Client(...['retry_for_s' => $dsn->ttr] + $dsn->client, urls: $dsn->urls);
+        $ends = new Client(...['retry_for_s' => $dsn->ttr] + $dsn->client->value(), urls: $dsn->urls);
         $class = interface_exists(KeepaliveReceiverInterface::class) ? KeptAliveTransport::class : Transport::class;
         return new $class($client, $ends, $serializer, $dsn->topic, $dsn->ttr, $dsn->wait);
     }

@@ -8,6 +8,7 @@ use Closure;
 use JobQueue\Client\Clock;
 use JobQueue\Client\Exception\JobQueueException;
 use JobQueue\Client\Exception\RefusedException;
+use JobQueue\Client\Exception\UnauthorizedException;
 use JobQueue\Client\Exception\UnreachableException;
 use JobQueue\Client\Http\Exchange;
 use JobQueue\Client\Http\Route;
@@ -15,7 +16,8 @@ use JobQueue\Client\Job;
 use JobQueue\Client\Retries;
 
 /**
- * The outbox: sends a worker's commands until they are answered, however long the service is down.
+ * The outbox: sends a worker's commands until they are answered, however long the service is down; but a token that is
+ * refused all the time ends it.
  *
  * @internal
  */
@@ -23,11 +25,17 @@ final class Outbox
 {
     private const LOOK_S = 0.2;
 
+    /** Seconds for which a token may be refused: time to put it in order. */
+    private const PATIENCE_S = 60.0;
+
     /** Whether an attempt before the last answer may have been executed. */
     public bool $uncertain = false;
 
     /** @var array<string, mixed>|null a job with ttr 0 that arrived with a temporary refusal: it cannot go back */
     private ?array $held = null;
+
+    /** When the token was refused, by Clock: the first time since the last answer of another kind. */
+    private ?float $refusedSince = null;
 
     public function __construct(private readonly Exchange $exchange, private readonly Report $report)
     {
@@ -120,10 +128,14 @@ final class Outbox
             $this->uncertain = $this->uncertain || $error->maybe_done;
             return $error;
         } catch (RefusedException $error) {
-            return self::isTemporary($error, $commands[0]['command']) ? $error : throw $error;
+            return $this->isTemporary($error, $commands[0]['command']) ? $error : throw $error;
         }
         $first = $answers[0] ?? null;
-        if (!$first instanceof RefusedException || !self::isTemporary($first, $commands[0]['command'])) {
+        if (!$first instanceof RefusedException) {
+            $this->refusedSince = $first === null ? $this->refusedSince : null;
+            return $answers;
+        }
+        if (!$this->isTemporary($first, $commands[0]['command'])) {
             return $answers;
         }
         $uncertain = $this->uncertain || $first->error_code === 'UNAVAILABLE';
@@ -149,8 +161,13 @@ final class Outbox
         }
     }
 
-    private static function isTemporary(RefusedException $refusal, string $command): bool
+    private function isTemporary(RefusedException $refusal, string $command): bool
     {
+        if ($refusal instanceof UnauthorizedException) {
+            $this->refusedSince ??= Clock::now();
+            return Clock::now() - $this->refusedSince < self::PATIENCE_S;
+        }
+        $this->refusedSince = null;
         // A defect of the service must not block a worker on the end of one job; a poll has nothing better to do.
         return Retries::mayHelp($refusal, safe: true) || ($refusal->error_code === 'INTERNAL' && $command === 'pop');
     }

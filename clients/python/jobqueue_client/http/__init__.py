@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+UNAUTHORIZED = 401
+"""The status of a refused token, be it the service or a proxy that refuses it."""
+
 
 class Request(NamedTuple):
     """A request: the service's URL, the body, and for how many seconds the service may wait before it answers."""

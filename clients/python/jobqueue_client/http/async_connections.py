@@ -34,12 +34,13 @@ class AsyncConnections:
         # wait for a job do not count: they would hold up the adds that are to end their wait.
         self._free = asyncio.Semaphore(_CONCURRENT_REQUESTS)
 
-    async def post(self, request: Request) -> Reply:
+    async def post(self, request: Request, authorization: str | None) -> Reply:
         """Send a request and read its reply. Raises Unreachable, and RuntimeError once they are closed."""
+        headers = self._options.headers_with(authorization)
         if request.wait_s:
-            return await self._post(request)
+            return await self._post(request, headers)
         async with self._free:
-            return await self._post(request)
+            return await self._post(request, headers)
 
     async def close(self) -> None:
         """Close the connections, for good."""
@@ -48,14 +49,14 @@ class AsyncConnections:
         if session is not None:
             await session.close()
 
-    async def _post(self, request: Request) -> Reply:
+    async def _post(self, request: Request, headers: dict[str, str]) -> Reply:
         # If the caller kept the loop busy, the loop has not yet noticed which idle connections the service has closed.
         # It polls the sockets at the end of this turn, and closes those connections in the next one.
         for _ in range(2):
             await asyncio.sleep(0)
         within_s = self._options.timeout_s + request.wait_s
         try:
-            return await self._exchange(request, within_s)
+            return await self._exchange(request, headers, within_s)
         except aiohttp.ConnectionTimeoutError:
             message = f"{request.url}: no connection within {self._options.connect_timeout_s:g} s"
             raise Unreachable(message, maybe_done=False) from None
@@ -66,14 +67,14 @@ class AsyncConnections:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"{request.url}: no answer: {words(error)}", maybe_done=True) from None
 
-    async def _exchange(self, request: Request, within_s: float) -> Reply:
+    async def _exchange(self, request: Request, headers: dict[str, str], within_s: float) -> Reply:
         # aiohttp warns about large bytes objects, which it writes at once; it sends a file in chunks.
         body = request.data if len(request.data) < _LARGE_BYTES else io.BytesIO(request.data)
         connect_s = self._options.connect_timeout_s
         # `total` bounds a reply that trickles in; a shorter one could expire before there is a connection.
         timeout = aiohttp.ClientTimeout(total=connect_s + within_s, connect=connect_s, sock_read=within_s)
         async with self._open_session().post(
-            command_url(request.url), data=body, timeout=timeout, allow_redirects=False
+            command_url(request.url), data=body, headers=headers, timeout=timeout, allow_redirects=False
         ) as response:
             return Reply(response.status, response.headers.get("Retry-After"), await response.read())
 
@@ -84,9 +85,10 @@ class AsyncConnections:
         if self._session is None:
             self._loop = loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=_IDLE_S, ssl=self._options.access.tls or True
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                headers=self._options.all_headers,
             )
         if self._loop is not loop:
             raise RuntimeError("the client was used in another event loop: create one in each")

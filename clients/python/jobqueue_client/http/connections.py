@@ -53,15 +53,15 @@ class Connections:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if parts.scheme == "https" else 80)  # else http.client searches the host
         self._path = parts.path
-        self._kind = _SecureConnection if parts.scheme == "https" else _Connection
+        self._is_secure = parts.scheme == "https"
         self._idle: deque[_Connection] = deque()  # atomic methods: no lock that a fork could leave held
 
-    def post(self, request: Request) -> Reply:
+    def post(self, request: Request, authorization: str | None) -> Reply:
         """Send a request and read its reply, which must come within `timeout_s` and its wait. Raises Unreachable."""
         within_s = self._options.timeout_s + request.wait_s
         connection = self._take()
         try:
-            reply, keep = self._exchange(connection, request.data, within_s)
+            reply, keep = self._exchange(connection, request.data, within_s, self._options.headers_with(authorization))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             late = isinstance(error, TimeoutError)
@@ -81,12 +81,14 @@ class Connections:
         while (connection := self._pop()) is not None:
             connection.close()
 
-    def _exchange(self, connection: _Connection, data: bytes, within_s: float) -> tuple[Reply, bool]:
+    def _exchange(
+        self, connection: _Connection, data: bytes, within_s: float, headers: dict[str, str]
+    ) -> tuple[Reply, bool]:
         end = time.monotonic() + within_s
         connection.sock.settimeout(within_s)
         connection.body = data
         connection.putrequest("POST", self._path, skip_accept_encoding=True)
-        for name, value in self._options.all_headers.items():
+        for name, value in headers.items():
             connection.putheader(name, value)
         connection.putheader("Content-Length", str(len(data)))
         connection.endheaders()
@@ -108,7 +110,7 @@ class Connections:
             return None
 
     def _open(self) -> _Connection:
-        connection = self._kind(self._host, self._port, timeout=self._options.connect_timeout_s)
+        connection = self._made()
         connection.pid = os.getpid()
         try:
             connection.connect()
@@ -120,6 +122,12 @@ class Connections:
             connection.close()
             raise Unreachable(f"{self._url}: {words(error)}", maybe_done=False) from None
         return connection
+
+    def _made(self) -> _Connection:
+        connect_s = self._options.connect_timeout_s
+        if not self._is_secure:
+            return _Connection(self._host, self._port, timeout=connect_s)
+        return _SecureConnection(self._host, self._port, timeout=connect_s, context=self._options.access.tls)
 
     def _give_back(self, connection: _Connection) -> None:
         connection.body = b""
