@@ -18,6 +18,7 @@ from jobqueue.access.authentication import Authentication
 from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.access.entry import Entry
+from jobqueue.access.issuing import Issuing
 from jobqueue.access.modes import check_may_start
 from jobqueue.access.rates import Buckets
 from jobqueue.access.refusal_log import RefusalLog
@@ -113,6 +114,7 @@ class Service(Lifecycle):
         sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
         tokens = self._table_of_tokens(pool, members, notifier)
         authentication = self._authentication(tokens, pool, waiting, members, metrics)
+        engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed) if tokens else None
         # Every loop of a service. Rows start from top to bottom and stop from bottom to top, the loops of one together.
         table = (
             [Loop("metrics", scrape.run)] if folder else [],

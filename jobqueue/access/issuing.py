@@ -102,13 +102,20 @@ class Issuing:
         self._tokens = tokens
         self._filed = filed
 
-    async def create(self, values: Mapping[str, Any], created_by: str, objection: Objection = _nothing) -> Issued:
-        """A new token. `values`: the fields that its creator decides, as in the command `token`. Raises BadField,
-        AlreadyExists, NoRoom, Unavailable, and what is objected."""
+    async def create(
+        self,
+        values: Mapping[str, Any],
+        created_by: str,
+        objection: Objection = _nothing,
+        latest: float | None = None,
+    ) -> Issued:
+        """A new token. `values`: the fields that its creator decides, as in the command `token`; `latest`: when it ends
+        at the latest if they do not say (unix seconds). Raises BadField, AlreadyExists, NoRoom, Unavailable, and what
+        is objected."""
         token = Token.make()
 
         def made(moment: _Moment) -> Record:
-            record = new_record(values, token, created_by, moment.us)
+            record = new_record(values, token, created_by, moment.us, latest)
             moment.check_new(record)
             return record
 
@@ -186,10 +193,17 @@ class Issuing:
         raise Unavailable("others change tokens all the time; nothing was done")
 
 
-def new_record(values: Mapping[str, Any], token: Token, created_by: str, now_us: int) -> Record:
+def new_record(
+    values: Mapping[str, Any], token: Token, created_by: str, now_us: int, latest: float | None = None
+) -> Record:
     """The record of a new token. `values`: the fields that its creator decides; `now_us`: the time, in us since the
-    epoch. Raises BadField."""
+    epoch; `latest`: when it ends at the latest if they do not say. Raises BadField."""
     now = now_us / _US
     return Record(
-        **granted(values, now), id=token.id, digest=token.digest, created=now, created_by=created_by, changed=now_us
+        **granted(values, now, latest),
+        id=token.id,
+        digest=token.digest,
+        created=now,
+        created_by=created_by,
+        changed=now_us,
     )

@@ -118,10 +118,14 @@ def as_json(record: Record) -> bytes:
     return msgspec.json.encode(record)
 
 
-def granted(values: Mapping[str, Any], now: float) -> dict[str, Any]:
+def granted(values: Mapping[str, Any], now: float, latest: float | None = None) -> dict[str, Any]:
     """The fields of a record that its creator decides, checked and with their defaults; without `expires`, it ends
-    after 90 days. `now`: unix seconds. Raises BadField, which names the field and what it may be."""
+    after 90 days, or at `latest` if that is earlier. `now`: unix seconds. Raises BadField, which names the field and
+    what it may be."""
     wish = _checked(values, Wish)
+    if wish.expires is None:
+        usual = now + DEFAULT_LIFE_S
+        return _granted(wish) | {"expires": usual if latest is None else min(usual, latest)}
     return _granted(wish) | {"expires": expiry(wish.expires, now)}
 
 
@@ -194,11 +198,8 @@ def _granted(wish: Wish) -> dict[str, Any]:
     }
 
 
-def expiry(given: float | str | None, now: float) -> float | None:
-    """The end of a token in unix seconds: None for `never`, and 90 days from now if nothing is given. Raises
-    BadField."""
-    if given is None:
-        return now + DEFAULT_LIFE_S
+def expiry(given: float | str, now: float) -> float | None:
+    """The end of a token in unix seconds: None for `never`. Raises BadField."""
     if given == NEVER:
         return None
     end = _moment(given)

@@ -22,8 +22,10 @@ from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from jobqueue import settings
+from jobqueue.access import tokens_file
 from jobqueue.access.secret_values import is_open_to_all, without_secret
 from jobqueue.cli.check_jobs import check_jobs
+from jobqueue.cli.client import Unreachable, credentials
 from jobqueue.cli.findings import Finding, Findings, Level
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
@@ -51,7 +53,7 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
     yield Finding(
         "ok", "settings", f"{', '.join(own)} set, the others have their defaults" if own else "all have their defaults"
     )
-    for finding in _secret_files(chosen):
+    for finding in (*_secret_files(chosen), *_tokens_file(chosen)):
         yield finding
     yield _workers(chosen)
     for name, address in addresses(chosen.protocols, chosen.host).items():
@@ -106,6 +108,17 @@ def _secret_files(chosen: Settings) -> Iterator[Finding]:
     for name, path in files.items():
         if path and is_open_to_all(path):
             yield Finding("warn", name, f"every user of this machine may read {path}; chmod 600 keeps the secret")
+
+
+def _tokens_file(chosen: Settings) -> Iterator[Finding]:
+    """Whether the file of tokens can be read, if there is one."""
+    if chosen.tokens_file:
+        try:
+            records = tokens_file.read(chosen.tokens_file)
+        except SettingsError as error:
+            yield Finding("bad", "tokens_file", str(error))
+        else:
+            yield Finding("ok", "tokens_file", f"tokens in {chosen.tokens_file}: {len(records)}")
 
 
 def _workers(chosen: Settings) -> Finding:
@@ -233,8 +246,12 @@ async def _service(url: str, absent: Level) -> Finding:
     """Whether a service answers at a URL."""
     try:
         timeout = aiohttp.ClientTimeout(total=_READY_S)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{url}/readyz") as response:
-            checks = orjson.loads(await response.read())["checks"]
+        session = aiohttp.ClientSession(timeout=timeout, headers=credentials())
+        async with session, session.get(f"{url}/readyz") as response:
+            told = orjson.loads(await response.read())
+        checks = told.get("checks") or {"ready": told["ready"]}  # by name with the right look only
+    except Unreachable as error:
+        return Finding("bad", "service", str(error))
     except aiohttp.ClientConnectorError:
         return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):

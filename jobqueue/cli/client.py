@@ -11,6 +11,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from jobqueue.cli.credentials import token_of
+from jobqueue.errors import SettingsError
+
 _CONNECT_S = 5.0
 _ANSWER_S = 70.0  # longer than the longest deadline that a service may have (settings.redis_timeout_s)
 
@@ -36,14 +39,14 @@ class Refusal(Exception):
 
 
 class Client:
-    """One service. `async with`."""
+    """One service. `async with`, which raises Unreachable for a token that cannot be sent."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession()
+        self._session = aiohttp.ClientSession(headers=credentials())
         return self
 
     async def __aexit__(
@@ -77,6 +80,15 @@ class Client:
             raise Unreachable(f"the service at {self.url} did not answer within {within_s:.0f} s") from None
         except (aiohttp.ClientError, ValueError) as error:
             raise Unreachable(f"the service at {self.url} cannot be asked: {_reason(error)}") from None
+
+
+def credentials() -> dict[str, str]:
+    """The header that shows the token, if there is one. Raises Unreachable for one that cannot be sent."""
+    try:
+        token = token_of()
+    except SettingsError as error:
+        raise Unreachable(str(error)) from None
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _reason(error: Exception) -> str:

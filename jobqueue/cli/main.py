@@ -15,6 +15,7 @@ from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import service_commands
 from jobqueue.cli.callbacks import callbacks_command
+from jobqueue.cli.token_commands import token_group
 from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Look after a service": ("check", "fsck", "move", "actions"),
+    "Look after a service": ("check", "fsck", "move", "token", "whoami", "actions"),
 }
 
 
@@ -98,10 +99,13 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
     """Run the service until SIGTERM or Ctrl-C."""
     # Loading the service takes 0.3 s: commands that ask a running one do not wait for it.
     from jobqueue import logs, process  # noqa: PLC0415
+    from jobqueue.access import tokens_file  # noqa: PLC0415
     from jobqueue.workers import cores  # noqa: PLC0415
 
     try:
         chosen, file = settings.load(flags, config), settings.file_of(config)
+        if chosen.access == "tokens" and chosen.tokens_file:
+            tokens_file.read(chosen.tokens_file)
         if test:
             chosen = settings.for_tests(chosen, flags)
         workers = cores.workers_for(chosen.workers)
@@ -209,3 +213,4 @@ def _url(option: str, url: str | None, file: str | None) -> str:
 
 
 main.add_command(callbacks_command)
+main.add_command(token_group)

@@ -56,8 +56,8 @@ _TYPED = {"DURATION": f"DURATION: {times.DURATIONS}.", "TIME": f"TIME: {times.TI
 
 
 def commands() -> list[click.Command]:
-    """A click command for each command of the protocol."""
-    return [_command(name) for name in params.BY_NAME]
+    """A click command for each command of the protocol but `token`, which is a group (token_commands.py)."""
+    return [_command(name) for name in params.BY_NAME if name != "token"]
 
 
 def _command(name: str) -> click.Command:

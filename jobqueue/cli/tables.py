@@ -23,7 +23,10 @@ _STATE_TIMES = {
     "dead": ("died", "dead_since"),
 }
 _WORK_COLOURS = {"parked": "green", "busy": "yellow"}
-_TIMES = {"due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"}
+_TIMES = {
+    *("due", "created", "until", "ready_since", "dead_since", "reserved_until", "paused_until", "ended", "ready"),
+    *("expires", "used", "revoked", "old_until"),
+}
 _SPANS = {"ttr", "ttl", "retention", "oldest_ready"}
 _HIDDEN = {"success"}
 _BAR_WIDTH = 30
@@ -147,6 +150,35 @@ def workers(some: Iterable[Fields]) -> RenderableType:
             Text(humanize.clean(worker["instance"])),
         )
     return table
+
+
+def tokens(some: Iterable[Fields]) -> RenderableType:
+    """A row per token."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("id", no_wrap=True)
+    table.add_column("name", overflow="fold")
+    table.add_column("may", overflow="fold")
+    table.add_column("topics", overflow="fold")
+    table.add_column("ends", no_wrap=True)
+    table.add_column("last used", no_wrap=True)
+    table.add_column("a second", no_wrap=True, justify="right")
+    for token in some:
+        table.add_row(
+            Text(humanize.clean(token["id"])),
+            Text(humanize.clean(token["name"])),
+            Text(humanize.clean(", ".join(token["rights"]))),
+            Text(humanize.clean(", ".join(token["topics"])) or "all"),
+            _token_end(token),
+            Text("" if token["used"] is None else humanize.ahead(token["used"])),
+            Text("" if token["rate"] is None else humanize.number(token["rate"])),
+        )
+    return table
+
+
+def _token_end(token: Fields) -> Text:
+    if token["state"] != "live":
+        return Text(humanize.clean(token["state"]), style="red")
+    return Text("never" if token["expires"] is None else humanize.ahead(token["expires"]))
 
 
 def _paused(topic: Fields) -> str:

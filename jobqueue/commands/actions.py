@@ -18,12 +18,14 @@ from jobqueue.access.rights import name_of
 from jobqueue.caller import CALLER
 from jobqueue.commands.answers import Answer
 from jobqueue.logs import REQUEST
+from jobqueue.schema import params
 
 log = structlog.get_logger()
 
 _ALWAYS = {"kick", "run", "purge", "pause", "resume"}
 _OF_PERSONS = {"delete", "update", "bury", "release"}
-_SHOWN = ("topic", "id", "state", "count", "seconds", "within")
+_OF_TOKENS = {"create", "revoke", "rotate"}
+_SHOWN = ("topic", "id", "name", "state", "count", "seconds", "within")
 
 
 def is_action(command: Any, user: str) -> bool:
@@ -31,6 +33,8 @@ def is_action(command: Any, user: str) -> bool:
     if isinstance(command, JobQueueError):
         return False
     name = name_of(command)
+    if isinstance(command, params.Token):
+        return command.action in _OF_TOKENS
     return name in _ALWAYS or bool(user and name in _OF_PERSONS)
 
 
@@ -65,7 +69,7 @@ def _entry(command: Any, grant: Grant) -> dict[str, Any]:
     return {
         "actor": actor_of(grant, USER.get()),
         **({"token": grant.token_id} if grant.token_id else {}),
-        "action": name_of(command),
+        "action": f"token {command.action}" if isinstance(command, params.Token) else name_of(command),
         **{name: value for name, value in shown.items() if value not in (None, "")},
         "request": REQUEST.get(),
         **({"address": cast(Any, caller).address} if caller else {}),

@@ -28,7 +28,7 @@ async def carry_out(issuing: Issuing | None, command: params.Token, grant: Grant
 
 async def _create(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
     given = {name: value for name in _GIVEN if (value := getattr(command, name)) is not None}
-    return _issued(await issuing.create(given, grant.name, _unless(beyond, grant)))
+    return _issued(await issuing.create(given, grant.name, _unless(beyond, grant), grant.record.expires))
 
 
 async def _list(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:

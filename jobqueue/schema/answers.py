@@ -416,13 +416,16 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
     actor: Annotated[
         str, Meta(description="the name of the token; behind a slash, the person that `X-Jobqueue-Actor` named")
     ]
-    action: Annotated[str, Meta(description="the command; `reload` for settings that were read again")]
+    action: Annotated[
+        str, Meta(description="the command, of `token` with its `action`; `reload` for settings that were read again")
+    ]
     outcome: Annotated[str, Meta(description="OK, the code of its error, or `not known`: it was cut off")]
     done: Annotated[int, Meta(description="how many jobs or topics it changed; of a purge, those of this request")]
     request: Annotated[str, Meta(description="the id of the request")]
     token: Annotated[str, Meta(description="the id of the token, if there was one")] | UnsetType = UNSET
     topic: Annotated[str, Meta(description="the topic, if the command named one")] | UnsetType = UNSET
     id: Annotated[str | int, Meta(description="the job or token, if the command named one")] | UnsetType = UNSET
+    name: Annotated[str, Meta(description="as in the command")] | UnsetType = UNSET
     state: Annotated[str, Meta(description="as in the command")] | UnsetType = UNSET
     count: Annotated[int, Meta(description="as in the command")] | UnsetType = UNSET
     seconds: Annotated[float, Meta(description="as in the command")] | UnsetType = UNSET
@@ -438,7 +441,7 @@ class ActionLog(Struct, forbid_unknown_fields=True):
     cursor: _Cursor
 
 
-class TokenRecord(Struct, forbid_unknown_fields=True, kw_only=True):
+class _TokenFields(Struct, forbid_unknown_fields=True, kw_only=True):
     """What is kept of a token; points in time are in unix seconds."""
 
     id: Annotated[str, Meta(description="its 8 characters that are no secret")]
@@ -457,10 +460,15 @@ class TokenRecord(Struct, forbid_unknown_fields=True, kw_only=True):
     waits: Annotated[int | None, Meta(description="as in create")]
     own_ids: Annotated[bool, Meta(description="as in create")]
     certificate: Annotated[str | None, Meta(description="as in create")]
-    revoked: Annotated[float, Meta(description="if it was revoked: when")] | UnsetType = UNSET
     old_until: (
         Annotated[float, Meta(description="if its secret was exchanged: until when the old one holds, too")] | UnsetType
     ) = UNSET
+
+
+class TokenRecord(_TokenFields, forbid_unknown_fields=True, kw_only=True):
+    """A token in a listing."""
+
+    revoked: Annotated[float, Meta(description="if it was revoked: when")] | UnsetType = UNSET
 
 
 class TokenShown(TokenRecord, forbid_unknown_fields=True, kw_only=True):
@@ -469,7 +477,7 @@ class TokenShown(TokenRecord, forbid_unknown_fields=True, kw_only=True):
     success: _Yes
 
 
-class TokenIssued(TokenRecord, forbid_unknown_fields=True, kw_only=True):
+class TokenIssued(_TokenFields, forbid_unknown_fields=True, kw_only=True):
     """The answer to token with create or rotate."""
 
     success: _Yes

@@ -136,12 +136,14 @@ class ServiceProcess:
 class Client:
     """Commands to a service, as JSON over HTTP. `async with`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
+        """`token`: what it shows, if anything."""
         self.url = url
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Client:
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=self._headers)
         return self
 
     async def __aexit__(self, *exception: object) -> None:

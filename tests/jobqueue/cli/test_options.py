@@ -20,7 +20,7 @@ OWN = {"url", "as_json", "text", "yes", "all", "watch"}
 COMMANDS = {str(command.name): command for command in service_commands.commands()}
 
 
-@pytest.mark.parametrize("name", params.BY_NAME)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_takes_each_of_its_fields_and_nothing_else(name: str) -> None:
     # `TTR` is another spelling of `ttr`, and a pop's TOPIC... are its topic or its topics.
     fields = {field.lower() for field in params.BY_NAME[name].__struct_fields__} - {"topic" if name == "pop" else ""}
@@ -28,7 +28,7 @@ def test_a_command_takes_each_of_its_fields_and_nothing_else(name: str) -> None:
 
 
 def test_each_command_of_the_protocol_is_there_with_help_for_each_option() -> None:
-    assert list(COMMANDS) == list(params.BY_NAME)
+    assert COMMANDS.keys() == params.BY_NAME.keys() - {"token"}
     for command in COMMANDS.values():
         shown = CliRunner().invoke(command, ["--help"]).output
         for option in command.params:

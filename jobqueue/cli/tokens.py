@@ -1,0 +1,181 @@
+"""`jobqueue token`: what it asks, of Redis or of a service, and how it shows the answers.
+
+Both answer alike: what is done over Redis goes through the functions of the command `token`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from buckets import Pool
+from buckets.access.tokens import Tokens
+from buckets.errors import JobQueueError, NotFound, Unavailable
+from buckets.keys import Keys
+from buckets.namespace import read_meta
+from jobqueue import logs
+from jobqueue.access import tokens_file
+from jobqueue.access.grants import Grant
+from jobqueue.access.issuing import Issuing, new_record
+from jobqueue.access.records import Record, as_table
+from jobqueue.access.rights import ADMIN
+from jobqueue.access.token import Token
+from jobqueue.cli import humanize, output
+from jobqueue.cli.ask import DONE, REFUSED, UNREACHABLE
+from jobqueue.cli.client import Client, Refusal, Unreachable
+from jobqueue.cli.output import Output
+from jobqueue.commands.tokens import carry_out
+from jobqueue.errors import BadRequest, SettingsError
+from jobqueue.redis_server.data_directory import running_at
+from jobqueue.redis_server.fitness import redis_at
+from jobqueue.schema import checks, params
+from jobqueue.settings import Settings
+
+Fields = dict[str, Any]
+Ask = Callable[[Fields], Awaitable[Fields]]
+"""Asks for one action; its answer. Raises JobQueueError, Refusal, Unreachable."""
+
+
+def of_service(url: str) -> Callable[[Sequence[Fields]], Awaitable[list[Fields]]]:
+    """Asks a service, with the token of the environment."""
+
+    async def ask_all(wishes: Sequence[Fields]) -> list[Fields]:
+        async with Client(url) as client:
+            return [(await client.ask("token", **wish)).fields for wish in wishes]
+
+    return ask_all
+
+
+def of_redis(chosen: Settings) -> Callable[[Sequence[Fields]], Awaitable[list[Fields]]]:
+    """Asks Redis, as whoever may connect there."""
+
+    async def ask_all(wishes: Sequence[Fields]) -> list[Fields]:
+        commands = [_command(wish) for wish in wishes]
+        redis = redis_at(chosen.redis or running_at(Path(chosen.data)), chosen.redis_timeout_s)
+        try:
+            if commands[0].action != "create" and not await read_meta(redis, Keys(chosen.namespace, 0)):
+                raise NotFound(f"this Redis has no namespace {chosen.namespace}")
+            shards, buckets = chosen.numbers(redis.is_cluster)
+            pool = await Pool.open(redis, chosen.namespace, shards=shards, buckets=buckets)
+            filed = tokens_file.read(chosen.tokens_file) if chosen.tokens_file else []
+            issuing = Issuing(Tokens(pool), lambda: filed)
+            return [await carry_out(issuing, command, _operator()) for command in commands]
+        except Unavailable as error:
+            raise Unavailable(redis.trouble or error.message) from None
+        finally:
+            await redis.close()
+
+    return ask_all
+
+
+def _command(wish: Fields) -> params.Token:
+    """The command that a service would get. Raises BadRequest."""
+    try:
+        command = msgspec.convert(wish | {"command": "token"}, params.Token)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("`$.")[2].partition("`")[0].partition("[")[0]
+        raise BadRequest(f"{field} {params.must_be(field, 'token')}", field=field) from None
+    checks.check(command, 0)
+    return command
+
+
+def _operator() -> Grant:
+    """Who may connect to Redis may do everything."""
+    return Grant(Record(id="", name=operator(), digest="", rights=(ADMIN,), created=0, changed=0), "")
+
+
+def operator() -> str:
+    """Who gives the command, for the record."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a user without a name
+        return socket.gethostname()
+
+
+def ask(ask_all: Callable[[Sequence[Fields]], Awaitable[list[Fields]]], wishes: Sequence[Fields]) -> list[Fields] | int:
+    """The answers; or an exit code, when an error was told."""
+    logs.set_up("error", "text")
+    try:
+        return asyncio.run(ask_all(wishes))  # type: ignore[arg-type]  # it is a coroutine
+    except Refusal as error:
+        output.complain(str(error))
+        return REFUSED
+    except Unreachable as error:
+        output.complain(str(error))
+        return UNREACHABLE
+    except Unavailable as error:
+        output.complain(error.message)
+        return UNREACHABLE
+    except (JobQueueError, SettingsError) as error:
+        output.complain(str(error))
+        return REFUSED
+
+
+def show_issued(answer: Fields, *, as_json: bool) -> None:
+    """A new token: on standard output it alone, so that it can go to a file or another program."""
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    end = answer["expires"]
+    until = "does not expire" if end is None else f"expires {humanize.when(end)}"
+    output.remark(f"token {answer['id']} ({answer['name']}) {until}. It is shown this once:")
+    click.echo(answer["token"])
+
+
+def record_to(file: str, fields: Fields, *, as_json: bool) -> int:
+    """Create a token whose record is appended to a file instead of being stored; the exit code."""
+    token = Token.make()
+    try:
+        record = new_record(fields, token, operator(), time.time_ns() // 1000)
+        others = tokens_file.read(file) if Path(file).exists() else []
+        fault = tokens_file.fault_of([record], others)
+        if fault:
+            raise SettingsError(f"the record does not go into {file}: {fault}")
+        with Path(file).open("a") as out:
+            out.write(("\n" if others else "") + as_table(record))
+    except (BadRequest, SettingsError) as error:
+        output.complain(str(error))
+        return REFUSED
+    except OSError as error:
+        output.complain(f"{file} cannot be written: {error.strerror}")
+        return REFUSED
+    show_issued({"id": record.id, "name": record.name, "expires": record.expires, "token": token.text}, as_json=as_json)
+    return DONE
+
+
+def show_all(answer: Fields, *, as_json: bool) -> None:
+    """A table of tokens."""
+    out = Output(as_json)
+    if out.as_json:
+        click.echo(json.dumps(answer))
+    elif answer["tokens"]:
+        out.table("tokens", answer["tokens"])
+    else:
+        out.say("there are no tokens; the first one: jobqueue token create NAME --may admin")
+
+
+def show_one(answer: Fields, *, as_json: bool) -> None:
+    """What is kept of a token."""
+    out = Output(as_json)
+    if out.as_json:
+        click.echo(json.dumps(answer))
+    else:
+        out.table("answer", answer)
+
+
+def show_test(answer: Fields, *, as_json: bool) -> int:
+    """Yes or no, and why; the exit code."""
+    if Output(as_json).as_json:
+        click.echo(json.dumps(answer))
+    else:
+        click.echo("yes" if answer["allowed"] else f"no: {humanize.clean(answer['why'])}")
+    return DONE if answer["allowed"] else REFUSED
