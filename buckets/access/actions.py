@@ -18,6 +18,8 @@ _LATE_MS = 120_000  # an outcome is looked for so long behind the beginning
 _MOST_LATE = 10_000  # entries that are searched for them
 
 Fields = Mapping[str, Any]
+Row = tuple[str, dict[str, Any]]
+"""The id of an entry, and what is in it."""
 
 
 class Action(NamedTuple):
@@ -56,16 +58,14 @@ class Actions:
         actions = [Action(name, row, outcomes.get(name)) for name, row in rows if OF not in row]
         return actions, rows[-1][0] if more else None
 
-    async def _later(
-        self, rows: list[tuple[str, dict[str, Any]]], before: str | None
-    ) -> list[tuple[str, dict[str, Any]]]:
+    async def _later(self, rows: list[Row], before: str | None) -> list[Row]:
         """These rows, and those that came within two minutes behind them."""
         if before is None or not rows:
             return rows
         end = int(rows[0][0].partition("-")[0]) + _LATE_MS
         return rows + await self._range("XRANGE", f"({rows[0][0]}", str(end), _MOST_LATE)
 
-    async def _range(self, command: str, first: str, last: str, count: int) -> list[tuple[str, dict[str, Any]]]:
+    async def _range(self, command: str, first: str, last: str, count: int) -> list[Row]:
         rows = await self._shards.redis.read(command, self._key, first, last, "COUNT", count)
         return [(name.decode(), _read(fields)) for name, fields in rows]
 

@@ -23,9 +23,8 @@ def named(header: str | None, grant: Grant) -> str:
     if not grant.may(ACTOR):
         raise Forbidden(f"the token lacks the right {ACTOR}, which {HEADER} needs", right=ACTOR)
     if not header.isprintable() or not 0 < len(_bytes(header)) <= _LONGEST - len(grant.name) - 1:
-        raise BadField(
-            f"{HEADER} must be printable UTF-8 of at most {_LONGEST} bytes, with the token's name and a slash"
-        )
+        words = f"printable UTF-8, of at most {_LONGEST} bytes with the token's name and a slash before it"
+        raise BadField(f"{HEADER} must be {words}", field=HEADER)
     return header
 
 

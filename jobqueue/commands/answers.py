@@ -147,8 +147,7 @@ def _polling(row: Polling) -> Answer:
 def logged(action: Action) -> Answer:
     """An action in the log."""
     outcome = {"code": "not known", "done": 0} if action.outcome is None else action.outcome
-    shown = {"at": action.at_ms / 1000, **action.begun, "outcome": outcome.get("code"), "done": outcome.get("done", 0)}
-    return shown
+    return {"at": action.at_ms / 1000, **action.begun, "outcome": outcome.get("code"), "done": outcome.get("done", 0)}
 
 
 def died(job: Job) -> Answer:

@@ -35,6 +35,7 @@ from buckets import (
 from buckets import Stats as Figures
 from buckets.access.actions import Action, Actions
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
+from jobqueue.access.issuing import Issuing
 from jobqueue.caller import CALLER
 from jobqueue.engine.by_callback import ByCallback
 from jobqueue.engine.listing import Listing
@@ -117,6 +118,8 @@ class Engine:
         self._policies = policies
         self.held_time: HeldTime | None = None
         """Of a test service only."""
+        self.issuing: Issuing | None = None
+        """Of a service with tokens only."""
 
     @property
     def policies(self) -> Policies:

@@ -1,0 +1,155 @@
+"""Every client against a service that asks for tokens: what a token opens, its exchange, its end, and its rate."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from buckets.access.tokens import Tokens
+from buckets.pool.pool import Pool
+from buckets.redis.client import Redis
+from jobqueue.access.issuing import Issued, Issuing
+from tests.acceptance.service import ServiceProcess
+from tests.conformance.participants import Driver, Line, Participant, Worker
+from tests.conformance.tokens import TOKEN as UNKNOWN
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = 'access = "tokens"\nopen_paths = ["/metrics"]\n'
+
+
+class Guarded:
+    """A service that asks for tokens, and what makes them."""
+
+    def __init__(self, service: ServiceProcess, issuing: Issuing, folder: Path) -> None:
+        self.url = service.url
+        self.service = service
+        self.issuing = issuing
+        self.file = folder / "token"
+        self._names = 0
+
+    async def token(self, *rights: str, **fields: Any) -> Issued:
+        """A new token, which is in the file, too."""
+        self._names += 1
+        issued = await self.issuing.create({"name": f"token-{self._names}", "rights": [*rights], **fields}, "the test")
+        self.file.write_text(issued.token.text)
+        await self.until_known(issued)
+        return issued
+
+    async def until_known(self, issued: Issued) -> None:
+        """Wait until the service takes a token for valid."""
+        headers = {"Authorization": f"Bearer {issued.token.text}"}
+
+        async def known() -> bool:
+            async with self._session.post(f"{self.url}/command", json={"command": "stats"}, headers=headers) as answer:
+                return answer.status != HTTPStatus.UNAUTHORIZED
+
+        await until(known)
+
+    async def __aenter__(self) -> Guarded:
+        self._session = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._session.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded() -> AsyncIterator[Guarded]:
+    """A service that asks for tokens, shared by the tests."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as name, RedisServer(Path(name)) as server:
+        settings = Path(name) / "jobqueue.toml"
+        settings.write_text(SETTINGS)
+        flags = ("--redis", server.url, "--config", str(settings))
+        async with ServiceProcess(*flags, log=Path(name) / "service.log") as service:
+            redis = Redis(server.url)
+            pool = await Pool.open(redis)
+            async with Guarded(service, Issuing(Tokens(pool)), Path(name)) as guarded:
+                yield guarded
+            await pool.close()
+            await redis.close()
+
+
+def worker_of(participant: Participant, guarded: Guarded, topic: str) -> Worker:
+    """A worker with the token in the file."""
+    return Worker(participant, guarded.url, {"topics": [topic], "token_file": str(guarded.file)})
+
+
+async def test_a_token_opens_what_its_rights_and_topics_allow_and_nothing_else(
+    participant: Participant, guarded: Guarded
+) -> None:
+    issued = await guarded.token("produce", topics=["mail-*"])
+    async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+        assert "ok" in await client.ask("add", {"topic": "mail-a", "body": 1})
+        told = (await client.ask("add", {"topic": "orders", "body": 1}))["error"]
+        assert (told["class"], told["status"], told["right"], told["topic"]) == ("Forbidden", 403, None, "orders")
+        told = (await client.ask("pop", {"topic": "mail-a"}))["error"]
+        assert (told["class"], told["right"]) == ("Forbidden", "consume")
+        commands = [{"command": "add", "topic": topic, "body": 1} for topic in ("orders", "mail-b")]
+        refused, added = (await client.ask("batch", {"commands": commands}))["ok"]
+        assert refused["error"]["class"] == "Forbidden"
+        assert added["ok"]["result"] == "created"
+
+
+@pytest.mark.parametrize("options", [{}, {"token": UNKNOWN}, {"token": "of-a-proxy"}])
+async def test_no_token_and_an_unknown_one_are_the_same_error(
+    participant: Participant, guarded: Guarded, options: Line
+) -> None:
+    async with Driver(participant, "client", guarded.url, options) as client:
+        told = (await client.ask("stats", {}))["error"]
+        assert (told["class"], told["status"]) == ("Unauthorized", 401)
+
+
+async def test_a_token_that_was_exchanged_is_found_in_its_file(participant: Participant, guarded: Guarded) -> None:
+    issued = await guarded.token("produce")
+    async with Driver(participant, "client", guarded.url, {"token_file": str(guarded.file)}) as client:
+        assert "ok" in await client.ask("add", {"topic": "exchanged", "body": 1})
+        newer = await guarded.issuing.rotate(issued.record.id)
+        guarded.file.write_text(newer.token.text)
+        await guarded.until_known(newer)
+        assert "ok" in await client.ask("add", {"topic": "exchanged", "body": 2})
+
+
+async def test_a_worker_whose_token_ends_while_it_waits_goes_on_with_the_next_one(
+    participant: Participant, guarded: Guarded
+) -> None:
+    topic = f"waits-{participant.name}"
+    issued = await guarded.token("produce", "consume", topics=[topic])
+    async with worker_of(participant, guarded, topic) as worker:
+        await worker.event("worker.started")
+        await until(lambda: guarded.service.parked(1))
+        await guarded.issuing.revoke(issued.record.id)
+        await worker.event("service.lost")
+        next_one = await guarded.token("produce", "consume", topics=[topic])
+        await worker.event("service.back")
+        async with Driver(participant, "client", guarded.url, {"token": next_one.token.text}) as client:
+            added = (await client.ask("add", {"topic": topic, "body": {"do": "return"}}))["ok"]
+        await worker.event("job.finished", added["id"])
+        assert await worker.stop() == 0
+
+
+async def test_a_worker_of_a_topic_that_is_not_its_tokens_ends(participant: Participant, guarded: Guarded) -> None:
+    await guarded.token("consume", topics=["others"])
+    async with worker_of(participant, guarded, "mine") as worker:
+        assert await worker.end() != 0
+
+
+async def test_a_client_that_is_too_fast_is_only_slower(participant: Participant, guarded: Guarded) -> None:
+    issued = await guarded.token("produce", "look", rate=20, burst=10)
+    topic = f"fast-{participant.name}"
+    async with Driver(participant, "client", guarded.url, {"token": issued.token.text, "retry_for_s": 20}) as client:
+        for number in range(25):
+            assert "ok" in await client.ask("add", {"topic": topic, "body": number})
+        commands = [{"command": "add", "topic": topic, "body": number} for number in range(25)]
+        answers = (await client.ask("batch", {"commands": commands}))["ok"]
+        assert ["ok" in answer for answer in answers] == [True] * 25
+        assert (await client.ask("stats", {"topic": topic}))["ok"]["counts"]["ready"] == 50
