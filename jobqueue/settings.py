@@ -144,7 +144,20 @@ _ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://(?:{_HOST_NAME}|\[[0-9a-f:.]+\])(?::
 _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
 # JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
 # that of `jobqueue callbacks`.
-_NOT_SETTINGS = {f"{PREFIX}{name}" for name in (_CONFIG, "URL", "TOKEN", "CALLBACK_SECRET", "CALLBACK_SECRET_FILE")}
+_NOT_SETTINGS = {
+    f"{PREFIX}{name}"
+    for name in (
+        _CONFIG,
+        "URL",
+        "TOKEN",
+        "TOKEN_FILE",
+        "CA_FILE",
+        "CERT_FILE",
+        "KEY_FILE",
+        "CALLBACK_SECRET",
+        "CALLBACK_SECRET_FILE",
+    )
+}
 
 
 def load(

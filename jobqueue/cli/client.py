@@ -46,12 +46,12 @@ class Client:
 
     def __init__(self, url: str, access: Access) -> None:
         self.url = url.rstrip("/")
+        self._access = access
         self._token = access.token
-        self._tls = access.tls
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._tls or True))
+        self._session = session_of(self._access)
         return self
 
     async def __aexit__(
@@ -94,6 +94,11 @@ class Client:
             raise Unreachable(f"the service at {self.url} did not answer within {within_s:.0f} s") from None
         except (aiohttp.ClientError, ValueError) as error:
             raise Unreachable(f"the service at {self.url} cannot be asked: {_reason(error)}") from None
+
+
+def session_of(access: Access) -> aiohttp.ClientSession:
+    """Connections that trust whom they are to trust."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=access.tls or True))
 
 
 def _reason(error: Exception) -> str:

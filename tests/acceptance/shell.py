@@ -50,8 +50,10 @@ def environment(url: str) -> dict[str, str]:
 class Shell:
     """Runs `jobqueue` against the service at a URL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **environment: str) -> None:
+        """`environment`: variables besides."""
         self.url = url
+        self._environment = environment
 
     async def run(self, *arguments: str, stdin: bytes | None = None) -> Ran:
         """Piped, as in a script."""
@@ -72,7 +74,7 @@ class Shell:
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=environment(self.url),
+            env=environment(self.url) | self._environment,
         )
         async with asyncio.timeout(_PATIENCE_S):
             out, err = await process.communicate(stdin)
@@ -80,7 +82,7 @@ class Shell:
         return Ran(process.returncode, out.decode(), err.decode())
 
     def terminal(self, *arguments: str) -> Terminal:
-        return Terminal([*JOBQUEUE, *arguments], environment(self.url))
+        return Terminal([*JOBQUEUE, *arguments], environment(self.url) | self._environment)
 
     async def shown(self, *arguments: str) -> str:
         """What a command shows on a terminal when nothing is typed."""
