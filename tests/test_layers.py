@@ -34,7 +34,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "cli": ("cli", "__main__"),
     },
     "jobqueue_client": {
-        "words": ("times", "job", "fields", "answers", "errors", "options", "addresses"),
+        "words": ("times", "job", "fields", "answers", "errors", "access", "options", "addresses"),
         "calls": ("commands", "http", "retry", "calls"),
         "clients": ("client", "async_client"),
         "worker": ("worker",),

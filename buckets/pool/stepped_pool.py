@@ -12,7 +12,7 @@ from buckets.redis.link import Orphan
 from buckets.scripts import Value
 
 # Who is alive, who polls, who has access, and what was done: not about jobs.
-_BY_REAL_TIME = {"sign_in", "report_workers", "write_tokens", "lease_rate", "note_action"}
+_BY_REAL_TIME = {"sign_in", "report_workers", "write_tokens", "lease_rate", "note_actions"}
 
 
 class SteppedPool(Pool):

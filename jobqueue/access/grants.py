@@ -199,7 +199,9 @@ def _with_errors(commands: list[Any], places: Sequence[int], error: Callable[[],
 
 
 def _topics_of(command: Any) -> Sequence[str]:
-    """The topics that a command names."""
+    """The topics that a command names. (A token's are given, which is judged where that is done.)"""
+    if isinstance(command, params.Token):
+        return []
     topics = getattr(command, "topics", None)
     if topics is not None:
         return list(topics)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from buckets.access.tokens import Entry, Stored, Tokens
-from buckets.errors import AlreadyExists, JobQueueError, NotFound, TryLater, Unavailable, WrongState
+from buckets.errors import AlreadyExists, JobQueueError, NoRoom, NotFound, Unavailable, WrongState
 from jobqueue.access.records import MOST, Record, as_json, from_json, granted
+from jobqueue.access.scope import refusal
 from jobqueue.access.token import Token
 
 _TRIES = 50
@@ -30,6 +31,7 @@ class Known(NamedTuple):
     used: int | None
     """The minute of the last use, in unix seconds."""
     in_file: bool
+    is_live: bool
 
 
 class Issued(NamedTuple):
@@ -37,12 +39,6 @@ class Issued(NamedTuple):
 
     record: Record
     token: Token
-
-
-class TooManyTokens(TryLater):
-    """there are 10,000 tokens already; revoke some."""
-
-    code = "NO_ROOM"
 
 
 def _nothing(record: Record) -> None:
@@ -64,6 +60,9 @@ class _Moment:
     def now(self) -> float:
         return self.us / _US
 
+    def known(self, record: Record, *, in_file: bool) -> Known:
+        return Known(record, self.used.get(record.id), in_file, record.is_live(self.now))
+
     def forgotten(self) -> list[Entry]:
         """What is to be dropped of those that ended long ago, a script's fill at most."""
         gone = [record for record in self.records.values() if record.is_forgotten(self.now)]
@@ -83,12 +82,12 @@ class _Moment:
         return max(self.us, record.changed + 1)
 
     def check_new(self, record: Record) -> None:
-        """Raises AlreadyExists for a name or a certificate that a live token has, and TooManyTokens."""
+        """Raises AlreadyExists for a name or a certificate that a live token has, and NoRoom."""
         live = [
             each for each in (*self.records.values(), *self.filed) if each.is_live(self.now) and each.id != record.id
         ]
         if len(live) >= MOST:
-            raise TooManyTokens
+            raise NoRoom(f"there are {MOST:,} tokens already; revoke some")
         if any(each.name == record.name for each in live):
             raise AlreadyExists(f"there is a token named {record.name}")
         if record.certificate and any(each.certificate == record.certificate for each in live):
@@ -105,7 +104,7 @@ class Issuing:
 
     async def create(self, values: Mapping[str, Any], created_by: str, objection: Objection = _nothing) -> Issued:
         """A new token. `values`: the fields that its creator decides, as in the command `token`. Raises BadField,
-        AlreadyExists, TooManyTokens, Unavailable, and what is objected."""
+        AlreadyExists, NoRoom, Unavailable, and what is objected."""
         token = Token.make()
 
         def made(moment: _Moment) -> Record:
@@ -120,8 +119,8 @@ class Issuing:
         moment = await self._read()
         kept = [record for record in moment.records.values() if not record.is_forgotten(moment.now)]
         own = {record.id for record in kept}
-        known = [Known(record, moment.used.get(record.id), False) for record in kept]
-        known += [Known(each, moment.used.get(each.id), True) for each in moment.filed if each.id not in own]
+        known = [moment.known(record, in_file=False) for record in kept]
+        known += [moment.known(record, in_file=True) for record in moment.filed if record.id not in own]
         return sorted(known, key=lambda each: (each.record.created, each.record.name))
 
     async def find(self, token_id: str) -> Known:
@@ -130,6 +129,12 @@ class Issuing:
         if not found:
             raise NotFound("no such token")
         return found[0]
+
+    async def refusal(self, token_id: str, right: str, topic: str | None) -> str:
+        """Why a token may not do something, in words; empty: it may. `right`: a right, or the name of a command. Raises
+        BadField for a right that does not exist, NotFound, Unavailable."""
+        known = await self.find(token_id)
+        return refusal(known.record, right, topic, is_live=known.is_live)
 
     async def revoke(self, token_id: str, objection: Objection = _nothing) -> Record:
         """End a token now; one that is revoked already stays as it is. Raises NotFound, WrongState for one in a file,

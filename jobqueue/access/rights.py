@@ -11,7 +11,7 @@ OF_COMMANDS: dict[str, tuple[str, ...]] = {
     "consume": ("pop", "finish", "touch", "release", "bury", "leave", "delete"),
     "look": ("get", "peek", "stats", "topics", "workers"),
     "operate": ("kick", "run", "pause", "resume", "purge"),
-    "admin": ("clock", "reset"),
+    "admin": ("token", "actions", "clock", "reset"),
 }
 """The commands that each right allows; `admin` allows those of all others, too."""
 BODIES = "bodies"
@@ -22,7 +22,7 @@ OF_NOTHING_ELSE = (BODIES, METRICS, ACTOR)
 """Rights that allow no command: to see the bodies of jobs, to read /metrics, to name the person who acts."""
 FREE = ("finish", "touch", "release", "bury", "leave")
 """Commands that no rate refuses, since that would make work be done twice."""
-OPEN_TO_ALL: tuple[str, ...] = ()
+OPEN_TO_ALL: tuple[str, ...] = ("whoami",)
 """Commands that need no right, but a valid token."""
 
 _KINDS: dict[str, type[Any]] = {**params.BY_NAME, **params.OF_TESTS}

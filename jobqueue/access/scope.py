@@ -42,15 +42,13 @@ def beyond_reach(giver: Record, record: Record) -> Forbidden | None:
     return None
 
 
-def refusal(record: Record, right: str, topic: str | None, now: float) -> str:
-    """Why a token may not do something, in words; empty: it may. `right`: a right, or the name of a command; `now`:
-    unix seconds. Raises BadField for a right that does not exist."""
+def refusal(record: Record, right: str, topic: str | None, *, is_live: bool) -> str:
+    """Why a token may not do something, in words; empty: it may. `right`: a right, or the name of a command. Raises
+    BadField for a right that does not exist."""
     if right not in rights.WORDS:
         raise BadField(f"right must be {fields.expected(fields.TestedRight)}", field="right")
-    if record.revoked:
-        return "the token is revoked"
-    if not record.is_live(now):
-        return "the token has expired"
+    if not is_live:
+        return "the token is revoked" if record.revoked else "the token has expired"
     grant = Grant(record, "")
     if not grant.may(right):
         return f"the token lacks the right {rights.right_for(right)}"
@@ -61,7 +59,7 @@ def refusal(record: Record, right: str, topic: str | None, now: float) -> str:
 
 def covers(pattern: str, other: str) -> bool:
     """Whether each topic that the other pattern matches is matched by this one. In both, `*` stands for any characters
-    and `?` for one."""
+    and `?` for one. False is a doubt where this one has a `?`."""
     return _covers(_ordered(pattern), _ordered(other))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from jobqueue.sinks.webhook.worker import Options
 
 _SECRET = "JOBQUEUE_CALLBACK_SECRET"  # noqa: S105 - its name
+_SECRET_FILE = f"{_SECRET}_FILE"
+_PATTERN = re.compile(r"[A-Za-z0-9._:*?-]+")
 
 
 class _Cidr(click.ParamType[IPv4Network | IPv6Network]):
@@ -33,6 +36,17 @@ class _Cidr(click.ParamType[IPv4Network | IPv6Network]):
             return ip_network(value)
         except ValueError as error:
             self.fail(f"{value!r} is not a network such as 10.1.0.0/16: {error}", param, ctx)
+
+
+class _HostPattern(click.ParamType[str]):
+    """A pattern of host names."""
+
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _PATTERN.fullmatch(value):
+            self.fail(f"{value!r} is not a name such as shop.example or *.shop.example, in ASCII (xn--…)", param, ctx)
+        return str(value)
 
 
 @click.command("callbacks", short_help="Do the HTTP requests that the bodies of jobs describe.")
@@ -70,17 +84,41 @@ class _Cidr(click.ParamType[IPv4Network | IPv6Network]):
     help="also allow calls into this network; may be repeated",
 )
 @click.option(
-    "--secret-file", metavar="FILE", help=f"file with the signing secrets, newest first, instead of {_SECRET}"
+    "--allow-host",
+    "hosts",
+    type=_HostPattern(),
+    multiple=True,
+    metavar="PATTERN",
+    help="call only hosts that match one of these, such as *.shop.example; may be repeated",
+)
+@click.option(
+    "--allow-port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    metavar="PORT",
+    help="call only these ports [80, 443; those of --allow-network all]; may be repeated",
+)
+@click.option("--secret-file", metavar="FILE", help=f"file with the signing secrets, newest first; also {_SECRET_FILE}")
+@click.option(
+    "--topic-secret-file",
+    "topic_files",
+    type=(str, str),
+    multiple=True,
+    metavar="TOPIC FILE",
+    help="file with the secrets that sign for this topic, instead of the others; may be repeated",
 )
 @click.option(
     "--log-format", type=click.Choice(["auto", "text", "json"]), default="auto", help="format of the logs [auto]"
 )
-def callbacks_command(secret_file: str | None, log_format: str, **given: Any) -> None:
+def callbacks_command(
+    secret_file: str | None, topic_files: tuple[tuple[str, str], ...], log_format: str, **given: Any
+) -> None:
     """Do the HTTP requests that the bodies of these topics' jobs describe, until SIGTERM or Ctrl-C.
 
     A body is {"url", "method", "headers", "payload"}. Only public addresses and those of --allow-network are called.
     """
-    keys = _keys(secret_file)
+    keys, topic_keys = _keys(secret_file), _topic_keys(topic_files, given["topics"])
     # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue import logs  # noqa: PLC0415
     from jobqueue.sinks.webhook.worker import Options  # noqa: PLC0415
@@ -96,7 +134,10 @@ def callbacks_command(secret_file: str | None, log_format: str, **given: Any) ->
         timeout_s=given["timeout"],
         connect_timeout_s=given["connect_timeout"],
         networks=given["networks"],
+        ports=given["ports"],
+        hosts=given["hosts"],
         keys=keys,
+        topic_keys=topic_keys,
     )
     sys.exit(0 if _run(options) else 1)
 
@@ -116,13 +157,37 @@ def _run(options: Options) -> bool:
 
 def _keys(file: str | None) -> list[bytes]:
     """The signing keys from the file, else from the environment; none if neither is given. Raises UsageError."""
-    source = file or _SECRET
+    named = os.environ.get(_SECRET_FILE)
+    if file or named:
+        if not file and os.environ.get(_SECRET):
+            raise click.UsageError(f"{_SECRET} and {_SECRET_FILE} exclude each other")
+        return _keys_in(file or named or "")
+    text = os.environ.get(_SECRET)
+    return [] if text is None else _read(text, _SECRET)
+
+
+def _topic_keys(files: tuple[tuple[str, str], ...], topics: tuple[str, ...]) -> dict[str, list[bytes]]:
+    """The keys of the topics that have their own. Raises UsageError."""
+    keys: dict[str, list[bytes]] = {}
+    for topic, file in files:
+        if topic not in topics or topic in keys:
+            why = "has two files" if topic in keys else "is not among the topics of --topic"
+            raise click.UsageError(f"--topic-secret-file: {topic} {why}")
+        keys[topic] = _keys_in(file)
+    return keys
+
+
+def _keys_in(file: str) -> list[bytes]:
     try:
-        text = Path(file).read_text() if file else os.environ.get(_SECRET)
-        return [] if text is None else signature.secrets_of(text)
+        return _read(Path(file).read_text(), file)
     except OSError as error:
-        raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"{source} is not text") from None
+        raise click.UsageError(f"{file} is not text") from None
+
+
+def _read(text: str, source: str) -> list[bytes]:
+    try:
+        return signature.secrets_of(text)
     except ValueError as error:
         raise click.UsageError(f"{source}: {error}") from None

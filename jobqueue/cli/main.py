@@ -37,7 +37,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Look after a service": ("check", "fsck", "move"),
+    "Look after a service": ("check", "fsck", "move", "actions"),
 }
 
 

@@ -8,6 +8,7 @@ import orjson
 import structlog
 
 from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
+from buckets.access.actions import Action
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest, Forbidden
 
@@ -141,6 +142,12 @@ def _polling(row: Polling) -> Answer:
         "jobs": row.jobs,
         "last_pop": row.last / 1000,
     }
+
+
+def logged(action: Action) -> Answer:
+    """An action in the log."""
+    outcome = {"code": "not known", "done": 0} if action.outcome is None else action.outcome
+    return {"at": action.at_ms / 1000, **action.begun, "outcome": outcome.get("code"), "done": outcome.get("done", 0)}
 
 
 def died(job: Job) -> Answer:

@@ -17,9 +17,11 @@ import structlog
 
 from buckets import Job, Popped, Sent
 from buckets.errors import JobQueueError, Unavailable
+from jobqueue.access.actor import USER
 from jobqueue.access.grants import GRANT
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
+from jobqueue.commands.actions import is_action, note
 from jobqueue.commands.answers import Answer, failure
 from jobqueue.commands.native import failed
 from jobqueue.commands.plain import Plain
@@ -96,7 +98,10 @@ class Commands:
     ) -> list[Answer]:
         """The answers to commands that go to the engine together. `sent`: for finishes, as in `Engine.finish`."""
         begun = time.perf_counter()
+        noted = None
         try:
+            if is_action(run[0], USER.get()):
+                noted = await note(self._engine.actions, run, handover.grant)
             if sent:
                 answers = await native.finish(self._engine, run, handover, sent)
             elif kind in MANY:
@@ -107,6 +112,8 @@ class Commands:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
             answers = [failed(error, command) for command in run]
+        if noted is not None:
+            await noted.end(answers)
         self.count(run[0], answers, begun)
         return answers
 

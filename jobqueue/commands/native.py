@@ -8,6 +8,7 @@ from typing import Any
 
 from buckets import Added, Popped, Sent
 from buckets.errors import JobQueueError, WrongState
+from jobqueue.commands import tokens
 from jobqueue.commands.answers import (
     Answer,
     described,
@@ -18,6 +19,7 @@ from jobqueue.commands.answers import (
     kept,
     kept_copy,
     listed,
+    logged,
     paused,
     polling,
     success,
@@ -289,6 +291,29 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
     a `cursor` means that more are left. The purge stops when its client hangs up; what was deleted stays deleted."""
     count, cursor, known = await engine.purge(command)
     return success(topic=command.topic, count=count, cursor=cursor, **unknown(known))
+
+
+@one
+async def actions(engine: Engine, command: params.Actions, handover: Handover) -> Answer:
+    """What people and operators did, the newest first: kick, run, purge, pause, resume and changes of tokens; where
+    `X-Jobqueue-Actor` names a person, also delete, update, bury and release. A page with a `cursor` may be short or
+    empty."""
+    found, cursor = await engine.page_of_actions(command)
+    return success(actions=[logged(action) for action in found], cursor=cursor)
+
+
+@one
+async def token(engine: Engine, command: params.Token, handover: Handover) -> Answer:
+    """Create, list, show, revoke and rotate tokens, or test what one may do. Nobody gives a right, a topic or a limit
+    that their own token lacks. The token itself is in the answer to create and rotate, and nowhere else. A service
+    without tokens answers FORBIDDEN: there, `jobqueue token` creates them in Redis."""
+    return await tokens.carry_out(engine.issuing, command, handover.grant)
+
+
+@one
+async def whoami(engine: Engine, command: params.Whoami, handover: Handover) -> Answer:
+    """What the token of this request may do, and until when. Every token may ask."""
+    return tokens.bearer(handover.grant)
 
 
 @one

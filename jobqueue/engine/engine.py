@@ -33,7 +33,9 @@ from buckets import (
     Walk,
 )
 from buckets import Stats as Figures
+from buckets.access.actions import Action, Actions
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
+from jobqueue.access.issuing import Issuing
 from jobqueue.caller import CALLER
 from jobqueue.engine.by_callback import ByCallback
 from jobqueue.engine.listing import Listing
@@ -61,6 +63,12 @@ class TopicsPlace(NamedTuple):
 
     shard: int
     cursor: int
+
+
+class ActionsPlace(NamedTuple):
+    """Where a listing of actions continues."""
+
+    before: str
 
 
 class TopicView(NamedTuple):
@@ -99,6 +107,8 @@ class Engine:
         self._pollers = pollers
         self.numbered = Numbered(pool, pollers, self._secured_pool)
         """Jobs by their numbers, as dialects name them."""
+        self.actions = Actions(pool)
+        """The log of actions."""
         self.listing = Listing(topics, walk)
         """Topics by their prefixes, as dialects ask for them."""
         self.by_callback = ByCallback(pool, waiting, pollers, policies, is_local=durability == LOCAL)
@@ -108,6 +118,8 @@ class Engine:
         self._policies = policies
         self.held_time: HeldTime | None = None
         """Of a test service only."""
+        self.issuing: Issuing | None = None
+        """Of a service with tokens only."""
 
     @property
     def policies(self) -> Policies:
@@ -371,6 +383,15 @@ class Engine:
         purged = await self._walk.purge(command.topic, state, place)
         known = bool(purged.count) or await self._topics.know(command.topic)
         return purged.count, cursors.write(purged.next), known
+
+    async def page_of_actions(self, command: params.Actions) -> tuple[list[Action], str | None]:
+        """A page of the log of actions, and the cursor of the next one. Raises BadField for an invalid cursor."""
+        place = cursors.read(command.cursor, ActionsPlace)
+        actions, more = await self.actions.page(place.before if place else None, command.count or 100)
+        since_ms = (command.since or 0) * 1000
+        found = [each for each in actions if each.at_ms >= since_ms and command.by in (None, each.begun.get("actor"))]
+        is_last = more is None or any(each.at_ms < since_ms for each in actions)
+        return found, None if is_last else cursors.write(ActionsPlace(more or ""))
 
     async def advance(self, command: params.Clock) -> int:
         """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from jobqueue.errors import BadField
 from jobqueue.schema import bodies
 from jobqueue.schema.fields import TEN_YEARS_S, are_names, is_id, is_name, is_ttr
-from jobqueue.schema.params import BY_NAME, Add, Command, Kick, Pop, Touch, Update, at_ms, bad_value
+from jobqueue.schema.params import BY_NAME, Add, Command, Kick, Pop, Token, Touch, Update, at_ms, bad_value
 
 NAMED: dict[type[Struct], list[str]] = {
     kind: [field for field in ("topic", "id") if field in kind.__struct_fields__] for kind in BY_NAME.values()
@@ -104,6 +104,30 @@ def _check_kicks(commands: Sequence[Kick]) -> None:
             raise BadField("kick takes either id or topic", field="id")
 
 
+_OF_TOKENS: dict[str, tuple[frozenset[str], frozenset[str]]] = {  # by action: the fields that it needs, and may have
+    "create": (
+        frozenset({"name", "rights"}),
+        frozenset({"topics", "expires", "rate", "burst", "bytes", "waits", "own_ids", "certificate"}),
+    ),
+    "list": (frozenset(), frozenset()),
+    "show": (frozenset({"id"}), frozenset()),
+    "revoke": (frozenset({"id"}), frozenset()),
+    "rotate": (frozenset({"id"}), frozenset({"keep"})),
+    "test": (frozenset({"id", "right"}), frozenset({"topic"})),
+}
+
+
+def _check_tokens(commands: Sequence[Token]) -> None:
+    for command in commands:
+        needed, allowed = _OF_TOKENS[command.action]
+        for field in command.__struct_fields__[1:]:
+            is_given = getattr(command, field) is not None
+            if is_given and field not in needed | allowed:
+                raise BadField(f"token takes no {field} to {command.action}", field=field)
+            if field in needed and not is_given:
+                raise BadField(f"token needs {field} to {command.action}", field=field)
+
+
 # The fields that depend on each other.
 _RULES: dict[type[Any], Callable[[Sequence[Any]], None]] = {
     Add: _check_adds,
@@ -111,6 +135,7 @@ _RULES: dict[type[Any], Callable[[Sequence[Any]], None]] = {
     Pop: _check_pops,
     Touch: _check_touches,
     Kick: _check_kicks,
+    Token: _check_tokens,
 }
 
 

@@ -230,6 +230,10 @@ Shard = Annotated[
     _integer(0, MOST_SHARDS - 1, ", below the number of shards"),
     Meta(description="only jobs of this shard; `stats` says how many shards there are"),
 ]
+Since = Annotated[
+    float, _must_be("unix seconds", ge=0, le=100_000_000_000), Meta(description="only what began since then")
+]
+Actor = Annotated[str, _string(1, 200), Meta(description="only what this actor did")]
 Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds")]
 
 _MOST_PATTERNS = 100

@@ -191,6 +191,39 @@ class Purge(_Kind, tag="purge"):
     cursor: fields.Cursor | None = None
 
 
+class Actions(_Kind, tag="actions"):
+    """List what people and operators did."""
+
+    since: fields.Since | None = None
+    by: fields.Actor | None = None
+    cursor: fields.Cursor | None = None
+    count: Annotated[fields.PeekCount | None, Default("100")] = None
+
+
+class Token(_Kind, tag="token"):
+    """Create, list, revoke and rotate tokens."""
+
+    action: fields.TokenAction
+    id: fields.TokenId | None = None
+    name: fields.TokenName | None = None
+    rights: fields.TokenRights | None = None
+    topics: Annotated[fields.TokenTopics | None, Default("all topics")] = None
+    expires: Annotated[fields.TokenExpires | None, Default("in 90 days")] = None
+    rate: Annotated[fields.TokenRate | None, Default("no limit")] = None
+    burst: Annotated[fields.TokenBurst | None, Default("the rate, at least 10")] = None
+    bytes: Annotated[fields.TokenBytes | None, Default("no limit")] = None
+    waits: Annotated[fields.TokenWaits | None, Default("no limit")] = None
+    own_ids: Annotated[fields.TokenOwnIds | None, Default("false")] = None
+    certificate: Annotated[fields.TokenCertificate | None, Default("none")] = None
+    keep: Annotated[fields.TokenKeep | None, Default("0")] = None
+    right: fields.TestedRight | None = None
+    topic: fields.TestedTopic | None = None
+
+
+class Whoami(_Kind, tag="whoami"):
+    """Show what the token of the request may do."""
+
+
 class Clock(_Kind, tag="clock"):
     """Advance the clock of a test service."""
 
@@ -221,6 +254,9 @@ Command = (
     | Pause
     | Resume
     | Purge
+    | Actions
+    | Token
+    | Whoami
 )
 BY_NAME: dict[str, type[Struct]] = {str(each.__struct_config__.tag): each for each in get_args(Command)}
 OF_TESTS: dict[str, type[Struct]] = {"clock": Clock, "reset": Reset}

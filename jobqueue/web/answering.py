@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from buckets import Job
+from jobqueue.access.actor import HEADER, USER, named
 from jobqueue.access.authentication import credential
 from jobqueue.access.entry import Entry
 from jobqueue.access.grants import GRANT, NOBODY, Grant
@@ -47,11 +48,13 @@ async def respond(give_back: Callable[[Sequence[Job]], None], work: Work, reques
 
 
 def let_in(entry: Entry, request: web.BaseRequest) -> Grant:
-    """What a request may do; from here on the commands that are carried out for it may do that. Raises Unauthorized,
-    Unavailable."""
+    """What a request may do; from here on the commands that are carried out for it may do that, in the name of whom it
+    names. Raises Unauthorized, Unavailable, Forbidden, BadField."""
     GRANT.set(NOBODY)
+    USER.set("")
     shown = credential(request.headers.get("Authorization", ""))
     grant = entry.grant(shown, cast(Peer, CALLER.get()))
+    USER.set(named(request.headers.get(HEADER), grant))
     GRANT.set(grant)
     return grant
 

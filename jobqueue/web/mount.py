@@ -17,6 +17,7 @@ from aiohttp import web
 
 from buckets import Job
 from buckets.errors import NoRoom
+from jobqueue.access.actor import USER
 from jobqueue.access.entry import Entry
 from jobqueue.access.grants import GRANT, NOBODY, OPEN, Grant
 from jobqueue.caller import CALLER
@@ -90,6 +91,7 @@ class Mount:
             raise Forbidden()
         if cast(Peer, CALLER.get()).is_surplus:
             raise NoRoom("this process has as many connections as it may have")
+        USER.set("")
         GRANT.set(NOBODY)
         GRANT.set(self._admit(asked, token))
         if self._is_closing():

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
+from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.acceptance import receiver
 from tests.acceptance.receiver import Receiver, status
@@ -264,6 +265,64 @@ async def test_a_bad_secret_or_option_is_refused_at_the_start_without_showing_it
         assert await worker.process.wait() == 2
     assert "JOBQUEUE_CALLBACK_SECRET: secret 1 must be" in worker.text
     assert "hunter2" not in worker.text
+
+
+async def test_each_topic_may_have_a_secret_of_its_own_and_all_may_come_from_files(
+    client: Client, shop: Receiver, tmp_path: Path, log: Path
+) -> None:
+    shop.at("/", status(200))
+    for name, secret in (("all", OLD), ("own", NEW)):
+        (tmp_path / name).write_text(f"{secret}\n")
+    for topic in ("t", "u"):
+        await client.ask("add", topic=topic, id=topic, body={"url": f"{shop.url}/", "payload": 1})
+    own = ("--topic", "u", "--topic-secret-file", "u", f"{tmp_path}/own")
+    async with Callbacks(client, log, LOOPBACK, *own, JOBQUEUE_CALLBACK_SECRET_FILE=f"{tmp_path}/all"):
+        await ended(client, "t", "u")
+    for topic, secret, other in (("t", OLD, NEW), ("u", NEW, OLD)):
+        (request,) = shop.of(topic)
+        assert Webhook(secret).verify(request.body, request.headers) == 1
+        with pytest.raises(WebhookVerificationError):
+            Webhook(other).verify(request.body, request.headers)
+
+
+async def test_secrets_that_contradict_each_other_are_refused(client: Client, tmp_path: Path, log: Path) -> None:
+    (tmp_path / "s").write_text(NEW)
+    named = str(tmp_path / "s")
+    wrong: dict[str, list[str]] = {
+        "u is not among the topics of --topic": ["--topic-secret-file", "u", named],
+        "t has two files": ["--topic-secret-file", "t", named, "--topic-secret-file", "t", named],
+        "/nowhere cannot be read: No such file or directory": ["--topic-secret-file", "t", "/nowhere"],
+        "'sh[o]p' is not a name such as": ["--allow-host", "sh[o]p"],
+        "--allow-port": ["--allow-port", "0"],
+    }
+    for words, flags in wrong.items():
+        ran = await Shell(client.url).run("callbacks", "--topic", "t", *flags)
+        assert (ran.code, words in ran.err, "whsec" in ran.err) == (2, True, False), ran
+    both = {"JOBQUEUE_CALLBACK_SECRET": NEW, "JOBQUEUE_CALLBACK_SECRET_FILE": named}
+    async with Callbacks(client, log, **both) as worker:
+        assert await worker.process.wait() == 2
+    assert "JOBQUEUE_CALLBACK_SECRET and JOBQUEUE_CALLBACK_SECRET_FILE exclude each other" in worker.text
+
+
+async def test_only_the_hosts_and_ports_that_are_listed_are_called_not_by_a_redirect_either(
+    client: Client, shop: Receiver, log: Path
+) -> None:
+    async with Receiver() as other:
+        shop.at("/", status(200))
+        shop.at("/host", status(307, f"Location: http://localhost:{shop.port}/"))
+        shop.at("/port", status(307, f"Location: {other.at('/', status(200))}"))
+        await add(client, "right", f"{shop.url}/")
+        for name in ("host", "port"):
+            await add(client, name, f"{shop.url}/{name}")
+        await add(client, "name", f"http://localhost:{shop.port}/")
+        async with Callbacks(client, log, LOOPBACK, "--allow-host=127.0.0.?", f"--allow-port={shop.port}"):
+            jobs = await ended(client, "right", "host", "port", "name")
+        assert other.connections == 0
+    assert jobs["right"]["state"] == "finished"
+    host, port = "the host is not allowed (see --allow-host)", "the port is not allowed (see --allow-port)"
+    assert {name: job["reason"] for name, job in jobs.items() if name != "right"} == {
+        **{"host": host, "port": port, "name": host}
+    }
 
 
 async def test_a_topic_that_cannot_be_ends_with_a_sentence(client: Client) -> None:

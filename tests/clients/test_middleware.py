@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from jobqueue_client import AsyncClient, Bury, Job, Retry, Worker
+from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.handlers import Handlers, Work
 from jobqueue_client.worker.lease import Leases
 from jobqueue_client.worker.limits import Limits
@@ -264,7 +265,8 @@ async def test_the_lateness_is_that_of_this_delivery(service: ServiceProcess, cl
     async def handle(job: Job) -> None:
         pass
 
-    handlers = Handlers(Work({"t": handle}, []), 3, limits, outbox, Leases(client, report, 60), report)
+    leases = Leases(client, Contact(report), report, 60)
+    handlers = Handlers(Work({"t": handle}, []), 3, limits, outbox, leases, report)
     for job, due, ready in (("first", now - 20, None), ("again", now - 60, now - 20)):
         handlers.begin(Job(job, "t", 1, lease=1, attempt=1, tries=0, due=due, ttr=0, ready=ready))
     await handlers.idle()

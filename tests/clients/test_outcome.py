@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobqueue_client import Bury, Job, Lost, NotFound, Refused, Retry, ShuttingDown, Unavailable, Worker
+from jobqueue_client import Bury, Job, Lost, NotFound, Refused, Retry, ShuttingDown, Unauthorized, Unavailable, Worker
 from jobqueue_client.job import LostReason
+from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.outcome import outcome
 from jobqueue_client.worker.report import Hooks, Report
 
@@ -46,13 +47,15 @@ def test_a_retry_on_the_last_try_says_that_the_tries_ran_out() -> None:
     assert outcome(last, Retry(attempt=False)).reason is outcome(first, Retry()).reason is None
 
 
-@pytest.mark.parametrize("refusal", [ShuttingDown({}, 503), Unavailable({}, 503)])
-def test_a_service_that_stops_or_is_without_its_redis_is_lost_until_it_answers(refusal: Refused) -> None:
+@pytest.mark.parametrize("refusal", [ShuttingDown({}, 503), Unavailable({}, 503), Unauthorized({}, 401)])
+def test_a_service_that_stops_or_is_without_its_redis_or_lets_nobody_in_is_lost_until_it_answers(
+    refusal: Refused,
+) -> None:
     events: list[str] = []
-    report = Report(Hooks(lambda name, fields: events.append(name)))
-    report.batch_answered([{"success": True}, refusal])
-    report.batch_answered([refusal])
-    report.batch_answered([NotFound({}, 404)])
+    contact = Contact(Report(Hooks(lambda name, fields: events.append(name))))
+    contact.batch_answered([{"success": True}, refusal])
+    contact.batch_answered([refusal])
+    contact.batch_answered([NotFound({}, 404)])
     assert events == ["service.lost", "service.back"]
 
 

@@ -6,7 +6,17 @@ import time
 from typing import Any
 
 import pytest
-from jobqueue_client import Internal, JobQueueError, NoRoom, NotFound, Unavailable, Unreachable
+from jobqueue_client import (
+    Forbidden,
+    Internal,
+    JobQueueError,
+    NoRoom,
+    NotFound,
+    TooFast,
+    Unauthorized,
+    Unavailable,
+    Unreachable,
+)
 from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.retry import Retries, is_final, is_safe, may_repeat, pause_s
 
@@ -56,6 +66,9 @@ def test_it_is_not_safe_to_repeat(command: dict[str, Any]) -> None:
     ("error", "when_safe", "when_unsafe"),
     [
         (NoRoom({}, 503), True, True),
+        (TooFast({}, 429), True, True),
+        (Unauthorized({}, 401), False, False),
+        (Forbidden({}, 403), False, False),
         (Unavailable({}, 503), True, False),
         (Internal({}, 500), False, False),
         (NotFound({}, 404), False, False),
@@ -71,6 +84,7 @@ def test_an_error_is_repeated_or_not(error: JobQueueError, when_safe: bool, when
 def test_only_a_permanent_refusal_is_final() -> None:
     assert is_final(NotFound({}, 404))
     assert not is_final(Internal({}, 500)) and not is_final(Unreachable("", maybe_done=True, for_now=False))
+    assert is_final(Forbidden({}, 403)) and not is_final(Unauthorized({}, 401))
     assert not is_final(Internal({}, 200))  # as a member of a batch
 
 
@@ -80,14 +94,15 @@ def test_pauses_are_random_double_and_end_at_two_seconds() -> None:
         assert 0 <= min(pauses) < longest / 20 and longest * 0.95 < max(pauses) <= longest
 
 
-def test_a_pause_is_no_shorter_than_the_service_asks() -> None:
-    assert pause_s(1, 7) == 7
+def test_a_pause_is_longer_than_the_service_asks_by_a_random_time() -> None:
+    pauses = [pause_s(1, 7) for _ in range(2000)]
+    assert 7 <= min(pauses) < 7.005 and 7.095 < max(pauses) <= 7.1
 
 
 def test_what_would_come_too_late_is_not_repeated() -> None:
     error = NoRoom({"retry_after": 0.06}, 503)
     retries = retries_of("http://a", for_s=0.2)
-    assert (first := retries.pause_after(error, safe=True)) is not None and 0.06 <= first <= 0.1
+    assert (first := retries.pause_after(error, safe=True)) is not None and 0.06 <= first <= 0.16
     time.sleep(0.15)  # real time: the retries end 0.2 s after the first failure
     assert retries.pause_after(error, safe=True) is None
     assert retries_of("http://a", for_s=0).pause_after(error, safe=True) is None

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from jobqueue_client import answers, commands, fields
-from jobqueue_client.access import Access, AccessFields
+from jobqueue_client.access.options import Access, AccessFields
 from jobqueue_client.addresses import Addresses, Route
 from jobqueue_client.answers import Answer
 from jobqueue_client.calls import Call, many, one

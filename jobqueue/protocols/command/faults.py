@@ -38,7 +38,9 @@ def explained(error: Exception, data: bytes) -> BadRequest:
     refused = error if isinstance(error, BadRequest) else _translated(error, data, read)
     refused = _bad_name_before(refused.field, read) or refused
     job_id = read.get("id")
-    refused.job_id = job_id if isinstance(job_id, str) and len(job_id) <= LONGEST_NAME else None
+    # What looks like a whole token, given in place of its id, is not repeated in the answer and the log.
+    is_told = isinstance(job_id, str) and len(job_id) <= LONGEST_NAME and not job_id.startswith(PREFIX)
+    refused.job_id = job_id if is_told else None
     return refused
 
 

@@ -1,14 +1,17 @@
-"""The guard: which addresses a callback may connect to.
+"""The guard: which hosts, addresses and ports a callback may connect to.
 
 The producer of a job chooses its URL. Without a guard, it could have the worker call what only the worker can reach:
 databases, consoles, the metadata service of the cloud. So the worker connects to public addresses only, whatever name,
-spelling or redirect led there: the guard checks the address that a socket is about to connect to.
+spelling or redirect led there: the guard checks the address and the port that a socket is about to connect to. Names
+count only where the operator lists those that may be called.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -37,30 +40,57 @@ _UNICAST = ip_network("2000::/3")  # all of IPv6 that is allocated: no loopback,
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
+_USUAL_PORTS = frozenset((80, 443))
+
+BAD_HOST = "the host is not allowed (see --allow-host)"
+BAD_ADDRESS = "the address of the host is not allowed (see --allow-network)"
+BAD_PORT = "the port is not allowed (see --allow-port)"
+
+
 class NotAllowed(OSError):
-    """An address that the guard refuses."""
+    """What the guard refuses; `reason` is one of the sentences above, which name neither host nor address."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Guard:
-    """Allows public addresses and those in `networks`."""
+    """Allows ports 80 and 443 of public addresses, and all ports of addresses in `networks`.
 
-    def __init__(self, networks: Sequence[Network] = ()) -> None:
+    `ports`: if any are given, only these, wherever they are. `hosts`: if any are given, only names that match one of
+    these patterns, in which `*` is any text and `?` any character.
+    """
+
+    def __init__(
+        self, networks: Sequence[Network] = (), ports: Collection[int] = (), hosts: Sequence[str] = ()
+    ) -> None:
         self._networks = tuple(networks)
+        self._ports = frozenset(ports)
+        self._hosts = tuple(re.compile(fnmatch.translate(host.lower())) for host in hosts)
 
-    def allows(self, host: str) -> bool:
-        """Whether connecting to an address is allowed; never for text that is not an address in its usual spelling."""
+    def check_host(self, host: str) -> None:
+        """Check the host of a URL, in lower case. Raises NotAllowed."""
+        if self._hosts and not any(pattern.match(host) for pattern in self._hosts):
+            raise NotAllowed(BAD_HOST)
+
+    def check(self, host: str, port: int) -> None:
+        """Check an address in its usual spelling, and a port. Raises NotAllowed, for any other text too."""
         try:
             address = ip_address(host)
         except ValueError:
-            return False
+            raise NotAllowed(BAD_ADDRESS) from None
         meant = _meant(address)
-        return any(each in network for each in (address, meant) for network in self._networks) or _is_public(meant)
+        is_named = any(each in network for each in (address, meant) for network in self._networks)
+        if not is_named and not _is_public(meant):
+            raise NotAllowed(BAD_ADDRESS)
+        if port not in (self._ports or _USUAL_PORTS) and (self._ports or not is_named):
+            raise NotAllowed(BAD_PORT)
 
     def socket(self, info: _Info) -> socket.socket:
         """For aiohttp: a socket for this address. Raises NotAllowed."""
         family, kind, protocol, _, address = info
-        if not self.allows(str(address[0])):
-            raise NotAllowed("not allowed")
+        self.check(str(address[0]), int(address[1]))
         return socket.socket(family, kind, protocol)
 
 
@@ -82,9 +112,15 @@ class Resolver(AbstractResolver):
             found = await self._system.resolve(host, port, family)
         except UnicodeError:  # a label that is too long, or empty
             raise OSError(None, "not a valid host name") from None
-        allowed = [each for each in found if self._guard.allows(each["host"])]
-        if found and not allowed:
-            raise NotAllowed("not allowed")
+        allowed, refusal = [], None
+        for each in found:
+            try:
+                self._guard.check(each["host"], port)
+                allowed.append(each)
+            except NotAllowed as error:
+                refusal = error
+        if refusal and not allowed:
+            raise refusal
         return allowed
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from yarl import URL
 
 from jobqueue import __version__
 from jobqueue.sinks.webhook import callback as callbacks
-from jobqueue.sinks.webhook.addresses import Guard, Resolver
+from jobqueue.sinks.webhook.addresses import Guard, NotAllowed, Resolver
 from jobqueue.sinks.webhook.callback import Callback
 from jobqueue.sinks.webhook.failures import failure
 from jobqueue.sinks.webhook.host_slots import HostSlots
@@ -73,6 +73,7 @@ class Caller:
         """
         url, theirs, left_s = callback.url, callback.headers, self._timeout_s
         for _ in range(_MOST_REDIRECTS + 1):
+            self._check(url)
             async with self._slots.at(host_of(url), patient=once):
                 began = time.monotonic()
                 headers = _defaults(callback) | {name.lower(): value for name, value in theirs.items()} | ours()
@@ -85,6 +86,12 @@ class Caller:
                 theirs = {name: value for name, value in theirs.items() if name.lower() in _KEPT_ELSEWHERE}
             url = next_url
         raise Bury(f"redirected more than {_MOST_REDIRECTS} times")
+
+    def _check(self, url: URL) -> None:
+        try:
+            self._guard.check_host(host_of(url))
+        except NotAllowed as error:
+            raise failure(error) from None
 
     async def _hop(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, within_s: float, once: bool

@@ -17,7 +17,7 @@ def failure(error: Exception) -> Retry | Bury:
     """The outcome for the job. Its reason never shows the URL, nor which address was refused."""
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, NotAllowed):
-        return Bury("the address of the host is not allowed (see --allow-network)")
+        return Bury(inner.reason)
     if isinstance(error, aiohttp.InvalidURL):
         return Bury("url must have a host that is a name, or an address in its usual spelling")
     return Retry(reason=next(words(error) for kind, words in _FAILURES if isinstance(error, kind)))

@@ -6,9 +6,9 @@ import asyncio
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -43,11 +43,15 @@ class Options:
     timeout_s: float
     connect_timeout_s: float
     networks: Sequence[Network]
-    keys: Sequence[bytes]
+    ports: Sequence[int]
+    hosts: Sequence[str]
+    keys: Sequence[bytes] = field(repr=False)
+    topic_keys: Mapping[str, Sequence[bytes]] = field(repr=False)
+    """The keys of topics that have their own; the others use `keys`."""
 
 
 class Calls:
-    """The handler of the jobs."""
+    """The handler of the jobs of a topic."""
 
     def __init__(self, caller: Caller, client: AsyncClient, keys: Sequence[bytes]) -> None:
         self._caller = caller
@@ -140,10 +144,11 @@ async def work(options: Options) -> bool:
         on_event=_log_event,
     )
     slots = HostSlots(options.per_host, options.concurrency)
-    caller = Caller(Guard(options.networks), slots, options.timeout_s, options.connect_timeout_s)
+    guard = Guard(options.networks, options.ports, options.hosts)
+    caller = Caller(guard, slots, options.timeout_s, options.connect_timeout_s)
     async with AsyncClient(options.url, retry_for_s=0) as client, caller:
-        calls = Calls(caller, client, options.keys)
         for topic in options.topics:
+            calls = Calls(caller, client, options.topic_keys.get(topic, options.keys))
             worker.job(topic)(calls.handle)
         return await _serve(worker)
 

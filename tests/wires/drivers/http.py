@@ -23,7 +23,7 @@ async def exchange(
 ) -> Response:
     """Send one request and read its response. A kept connection that the service has closed is opened again."""
     kept = stream.is_open
-    lines = {"Host": "t", "Content-Length": str(len(body))} | (headers or {})
+    lines = {"Host": "localhost", "Content-Length": str(len(body))} | (headers or {})
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     data = f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode() + body
     try:

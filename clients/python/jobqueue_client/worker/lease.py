@@ -13,6 +13,7 @@ from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.errors import JobQueueError, NotFound, Refused, StaleLease
 from jobqueue_client.job import Job, LostReason
 from jobqueue_client.retry import is_final
+from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.defects import survive
 from jobqueue_client.worker.report import Report
 
@@ -47,9 +48,10 @@ class _Lease:
 class Leases:
     """Touches each job when a third of its TTR is over; touches due at the same time share a request."""
 
-    def __init__(self, client: AsyncClient, report: Report, keep_alive_s: float) -> None:
+    def __init__(self, client: AsyncClient, contact: Contact, report: Report, keep_alive_s: float) -> None:
         self._client = client
         self._route = client.route()
+        self._contact = contact
         self._report = report
         self._keep_alive_s = keep_alive_s
         self._held: dict[Job, _Lease] = {}
@@ -114,7 +116,7 @@ class Leases:
             results = await self._client.send_many(touches, self._route)
         except JobQueueError as error:
             results = [error] * len(leases)
-        self._report.batch_answered(results)
+        self._contact.batch_answered(results)
         for lease, result in zip(leases, results, strict=True):
             if not isinstance(result, JobQueueError):
                 lease.ends = max(lease.ends, sent + lease.job.ttr)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.options import check_seconds
+from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.handlers import Handlers, Work
 from jobqueue_client.worker.lease import Leases
 from jobqueue_client.worker.limits import Limits
@@ -63,10 +64,11 @@ class Lifecycle:
         self._report = report
         self._limits = Limits(options.max_jobs, options.max_time_s, options.memory_mb, stopping)
         outbox = Outbox()
-        self._leases = Leases(client, report, options.keep_alive_s)
+        self._contact = Contact(report)
+        self._leases = Leases(client, self._contact, report, options.keep_alive_s)
         self._handlers = Handlers(work, options.concurrency, self._limits, outbox, self._leases, report)
-        self._poll = Poll(client, self._handlers, report, work.handlers, options.name, options.poll_s)
-        self._outbox_sender = OutboxSender(client, outbox, self._poll, report)
+        self._poll = Poll(client, self._handlers, self._contact, report, work.handlers, options.name, options.poll_s)
+        self._outbox_sender = OutboxSender(client, outbox, self._poll, self._contact, report)
 
     async def work(self) -> bool:
         """Work until asked to stop. True if all jobs ended in time. Raises Refused."""
@@ -75,12 +77,14 @@ class Lifecycle:
         runs = (self._outbox_sender.run(), self._leases.run(), self._heartbeats(), self._limits.watch_time())
         loops = [asyncio.create_task(run) for run in runs]
         try:
-            await _first(self._stopping.asked.wait(), polling)
+            await _first(self._stopping.asked.wait(), polling, self._contact.given_up.wait())
             if self._stopping.reason is not None:
                 self._report.event("worker.stopping", worker=self._options.name, reason=self._stopping.reason)
             clean = await self._wind_down()
             if polling.done():
                 polling.result()
+            if self._contact.refusal is not None:
+                raise self._contact.refusal
             return clean
         except asyncio.CancelledError:
             await self._poll.stop()  # cancelling is not enough: jobs that the poll still brings would stay reserved

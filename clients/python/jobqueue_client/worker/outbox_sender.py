@@ -10,6 +10,7 @@ from jobqueue_client.answers import Answer
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.errors import JobQueueError
 from jobqueue_client.retry import is_gone, longest_s, pause_s
+from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.defects import survive
 from jobqueue_client.worker.outbox import Outbox
 from jobqueue_client.worker.poll import Poll
@@ -19,10 +20,11 @@ from jobqueue_client.worker.report import Report
 class OutboxSender:
     """Sends one request at a time: all queued ends and, as its last command, a pop. Ends are sent until answered."""
 
-    def __init__(self, client: AsyncClient, outbox: Outbox, poll: Poll, report: Report) -> None:
+    def __init__(self, client: AsyncClient, outbox: Outbox, poll: Poll, contact: Contact, report: Report) -> None:
         self._client = client
         self._outbox = outbox
         self._poll = poll
+        self._contact = contact
         self._report = report
         self._failures = 0
         self._route = client.route()
@@ -44,7 +46,7 @@ class OutboxSender:
         self._failures = self._failures + 1 if again else 0
         if self._goes_on(again):
             return
-        self._report.batch_answered(results)
+        self._contact.batch_answered(results)
         if again:
             await asyncio.sleep(pause_s(self._failures, longest_s(again)))
 

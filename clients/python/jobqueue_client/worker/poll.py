@@ -15,6 +15,7 @@ from jobqueue_client.commands import Command
 from jobqueue_client.errors import JobQueueError, Unreachable
 from jobqueue_client.job import Job
 from jobqueue_client.retry import is_final, is_gone, pause_s
+from jobqueue_client.worker.contact import Contact
 from jobqueue_client.worker.defects import survive
 from jobqueue_client.worker.handlers import Handlers
 from jobqueue_client.worker.report import Report
@@ -27,10 +28,18 @@ class Poll:
     """Sends one pop at a time, of either kind, for as many jobs as can start."""
 
     def __init__(
-        self, client: AsyncClient, handlers: Handlers, report: Report, topics: Iterable[str], name: str, poll_s: float
+        self,
+        client: AsyncClient,
+        handlers: Handlers,
+        contact: Contact,
+        report: Report,
+        topics: Iterable[str],
+        name: str,
+        poll_s: float,
     ) -> None:
         self._client = client
         self._handlers = handlers
+        self._contact = contact
         self._report = report
         self._topics = deque(topics)
         self._name = name
@@ -58,14 +67,14 @@ class Poll:
         try:
             await self._in_flight
             self._failures = 0
-            self._report.service_answered()
+            self._contact.answered()
         except JobQueueError as error:
             if is_final(error):
                 raise
             self._failures += 1
             if is_gone(error) and self._route.goes_on:  # a poll is not safe to repeat, but the next one need not wait
                 return
-            self._report.service_failed(error)
+            self._contact.failed(error)
             await asyncio.sleep(pause_s(self._failures, error.retry_after))
         finally:
             self._in_flight = None

@@ -1,14 +1,12 @@
-"""The report of a worker: its log, its calls of the hooks, its counts, and whether the service can be reached."""
+"""The report of a worker: its log, its calls of the hooks, and its counts."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jobqueue_client.errors import JobQueueError, Refused, ShuttingDown, Unavailable
 from jobqueue_client.job import Job
 
 OnEvent = Callable[[str, dict[str, Any]], object]
@@ -39,7 +37,6 @@ class Report:
         self._hooks = hooks or Hooks()
         self.logger = logger or logging.getLogger("jobqueue_client")
         self._counts: Counter[str] = Counter()
-        self._lost_since: float | None = None
 
     def event(self, name: str, *, trace: BaseException | None = None, **fields: Any) -> None:
         """Log an event, with a trace if given, and pass it to the hook."""
@@ -71,27 +68,6 @@ class Report:
         """This package has a bug."""
         self.logger.error("a defect of jobqueue_client; the worker continues", exc_info=error)
 
-    def service_failed(self, error: JobQueueError) -> None:
-        """A request failed; `service.lost` is reported once, until a request is answered again."""
-        if self._lost_since is None and _is_gone(error):
-            self._lost_since = time.monotonic()
-            self.event("service.lost", reason=str(error))
-
-    def service_answered(self) -> None:
-        """A request was answered; `service.back` is reported if the service was lost."""
-        if self._lost_since is not None:
-            seconds = round(time.monotonic() - self._lost_since, 3)
-            self._lost_since = None
-            self.event("service.back", seconds=seconds)
-
-    def batch_answered(self, results: Iterable[object]) -> None:
-        """The results of a batch: the service is lost if any of them says so."""
-        gone = [result for result in results if isinstance(result, JobQueueError) and _is_gone(result)]
-        if gone:
-            self.service_failed(gone[0])
-        else:
-            self.service_answered()
-
     def _call(self, name: str, hook: Callable[..., object] | None, *about: Any) -> None:
         if hook is None:
             return
@@ -99,8 +75,3 @@ class Report:
             hook(*about)
         except Exception:
             self.logger.exception("the hook %s failed", name)
-
-
-def _is_gone(error: JobQueueError) -> bool:
-    """Whether the service is down, stops, or is without its Redis. Any other refusal comes from a working service."""
-    return isinstance(error, Unavailable | ShuttingDown) or not isinstance(error, Refused)

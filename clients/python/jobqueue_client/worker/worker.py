@@ -11,8 +11,9 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
+from jobqueue_client.access.options import AccessFields
 from jobqueue_client.async_client import AsyncClient
 from jobqueue_client.worker.handlers import Work
 from jobqueue_client.worker.lifecycle import Lifecycle, WorkerOptions
@@ -55,6 +56,7 @@ class Worker:
         timeout_s: float = 10,
         connect_timeout_s: float = 3,
         headers: Mapping[str, str] | None = None,
+        **access: Unpack[AccessFields],
     ) -> None:
         self._options = WorkerOptions(
             name=_random_name() if name is None else name,
@@ -75,6 +77,7 @@ class Worker:
             connect_timeout_s=connect_timeout_s,
             retry_for_s=0,
             headers=headers,
+            **access,
         )
         hooks = Hooks(on_event, on_error, on_death)
         _check_hooks(hooks)
@@ -114,7 +117,8 @@ class Worker:
     def run(self) -> bool:
         """Work until SIGTERM, SIGINT or `stop`; a second signal ends the grace period. True if all jobs ended in time.
 
-        Raises Refused if the service refuses a poll for a permanent reason, such as an invalid topic name.
+        Raises Refused if the service refuses a poll for a permanent reason: an invalid topic name, a topic that the
+        token does not reach (Forbidden), or a token that was refused for a minute (Unauthorized).
         """
         return asyncio.run(self._run())
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from ipaddress import ip_network
 
 import pytest
 
-from jobqueue.sinks.webhook.addresses import Guard, NotAllowed, Resolver
+from jobqueue.sinks.webhook.addresses import BAD_ADDRESS, BAD_HOST, BAD_PORT, Guard, NotAllowed, Resolver
 
 REFUSED = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "127.0.0.1", "127.255.255.255", "169.254.169.254", "172.16.0.1", "172.31.9.9"),  # noqa: S104
@@ -44,25 +45,33 @@ ALLOWED = [
 ]
 
 
+def allows(guard: Guard, address: str, port: int = 443) -> bool:
+    try:
+        guard.check(address, port)
+    except NotAllowed:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("address", REFUSED)
 def test_what_is_not_public_is_refused(address: str) -> None:
     guard = Guard()
-    assert not guard.allows(address)
+    assert not allows(guard, address)
     with pytest.raises(NotAllowed):
         guard.socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 80)))
 
 
 @pytest.mark.parametrize("address", ALLOWED)
 def test_what_is_public_is_allowed(address: str) -> None:
-    assert Guard().allows(address)
+    assert allows(Guard(), address)
 
 
 def test_a_network_that_is_allowed_is_allowed_in_all_its_forms_and_no_more() -> None:
     guard = Guard([ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"), ip_network("64:ff9b::a09:0/112")])
     for address in ("10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "fd00:1::5", "64:ff9b::a09:1", "1.1.1.1"):
-        assert guard.allows(address), address
+        assert allows(guard, address), address
     for address in ("10.2.0.1", "::ffff:10.2.0.1", "10.9.0.1", "fd00:2::1", "127.0.0.1"):
-        assert not guard.allows(address), address
+        assert not allows(guard, address), address
 
 
 async def test_a_name_of_this_machine_is_refused_and_one_of_nobody_is_not_found() -> None:
@@ -76,3 +85,62 @@ async def test_a_name_of_this_machine_is_refused_and_one_of_nobody_is_not_found(
         assert not isinstance(told.value, NotAllowed)
     allowing = Resolver(Guard([ip_network("127.0.0.0/8")]))
     assert {found["host"] for found in await allowing.resolve("localhost", 80, socket.AF_UNSPEC)} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("ports", "address", "allowed"),
+    [
+        ((), "1.1.1.1", {80, 443}),
+        ((), "::ffff:1.1.1.1", {80, 443}),
+        ((), "10.1.2.3", {22, 80, 443, 6379, 8443}),
+        ((), "::ffff:10.1.2.3", {22, 80, 443, 6379, 8443}),
+        ((8443,), "1.1.1.1", {8443}),
+        ((8443, 22), "10.1.2.3", {8443, 22}),
+        ((8443,), "10.2.0.1", set()),
+    ],
+)
+def test_ports_are_the_usual_ones_but_in_a_network_that_is_allowed_or_just_those_that_are_listed(
+    ports: tuple[int, ...], address: str, allowed: set[int]
+) -> None:
+    guard = Guard([ip_network("10.1.0.0/16")], ports)
+    assert {port for port in (22, 80, 443, 6379, 8443) if allows(guard, address, port)} == allowed
+
+
+def test_a_refusal_says_which_flag_would_allow_it() -> None:
+    for address, port, reason in (("10.0.0.1", 22, BAD_ADDRESS), ("1.1.1.1", 22, BAD_PORT), ("x", 80, BAD_ADDRESS)):
+        with pytest.raises(NotAllowed) as told:
+            Guard().check(address, port)
+        assert told.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named", "others"),
+    [
+        ("shop.example", {"shop.example"}, {"a.shop.example", "shop.example.evil", "xshop.example", "shopxexample"}),
+        (
+            "*.Shop.example",
+            {"a.shop.example", "a.b.shop.example"},
+            {"shop.example", "ashop.example", "a.shop.exam"},
+        ),
+        ("10.0.0.?", {"10.0.0.1"}, {"10.0.0.12", "10.0.0."}),
+        ("*", {"a", "::1"}, set()),
+    ],
+)
+def test_with_patterns_of_hosts_only_those_are_called(pattern: str, named: set[str], others: set[str]) -> None:
+    guard = Guard(hosts=["nobody", pattern])
+    for host in named:
+        guard.check_host(host)
+    for host in others:
+        with pytest.raises(NotAllowed, match=re.escape(BAD_HOST)):
+            guard.check_host(host)
+    Guard().check_host("anybody")
+
+
+async def test_a_name_is_refused_by_its_port_only_where_its_address_would_do() -> None:
+    resolver = Resolver(Guard([ip_network("127.0.0.0/8")], [80]))
+    for port, reason in ((80, None), (81, BAD_PORT)):
+        try:
+            await resolver.resolve("localhost", port, socket.AF_INET)
+            assert reason is None
+        except NotAllowed as error:
+            assert error.reason == reason

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypedDict, Unpack
 
-from jobqueue_client.tls import File, Tls
-from jobqueue_client.token import Token, has_authorization
+from jobqueue_client.access.tls import File, Tls
+from jobqueue_client.access.token import Token, has_authorization
 
 
 class AccessFields(TypedDict, total=False):

@@ -1,0 +1,39 @@
+"""The actor: who is behind a request, for the log of actions."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from jobqueue.access.grants import Grant
+from jobqueue.access.rights import ACTOR
+from jobqueue.errors import BadField, Forbidden
+
+HEADER = "X-Jobqueue-Actor"
+NOBODY = "-"
+_LONGEST = 200  # bytes, with the name of the token
+
+USER: ContextVar[str] = ContextVar("user", default="")
+"""The person whom the request that is being answered names; empty: it names none."""
+
+
+def named(header: str | None, grant: Grant) -> str:
+    """The person whom a request names. Raises Forbidden where its token may not do that, and BadField."""
+    if header is None:
+        return ""
+    if not grant.may(ACTOR):
+        raise Forbidden(f"the token lacks the right {ACTOR}, which {HEADER} needs", right=ACTOR)
+    if not header.isprintable() or not 0 < len(_bytes(header)) <= _LONGEST - len(grant.name) - 1:
+        words = f"printable UTF-8, of at most {_LONGEST} bytes with the token's name and a slash before it"
+        raise BadField(f"{HEADER} must be {words}", field=HEADER)
+    return header
+
+
+def actor_of(grant: Grant, user: str) -> str:
+    """The actor, in words: the name of the token, and the person whom the request names."""
+    if user:
+        return f"{grant.name}/{user}" if grant.name else user
+    return grant.name or NOBODY
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

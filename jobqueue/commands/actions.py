@@ -1,0 +1,77 @@
+"""Which commands are actions, and how they get into the log of actions: before they are begun, and with their outcome.
+
+The line in the service's log is the record; the stream in Redis (buckets/access/actions.py) is there to be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import structlog
+
+from buckets.access.actions import OF, Actions
+from buckets.errors import JobQueueError
+from jobqueue.access.actor import USER, actor_of
+from jobqueue.access.grants import Grant
+from jobqueue.access.rights import name_of
+from jobqueue.caller import CALLER
+from jobqueue.commands.answers import Answer
+from jobqueue.logs import REQUEST
+
+log = structlog.get_logger()
+
+_ALWAYS = {"kick", "run", "purge", "pause", "resume"}
+_OF_PERSONS = {"delete", "update", "bury", "release"}
+_SHOWN = ("topic", "id", "state", "count", "seconds", "within")
+
+
+def is_action(command: Any, user: str) -> bool:
+    """Whether a command is logged. `user`: the person who acts, if one does."""
+    if isinstance(command, JobQueueError):
+        return False
+    name = name_of(command)
+    return name in _ALWAYS or bool(user and name in _OF_PERSONS)
+
+
+class Noted:
+    """Actions that were noted and are being carried out."""
+
+    def __init__(self, actions: Actions, entries: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+        self._actions = actions
+        self._entries = entries
+        self._names = names
+
+    async def end(self, answers: Sequence[Answer]) -> None:
+        """Log the outcomes. Where Redis does not take them, the log has them all the same."""
+        outcomes = [_outcome(answer) for answer in answers]
+        for entry, outcome in zip(self._entries, outcomes, strict=True):
+            log.info("action.done", **entry, **outcome)
+        try:
+            await self._actions.note([{OF: name, **each} for name, each in zip(self._names, outcomes, strict=True)])
+        except JobQueueError as error:
+            log.warning("action.unfinished", error=error.message)
+
+
+async def note(actions: Actions, commands: Sequence[Any], grant: Grant) -> Noted:
+    """Note that actions begin. Raises JobQueueError; then none may begin."""
+    entries = [_entry(command, grant) for command in commands]
+    return Noted(actions, entries, await actions.note(entries))
+
+
+def _entry(command: Any, grant: Grant) -> dict[str, Any]:
+    shown = {name: getattr(command, name, None) for name in _SHOWN}
+    caller = CALLER.get()
+    return {
+        "actor": actor_of(grant, USER.get()),
+        **({"token": grant.token_id} if grant.token_id else {}),
+        "action": name_of(command),
+        **{name: value for name, value in shown.items() if value not in (None, "")},
+        "request": REQUEST.get(),
+        **({"address": cast(Any, caller).address} if caller else {}),
+    }
+
+
+def _outcome(answer: Answer) -> dict[str, Any]:
+    done = answer.get("count", 1) if answer["success"] else 0
+    return {"code": answer.get("code", "OK"), "done": done}

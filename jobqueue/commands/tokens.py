@@ -1,0 +1,100 @@
+"""What the commands `token` and `whoami` do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from buckets.errors import JobQueueError
+from jobqueue.access.grants import Grant
+from jobqueue.access.issuing import Issued, Issuing, Known
+from jobqueue.access.records import Record
+from jobqueue.access.scope import beyond, beyond_reach
+from jobqueue.commands.answers import Answer, success
+from jobqueue.errors import Forbidden
+from jobqueue.schema import params
+
+_GIVEN = ("name", "rights", "topics", "expires", "rate", "burst", "bytes", "waits", "own_ids", "certificate")
+_SHOWN = ("id", "name", "rights", "topics", "expires", "rate", "burst", "bytes", "waits", "own_ids")
+
+
+async def carry_out(issuing: Issuing | None, command: params.Token, grant: Grant) -> Answer:
+    """The answer to `token`. Raises Forbidden for what the asker's own token lacks, and on a service without tokens:
+    who came in there could keep the way open for later."""
+    if issuing is None:
+        raise Forbidden("this service asks for no tokens; on its machine, `jobqueue token` creates them in Redis")
+    return await _ACTIONS[command.action](issuing, command, grant)
+
+
+async def _create(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    given = {name: value for name in _GIVEN if (value := getattr(command, name)) is not None}
+    return _issued(await issuing.create(given, grant.name, _unless(beyond, grant)))
+
+
+async def _list(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    return success(tokens=[shown(known) for known in await issuing.all()])
+
+
+async def _show(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    return success(**shown(await issuing.find(command.id or "")))
+
+
+async def _revoke(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    record = await issuing.revoke(command.id or "", _unless(beyond_reach, grant))
+    return success(**shown(await issuing.find(record.id)))
+
+
+async def _rotate(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    return _issued(await issuing.rotate(command.id or "", command.keep or 0.0, _unless(beyond, grant)))
+
+
+async def _test(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    why = await issuing.refusal(command.id or "", command.right or "", command.topic)
+    return success(id=command.id, allowed=not why, why=why or None)
+
+
+_ACTIONS: dict[str, Callable[[Issuing, params.Token, Grant], Awaitable[Answer]]] = {
+    "create": _create,
+    "list": _list,
+    "show": _show,
+    "revoke": _revoke,
+    "rotate": _rotate,
+    "test": _test,
+}
+
+
+def _unless(
+    fault: Callable[[Record, Record], Forbidden | None], grant: Grant
+) -> Callable[[Record], JobQueueError | None]:
+    """The objection that the asker's own token may not do what the record may."""
+    return lambda record: fault(grant.record, record)
+
+
+def _issued(issued: Issued) -> Answer:
+    return success(**shown(Known(issued.record, None, in_file=False, is_live=True)), token=issued.token.text)
+
+
+def shown(known: Known) -> dict[str, Any]:
+    """A record as answers show it."""
+    record, used, in_file, is_live = known
+    fields = {
+        **{"id": record.id, "name": record.name},
+        "state": "live" if is_live else "revoked" if record.revoked else "expired",
+        "source": "file" if in_file else "redis",
+        **{name: getattr(record, name) for name in ("rights", "topics", "created", "created_by", "expires")},
+        "used": used,
+        **{name: getattr(record, name) for name in ("rate", "burst", "bytes", "waits", "own_ids")},
+        "certificate": record.certificate or None,
+    }
+    if record.revoked:
+        fields["revoked"] = record.revoked
+    if record.previous and is_live:
+        fields["old_until"] = record.previous_until
+    return fields
+
+
+def bearer(grant: Grant) -> Answer:
+    """The answer to `whoami`."""
+    if grant.everything:
+        return success(open=True)
+    return success(open=False, **{name: getattr(grant.record, name) for name in _SHOWN})

@@ -1,0 +1,1 @@
+"""What the Python client shows a service, and what it does when that is refused."""

@@ -1,0 +1,255 @@
+"""Secrets are nowhere but where they belong: everything is started with marked ones and made to fail in many ways, then
+its logs, answers, metrics, processes and data are searched for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from buckets.redis.url import read_url
+from jobqueue import settings
+from jobqueue.sinks.webhook.worker import Options
+from tests.acceptance.receiver import Receiver, status
+from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
+from tests.acceptance.test_callbacks import Callbacks
+from tests.ports import free_port, free_ports
+from tests.redis_node import Access, RedisNode, Tls
+from tests.redis_server import binary, knows_tls
+from tests.waiting import until
+
+_DIALECTS = ("lmstfy", "camellia", "mykit", "queue_server")
+_PATHS = ("/command", "/metrics", "/readyz", "/nowhere", "/api/ns/queue", "/push", "/openapi.json")
+_ADD = b'{"command":"add","topic":"t","id":"a","body":1}'
+_WRONG = "Xw7wrongtokenXw7"  # what a client sends by mistake is a secret too, of somewhere else
+
+
+def _webhook_secret(mark: bytes) -> str:
+    return f"whsec_{base64.b64encode(mark * 4).decode()}"
+
+
+class Marked:
+    """Secrets, each with a mark that stands nowhere else, and a Redis and files that know them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.access = Access("jobqueue", "Xm1redis/word+Xm1")
+        self.tokens = {name: f"Xm2{name}tokenXm2" for name in _DIALECTS}
+        self.webhook, self.of_topic = _webhook_secret(b"Xm3Xm3Xm3"), _webhook_secret(b"Xm4Xm4Xm4")
+        self.tls = Tls(folder / "tls") if knows_tls(binary()) else None
+        quoted = Access(self.access.user, self.access.password.replace("/", "%2F"))
+        self.redis = RedisNode(folder / "redis", free_port(), ["save ''"], self.access, tls=self.tls)
+        self.url = self.redis.url.replace(self.access.in_url, quoted.in_url)
+        self.url_file = self.file("redis-url", self.url)
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(f"{text}\n")
+        path.chmod(0o600)
+        return path
+
+    def config(self, ports: dict[str, int], **more: str) -> Path:
+        """A settings file; half of the tokens stand in it, the others in files."""
+        lines = ['log_level = "debug"', f'redis_file = "{self.url_file}"', "redis_timeout_s = 1", *more.values()]
+        for place, (name, token) in enumerate(self.tokens.items()):
+            file = self.file(f"token-{name}", token)
+            given = f'token = "{token}"' if place % 2 else f'token_file = "{file}"'
+            lines += [f"[protocols.{name}]", f"port = {ports[name]}", given]
+        return self.file("jobqueue.toml", "\n".join(lines))
+
+    def found(self, *texts: str | bytes) -> set[str]:
+        """The marks in texts, and pieces of the TLS key."""
+        data = b"\n".join(text.encode() if isinstance(text, str) else text for text in texts)
+        marks = {"Xm1", "Xm2", "Xm3Xm3", "Xm4Xm4", "Xw7"}
+        marks |= {secret.removeprefix("whsec_")[:12] for secret in (self.webhook, self.of_topic)}
+        if self.tls:
+            marks |= set(self.tls.client[1].read_text().splitlines()[1:-1])
+        return {mark for mark in marks if mark.encode() in data}
+
+
+@asynccontextmanager
+async def marked(folder: Path) -> AsyncIterator[Marked]:
+    secrets = Marked(folder)
+    await secrets.redis.start()
+    try:
+        yield secrets
+    finally:
+        secrets.redis.kill()
+
+
+def test_a_mark_is_found_in_whatever_form(tmp_path: Path) -> None:
+    secrets = Marked(tmp_path)
+    assert secrets.found(secrets.url, secrets.webhook, *secrets.tokens.values()) >= {"Xm1", "Xm2"}
+    assert len(secrets.found(secrets.webhook, b"Xm4Xm4Xm4")) == 2
+    assert not secrets.found("nothing of it")
+    if secrets.tls:
+        assert len(secrets.found(secrets.tls.client[1].read_bytes())) > 1
+
+
+async def ran(*command: str, **variables: str) -> str:
+    """What a command of ours printed."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("JOBQUEUE_")}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *JOBQUEUE, *command, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=own | variables
+    )
+    async with asyncio.timeout(60):
+        output, _ = await process.communicate()
+    return output.decode()
+
+
+def processes_of(pid: int) -> list[int]:
+    """A process and those that it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in processes_of(int(child)))]
+
+
+def shown_of(pid: int) -> bytes:
+    """What other users of the machine, and its owner's processes, see of a process."""
+    return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+
+
+async def asked(session: aiohttp.ClientSession, method: str, url: str, **given: Any) -> str:
+    """An answer with its head; a broken connection is one too."""
+    try:
+        async with session.request(method, url, timeout=aiohttp.ClientTimeout(10), **given) as response:
+            return f"{response.status} {response.headers} {await response.text()}"
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return str(type(error))
+
+
+async def by_tcp(port: int, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    writer.write_eof()
+    try:
+        async with asyncio.timeout(5):
+            return await reader.read()
+    except (TimeoutError, ConnectionError):
+        return b""
+    finally:
+        writer.close()
+
+
+async def provoked(url: str, ports: dict[str, int], secrets: Marked) -> list[str | bytes]:
+    """Answers to requests with right, wrong and broken tokens, at every port and in every place where one may stand."""
+    answers: list[str | bytes] = []
+    async with aiohttp.ClientSession() as session:
+        for token in (_WRONG, *secrets.tokens.values(), f"jqt_{_WRONG}", "Xw7\u00e9", "Xw7" * 3000):
+            for headers in ({"Authorization": f"Bearer {token}"}, {"Authorization": token}, {"X-Token": token}):
+                for at in (url, *(f"http://127.0.0.1:{ports[name]}" for name in _DIALECTS[:3])):
+                    for path in _PATHS:
+                        answers.append(await asked(session, "GET", at + path, headers=headers))
+                    answers.append(await asked(session, "POST", f"{at}/command", headers=headers, data=_ADD))
+                    answers.append(await asked(session, "PUT", f"{at}/api/ns/queue", headers=headers, data=_ADD))
+            if len(token) < 100:
+                for name in _DIALECTS[:3]:
+                    at = f"http://127.0.0.1:{ports[name]}"
+                    for path in (f"/api/ns/q?token={token}", f"/~{token}/push", f"/~{token}/im", f"/x?token={token}"):
+                        answers.append(await asked(session, "PUT", at + path, data=b"1"))
+        for data in (b'{"cmd":"add","token":"%s"}', b'{"token":"%s'):
+            answers.append(await by_tcp(ports["queue_server"], data % _WRONG.encode() + b"\n"))
+    return answers
+
+
+async def test_a_service_shows_its_secrets_to_nobody_while_everything_goes_wrong(tmp_path: Path) -> None:
+    log = tmp_path / "service.log"
+    ports = dict(zip(_DIALECTS, free_ports(len(_DIALECTS)), strict=True))
+    async with marked(tmp_path) as secrets:
+        config = secrets.config(ports)
+        async with (
+            ServiceProcess("--config", str(config), log=log, workers=2) as service,
+            Client(service.url) as client,
+        ):
+            assert service.process
+            pids = processes_of(service.process.pid)
+            assert len(pids) == 3
+            answers = await provoked(service.url, ports, secrets)
+            shown = [shown_of(pid) for pid in pids]
+            shown.append((await ran("check", "--config", str(config))).encode())
+            shown.append((await ran("fsck", "--redis-file", str(secrets.url_file))).encode())
+            shown.append((await ran("fsck", JOBQUEUE_REDIS=secrets.url.replace("Xm1", "Xm1no"))).encode())
+            other = secrets.file("bad-url", secrets.url.replace("@", "@h?ssl_nonsense=Xm1&"))
+            shown.append((await ran("move", "--from-file", str(secrets.url_file), "--to-file", str(other))).encode())
+            shown.append((await ran("check", "--redis-file", str(other))).encode())
+
+            config.write_text(config.read_text().replace("Xm2", "Xm2" * 200))
+            service.signal(signal.SIGHUP)
+            await until(lambda: "settings.refused" in log.read_text())
+            os.kill(pids[1], signal.SIGKILL)
+            await until(lambda: log.read_text().count("worker.started") == 3)
+            secrets.redis.kill()
+            async with aiohttp.ClientSession() as session:
+                shown.append((await asked(session, "POST", f"{service.url}/command", data=_ADD)).encode())
+            await secrets.redis.start()
+            await client.insist("add", topic="t", id="after", body=1)
+            shown.append(str(await client.ask("get", id="after")).encode())
+            await secrets.redis.ask("SAVE")
+            shown.append((tmp_path / "redis" / "dump.rdb").read_bytes())
+    text = log.read_text()
+    assert "worker.ended" in text
+    assert "redis.lost" in text
+    assert not secrets.found(text), text
+    assert not secrets.found(*shown)
+    for answer in answers:
+        assert not secrets.found(answer), answer
+
+
+async def test_a_service_that_cannot_start_shows_no_secret(tmp_path: Path) -> None:
+    secrets = Marked(tmp_path)  # no Redis runs
+    ports = dict(zip(_DIALECTS, free_ports(len(_DIALECTS)), strict=True))
+    config = str(secrets.config(ports))
+    said = [
+        await ran("serve", "--config", config),
+        await ran("serve", "--redis-file", str(secrets.file("twice", f"{secrets.url}\n{secrets.url}"))),
+        await ran("serve", "--redis-file", str(secrets.file("no-url", secrets.url.replace("://", ":")))),
+        await ran("serve", "--redis-file", str(secrets.file("no-port", secrets.url.replace("%2F", "/")))),
+        await ran("serve", JOBQUEUE_REDIS=secrets.url, JOBQUEUE_REDIS_FILE=str(secrets.url_file)),
+        await ran("serve", JOBQUEUE_REDIS=f"{secrets.url}&ssl_nonsense=Xm1"),
+        await ran("check", "--redis", secrets.url, "--redis-file", str(secrets.url_file)),
+    ]
+    assert all("Error" in each or "bad " in each for each in said), said
+    assert not secrets.found(*said), said
+
+
+async def test_the_worker_of_callbacks_shows_its_secrets_to_nobody(tmp_path: Path) -> None:
+    log = tmp_path / "callbacks.log"
+    async with marked(tmp_path) as secrets, Receiver() as shop:
+        files = {
+            name: str(secrets.file(name, secret))
+            for name, secret in (("all", secrets.webhook), ("own", secrets.of_topic))
+        }
+        flags = ("--allow-network=127.0.0.0/8", "--topic", "u", "--topic-secret-file", "u", files["own"])
+        async with (
+            ServiceProcess("--redis-file", str(secrets.url_file)) as service,
+            Client(service.url) as client,
+            Callbacks(client, log, *flags, JOBQUEUE_CALLBACK_SECRET_FILE=files["all"]) as worker,
+        ):
+            for topic, path, answer in (("t", "/ok", 200), ("u", "/bad", 500), ("u", "/gone", 410)):
+                body = {"url": shop.at(path, status(answer)), "headers": {"Authorization": "Xm2"}, "payload": "Xw7"}
+                await client.ask("add", topic=topic, id=path[1:], body=body, backoff=[600])
+            await client.ask("add", topic="u", id="odd", body={"url": "http://a:Xw7@h/", "headers": {"Xw7": "é"}})
+            await until(lambda: len(shop.requests) == 3 and "callback.buried" in log.read_text())
+            shown = shown_of(worker.process.pid)
+            told = [await client.ask("get", id=name) for name in ("bad", "gone", "odd")]
+        assert not secrets.found(shown, log.read_text())
+        assert not secrets.found(*(str(each.get("reason")) for each in told))
+        assert not secrets.found(*(str(request.headers) for request in shop.requests)) - {"Xm2"}
+
+
+def test_what_holds_secrets_does_not_show_them(tmp_path: Path) -> None:
+    secrets = Marked(tmp_path)
+    config = secrets.config(dict.fromkeys(_DIALECTS, 0) | {name: place for place, name in enumerate(_DIALECTS, 1)})
+    chosen = settings.load({}, str(config), {})
+    assert secrets.found(chosen.redis, *(options.token for _, options in chosen.protocols.open())) == {"Xm1", "Xm2"}
+    key = secrets.webhook.encode()
+    options = Options("http://h", ["t"], 1, 1, 1.0, 1.0, [], [], [], [key], {"t": [key]})
+    assert not secrets.found(repr(chosen), str(chosen), f"{chosen}", repr(chosen.protocols), repr(options))
+    assert not secrets.found(repr(read_url(chosen.redis, 1.0)))
