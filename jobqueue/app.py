@@ -18,10 +18,13 @@ from jobqueue.access.authentication import Authentication
 from jobqueue.access.browsers import Browsers
 from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.access.entry import Entry
+from jobqueue.access.modes import check_may_start
 from jobqueue.access.rates import Buckets
 from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.access.table import Table
+from jobqueue.access.tls import Tls
 from jobqueue.access.tokens_file import TokensFile
+from jobqueue.access.unix_socket import UnixSocket
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -47,13 +50,15 @@ class Service(Lifecycle):
     """One running service.
 
     `worker`: its number, if it is one of several processes on a port. Their supervisor has then started and judged the
-    Redis whose URL is in the settings, and holds the port.
+    Redis whose URL is in the settings, and holds the port; `unix` is its Unix socket.
     """
 
     protocols = PROTOCOLS
 
-    def __init__(self, settings: Settings, worker: int | None = None) -> None:
+    def __init__(self, settings: Settings, worker: int | None = None, unix: socket.socket | None = None) -> None:
         super().__init__()
+        self._unix = unix
+        self._tls: Tls | None = None
         self._settings = settings
         self._worker = worker
         self._policies = Policies(settings)
@@ -69,6 +74,8 @@ class Service(Lifecycle):
             self._engine.policies = self._policies
         if self._tokens:
             self._tokens.reload_file()
+        if self._tls:
+            self._tls.reload()
         for name, options in self._settings.protocols.open():
             if name in self._dialects:
                 self._dialects[name].options = options
@@ -80,10 +87,12 @@ class Service(Lifecycle):
     async def _start(self) -> None:
         settings, stack = self._settings, self._stack
         if not self._worker:
+            await check_may_start(settings)
             await check_free(settings.host, settings.port)  # before a Redis is started
             await check_free_for_dialects(settings)
         folder = shared_metrics_folder()
         metrics = self._metrics(folder)
+        tls = self._tls = Tls(settings, metrics) if settings.tls_cert else None
         url = settings.redis if self._worker else await stack.enter_async_context(self._redis())
         redis = redis_at(url, settings.redis_timeout_s, metrics)
         stack.push_async_callback(redis.close)
@@ -108,6 +117,7 @@ class Service(Lifecycle):
         table = (
             [Loop("metrics", scrape.run)] if folder else [],
             [Loop("connections", limits.run)],
+            [Loop("tls", tls.run)] if tls else [],
             [Loop("notifier", notifier.run, "bell", works=lambda: notifier.hears)],
             [Loop("pollers", pollers.run)],
             [Loop("tokens", tokens.run, "tokens", works=lambda: tokens.was_read)] if tokens else [],
@@ -126,9 +136,13 @@ class Service(Lifecycle):
             engine, metrics, limits, entry, lambda: all(readiness().values())
         )
         guard = Guard(Browsers(settings.allowed_origins, settings.allowed_hosts), metrics, refusals)
-        ports = Ports(settings, limits, guard, shared=self._worker is not None)
+        ports = Ports(settings, limits, guard, tls, shared=self._worker is not None)
+        if settings.socket and not self._worker:
+            unix = UnixSocket(settings.socket)
+            stack.callback(unix.close)
+            self._unix = unix.socket
         stack.push_async_callback(ports.close, site_web, dialects.values(), waiting)
-        self.url = await ports.open(site_web, dialects)
+        self.url = await ports.open(site_web, dialects, self._unix)
         pollers.instance = _instance(self.url, self._worker)
 
     def _redis(self) -> AbstractAsyncContextManager[str]:

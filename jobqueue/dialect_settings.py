@@ -55,6 +55,13 @@ class HttpDialectSettings(DialectSettings, frozen=True, kw_only=True):
     """Also on the service's own port, below this path; `/`: at its root; empty: not there."""
 
 
+class SocketDialectSettings(DialectSettings, frozen=True, kw_only=True):
+    """What those over TCP, which have no TLS, have besides."""
+
+    allow_plain: bool = False
+    """Beyond loopback, though the service has TLS."""
+
+
 class Camellia(HttpDialectSettings, frozen=True, kw_only=True):
     """camellia's delay queue server."""
 
@@ -82,7 +89,7 @@ class Lmstfy(HttpDialectSettings, frozen=True, kw_only=True):
     ttr_s: Annotated[float, Meta(ge=1, le=fields.DAY_S)] = 120.0
 
 
-class QueueServer(DialectSettings, frozen=True, kw_only=True):
+class QueueServer(SocketDialectSettings, frozen=True, kw_only=True):
     """queue_server."""
 
     node_id: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 1
@@ -91,7 +98,7 @@ class QueueServer(DialectSettings, frozen=True, kw_only=True):
     """The host that clients are told to connect to; empty: the address that they reached."""
 
 
-class Beanstalkd(DialectSettings, frozen=True, kw_only=True):
+class Beanstalkd(SocketDialectSettings, frozen=True, kw_only=True):
     """beanstalkd."""
 
     max_job_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 65_535

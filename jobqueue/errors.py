@@ -87,7 +87,7 @@ class Unauthorized(BadRequest):
 
 
 class Forbidden(BadRequest):
-    """this may not be used from there."""
+    """this request may not be made from there."""
 
     code = "FORBIDDEN"
 

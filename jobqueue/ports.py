@@ -6,6 +6,7 @@ They close together: first none takes connections or requests any more, then wha
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from aiohttp import web
 
 from buckets import Waiting
 from jobqueue.access.connections import ConnectionLimits
+from jobqueue.access.tls import Tls
 from jobqueue.protocols import Dialect, HttpDialect, SocketDialect
 from jobqueue.settings import Settings
 from jobqueue.web.address import blamed_on, datagram_sockets, url_of
@@ -27,19 +29,26 @@ log = structlog.get_logger()
 
 
 class Ports:
-    """The ports of one process. `shared`: other processes listen beside it."""
+    """The ports of one process. `shared`: other processes listen beside it; `tls`: what they speak over HTTP."""
 
-    def __init__(self, settings: Settings, limits: ConnectionLimits, guard: Guard, *, shared: bool) -> None:
+    def __init__(
+        self, settings: Settings, limits: ConnectionLimits, guard: Guard, tls: Tls | None = None, *, shared: bool
+    ) -> None:
         self._settings = settings
         self._limits = limits
         self._guard = guard
+        self._tls = tls
+        self._renewals: set[asyncio.Task[None]] = set()
+        if tls:
+            tls.on_new_authority.append(self._renew)
         self._shared = shared
         self._runners: list[Runner] = []
         self._servers: list[asyncio.Server] = []
         self._datagrams: list[asyncio.DatagramTransport] = []
 
-    async def open(self, site_web: Web, dialects: Mapping[str, Dialect[Any]]) -> str:
-        """Listen; returns the URL of the service. Raises Unfit for the port of a dialect, OSError for its own."""
+    async def open(self, site_web: Web, dialects: Mapping[str, Dialect[Any]], unix: socket.socket | None = None) -> str:
+        """Listen; returns the URL of the service. `unix`: a socket beside its port. Raises Unfit for the port of a
+        dialect, OSError for its own."""
         for name, dialect in dialects.items():
             port: int = dialect.options.port
             with blamed_on(name, port):
@@ -49,8 +58,8 @@ class Ports:
                         await self._serve(application, _NoFastPath(), port, allows)
                 elif isinstance(dialect, SocketDialect):
                     await self._listen(dialect, port)
-        runner = await self._serve(site_web.application(), site_web, self._settings.port)
-        return url_of(runner.addresses[0])
+        runner = await self._serve(site_web.application(), site_web, self._settings.port, unix=unix)
+        return url_of(runner.addresses[0], has_tls=self._tls is not None)
 
     async def _serve(
         self,
@@ -58,11 +67,21 @@ class Ports:
         answerer: Answerer,
         port: int,
         allows: Callable[[object], bool] | None = None,
+        unix: socket.socket | None = None,
     ) -> Runner:
-        runner = Runner(application, answerer, self._limits, self._guard, allows, grace_s=self._settings.grace_s)
+        runner = Runner(
+            *(application, answerer, self._limits, self._guard, allows), tls=self._tls, grace_s=self._settings.grace_s
+        )
         self._runners.append(runner)
-        await runner.open(self._settings.host, port, shared=self._shared)
+        await runner.open(self._settings.host, port, shared=self._shared, unix=unix)
         return runner
+
+    def _renew(self) -> None:
+        """End the connections of clients whom authorities of before let in."""
+        for runner in self._runners:
+            task = asyncio.create_task(runner.renew())
+            self._renewals.add(task)
+            task.add_done_callback(self._renewals.discard)
 
     async def _listen(self, dialect: SocketDialect[Any], port: int) -> None:
         """Listen on a TCP port, and on the UDP port if the dialect has that side."""

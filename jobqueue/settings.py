@@ -26,6 +26,7 @@ MOST_WORKERS = 64
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it too
 
 Seconds = Annotated[float, Meta(ge=0)]
+_Path = Annotated[str, Meta(pattern=r"^/[!-~]*\Z")]
 Ladder = Annotated[tuple[fields.Delay, ...], Meta(max_length=fields.MOST_STEPS)]
 DeadAgeS = Annotated[float, Meta(ge=1, le=fields.TEN_YEARS_S)]
 
@@ -49,11 +50,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    socket: str = ""
     access: Literal["open", "tokens"] = "open"
-    open_paths: tuple[str, ...] = ()
+    allow_open: bool = False
     tokens_file: str = ""
+    open_paths: tuple[_Path, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_client: Literal["none", "optional", "required"] = "none"
+    tls_min: Literal["1.2", "1.3"] = "1.2"
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0
     redis: str = ""
     redis_file: str = ""
@@ -120,6 +128,7 @@ _RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fi
 _ELSEWHERE = {
     *("host", "port", "workers", "redis", "redis_file", "data"),
     *("shards", "buckets", "durability", "replicas", "protocols"),
+    *("socket", "tls_cert", "tls_key", "tls_client_ca", "tls_client", "tls_min"),
 }
 
 PREFIX = "JOBQUEUE_"
@@ -155,6 +164,7 @@ def load(
     _check_ttrs(settings)
     _check_virtual(settings)
     _check_browsers(settings)
+    _check_tls(settings)
     dialect_settings.check(settings.protocols, settings.port, asks_tokens=settings.access == "tokens")
     return settings
 
@@ -217,6 +227,15 @@ def _check_browsers(settings: Settings) -> None:
     for host in settings.allowed_hosts:
         if not _HOST.fullmatch(host):
             raise SettingsError(f"allowed_hosts: {host!r} is not a host name such as queue.example, without a port")
+
+
+def _check_tls(settings: Settings) -> None:
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise SettingsError("tls_cert and tls_key go together: a certificate and its key, which may be in one file")
+    if (settings.tls_client != "none") != bool(settings.tls_client_ca):
+        raise SettingsError('tls_client_ca goes with tls_client = "optional" or "required"')
+    if settings.tls_client_ca and not settings.tls_cert:
+        raise SettingsError("tls_client_ca goes with tls_cert")
 
 
 def shared_metrics_folder(environment: Mapping[str, str] | None = None) -> Path | None:

@@ -38,11 +38,9 @@ class Browsers:
 
     def _origin(self, headers: MultiMapping[str]) -> str:
         origins, sites = headers.getall("Origin", []), headers.getall("Sec-Fetch-Site", [])
-        if _is_web_socket(headers) or len(sites) > 1:
-            raise Forbidden(_REFUSED)
-        if not origins and all(site in _OWN_SITES for site in sites):
+        if not origins and len(sites) < 2 and all(site in _OWN_SITES for site in sites):
             return ""
-        if len(origins) != 1 or origins[0] not in self._origins:
+        if len(origins) != 1 or len(sites) > 1 or origins[0] not in self._origins or _is_web_socket(headers):
             raise Forbidden(_REFUSED)
         return origins[0]
 

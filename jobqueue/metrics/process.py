@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,13 @@ class Metrics(Meter):
             self._access.add(verdict, n=0)
         self.tokens = TokenFigures(self.registry)
         """The figures of tokens."""
+        self._handshakes = Count(
+            self.registry, "jobqueue_tls_handshakes_total", "Handshakes of TLS, by how they ended.", ["outcome"]
+        )
+        self._tls_expires = self._newest(
+            "jobqueue_tls_expires_timestamp_seconds", "When the certificate of the service ends; NaN without TLS."
+        )
+        self._tls_expires.set(nan)
 
     def _make_engine(self) -> None:
         registry = self.registry
@@ -194,6 +202,14 @@ class Metrics(Meter):
     def judged(self, verdict: str, requests: int = 1) -> None:
         """Count the verdict on requests: one of VERDICTS."""
         self._access.add(verdict, n=requests)
+
+    def shook_hands(self, outcome: str) -> None:
+        """Count a handshake of TLS: ok, certificate (that of the client was missing or refused), or failed."""
+        self._handshakes.add(outcome)
+
+    def tls_expires(self, at: float) -> None:
+        """The certificate of the service ends at this Unix time."""
+        self._tls_expires.set(at)
 
     def called(self, name: str, seconds: float, error: str | None) -> None:
         self._calls.add(name)

@@ -13,10 +13,11 @@ from buckets.errors import Unfit
 from jobqueue.settings import Settings
 
 
-def url_of(address: tuple[Any, ...]) -> str:
+def url_of(address: tuple[Any, ...], *, has_tls: bool = False) -> str:
     """The URL that reaches the address of a listening socket."""
     host, port = address[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if has_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 async def check_free(host: str, port: int) -> None:

@@ -145,7 +145,7 @@ class Connection(Peer):
         self._hold(False)  # before aiohttp may pause it itself
         self._is_last = True
         self._port.limits.leave(self)
-        HandedOver(self._port).take_over(self._wire, received, is_surplus=self.is_surplus)
+        HandedOver(self._port).take_over(self._wire, self._under, received, is_surplus=self.is_surplus)
 
     def answer(self, body: bytes, request_id: str) -> None:
         """Answer the request in flight: see `Caller`."""
@@ -163,7 +163,7 @@ class Connection(Peer):
     @property
     def is_behind(self) -> bool:
         """Whether the client has not taken all that was written: see `Caller`."""
-        return bool(self._wire.get_write_buffer_size())
+        return self._has_unsent()
 
     def has_hung_up(self) -> bool:
         """Whether the client is gone: see `Caller`."""
@@ -239,13 +239,9 @@ class Connection(Peer):
         """Close the connection behind what is written; nothing more is begun."""
         self._is_last = True
         self._drop(len(self._kept))
-        self._wire.close()
+        self._hang_up()
         if self._is_lost and self._doing is None:
             self._port.leave(self)
-
-    def is_of(self, port: Port) -> bool:
-        """Whether it came in through this port."""
-        return self._port is port
 
     def end(self) -> None:
         """Take no more requests: see `Ending`."""

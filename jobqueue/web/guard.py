@@ -29,14 +29,15 @@ class Guard:
         self._metrics = metrics
         self._log = log
 
-    def before(self, handler: Handler, *, on_loopback: bool) -> Handler:
-        """A handler that is asked only what may be asked. `on_loopback`: only this machine reaches its port."""
+    def before(self, handler: Handler) -> Handler:
+        """A handler that is asked only what may be asked."""
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            peer = cast(Peer, CALLER.get())
             try:
-                origin = self._browsers.judge(request.method, request.headers, on_loopback=on_loopback)
+                origin = self._browsers.judge(request.method, request.headers, on_loopback=peer.is_on_loopback)
             except JobQueueError as error:
-                self._note(request)
+                self._note(request, peer)
                 return response_to(error)
             if not origin:
                 return await handler(request)
@@ -47,10 +48,10 @@ class Guard:
 
         return handle
 
-    def _note(self, request: web.BaseRequest) -> None:
+    def _note(self, request: web.BaseRequest, peer: Peer) -> None:
         self._metrics.judged("browser")
         origin = ascii(request.headers.get("Origin", ""))[1:-1][:_MOST_SHOWN]
-        self._log.note("browser", cast(Peer, CALLER.get()).host, origin=origin)
+        self._log.note("browser", peer.host, origin=origin)
 
 
 async def let_read(request: web.Request, response: web.StreamResponse) -> None:

@@ -36,17 +36,19 @@ class HandedOver(Peer):
         self._is_fed = False  # whether bytes have come of which no request has begun yet
         self._charged = 0  # bytes of an incomplete request
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport, under: asyncio.Transport | None = None) -> None:
         """A client has connected."""
-        super().connection_made(transport)
+        super().connection_made(transport, under)
         inherited = Context()  # by the handler's task, which must not log the id of the request before
         inherited.run(CALLER.set, self)
         inherited.run(self._handler.connection_made, transport)
 
-    def take_over(self, wire: asyncio.Transport, received: bytes, *, is_surplus: bool) -> None:
-        """Go on with a connection of which these bytes are the next ones."""
+    def take_over(
+        self, wire: asyncio.Transport, under: asyncio.Transport, received: bytes, *, is_surplus: bool
+    ) -> None:
+        """Go on with a connection of which these bytes are the next ones. `under`: what writes to its socket."""
         wire.set_protocol(self)
-        self.connection_made(wire)
+        self.connection_made(wire, under if under is not wire else None)
         self.is_surplus = is_surplus
         self.data_received(received)
 
@@ -107,6 +109,15 @@ class HandedOver(Peer):
         super().connection_lost(exc)
         self._charge(-self._charged)
         self._handler.connection_lost(exc)
+        self._port.leave(self)
+
+    def end(self) -> None:
+        """Take no more requests: see `Ending`."""
+        self._handler.close()
+
+    def abort(self) -> None:
+        """Close now: see `Ending`."""
+        self._wire.abort()
 
     def _awaits(self) -> Awaited:
         is_whole = not self._is_fed if self._request is None else self._is_whole()

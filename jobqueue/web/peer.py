@@ -10,8 +10,11 @@ import asyncio
 import enum
 from typing import Any, cast
 
+from jobqueue.access.certificates import names_of
 from jobqueue.errors import TooSlow
 from jobqueue.web.port import Port
+
+_MOST_UNSENT = 64 << 10  # bytes that wait to be encrypted; with more of them, the client does not read
 
 
 class Awaited(enum.Enum):
@@ -27,19 +30,26 @@ class Awaited(enum.Enum):
 class Peer(asyncio.Protocol):
     """A connection of a client."""
 
-    __slots__ = ("_awaited", "_port", "_since", "_wire", "is_surplus")
+    __slots__ = ("_awaited", "_port", "_since", "_under", "_wire", "certificate_names", "is_surplus")
 
     def __init__(self, port: Port) -> None:
         self._port = port
         self._wire: asyncio.Transport = None  # type: ignore[assignment]  # set before all else
+        self._under: asyncio.Transport = None  # type: ignore[assignment]  # what writes to the socket; without TLS, the wire
         self._awaited: Awaited | None = Awaited.FIRST  # None: a request has begun since the last visit
         self._since = 0.0  # loop time of the visit that found it so; 0: none has
         self.is_surplus = False
         """Whether it is one connection too many, which may only ask for the health of the service."""
+        self.certificate_names: tuple[str, ...] = ()
+        """The URIs and DNS names in the client's certificate, which an authority of ours has signed."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+    def connection_made(self, transport: asyncio.BaseTransport, under: asyncio.Transport | None = None) -> None:
+        """A client has connected. `under`: the transport below one with TLS, whose handshake is over."""
         self._wire = cast(asyncio.Transport, transport)
+        self._under = under or self._wire
+        if under:
+            self._wire.set_write_buffer_limits(_MOST_UNSENT)  # as without TLS; its own are eight times as high
+            self.certificate_names = names_of(transport.get_extra_info("peercert"))
         limits, allows = self._port.limits, self._port.allows
         self.is_surplus = limits.is_full
         if not limits.join(self) or (allows and not allows(transport.get_extra_info("peername"))):
@@ -48,6 +58,15 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client is gone, or the connection was closed here."""
         self._port.limits.leave(self)
+
+    def is_of(self, port: Port) -> bool:
+        """Whether it came in through this port."""
+        return self._port is port
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only this machine reaches the port that it came in through, and not by a Unix socket."""
+        return self._port.is_on_loopback
 
     @property
     def is_connected(self) -> bool:
@@ -61,20 +80,19 @@ class Peer(asyncio.Protocol):
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
     @property
-    def certificate_names(self) -> tuple[str, ...]:
-        """The names in its client certificate."""
-        return ()
-
-    @property
     def address(self) -> str:
         """The client's address and port."""
         peer: Any = self._wire.get_extra_info("peername")
-        host, port = peer[:2] if isinstance(peer, tuple) else ("", 0)
+        if not isinstance(peer, tuple):
+            return "unix"
+        host, port = peer[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def visit(self, now: float, timeout_s: float) -> None:
         """Disconnect a client that has kept us waiting for `timeout_s`; it gets 408 if its request had begun."""
-        awaited = Awaited.READING if self._wire.get_write_buffer_size() else self._awaits()
+        if self._wire.is_closing():
+            self._hang_up()
+        awaited = Awaited.READING if self._has_unsent() else self._awaits()
         if awaited is not self._awaited or not self._since:
             self._awaited, self._since = awaited, now
         elif now - self._since < (self._port.idle_s if awaited is Awaited.NEXT else timeout_s):
@@ -84,7 +102,25 @@ class Peer(asyncio.Protocol):
         elif awaited is Awaited.REST:
             self._refuse(TooSlow(f"the request was not complete within {timeout_s:g} s"))
         elif awaited is not Awaited.NOTHING:
-            self._wire.close()
+            self._hang_up()
+
+    def _has_unsent(self) -> bool:
+        """Whether the client has not taken all that was written, as far as the system's buffer does not hold it."""
+        wire, under = self._wire, self._under
+        return bool(wire.get_write_buffer_size() or (under is not wire and under.get_write_buffer_size()))
+
+    def _hang_up(self) -> None:
+        """Close the connection behind what is written. With TLS this does not wait for the client to say that it closes
+        it too: many do so only with their next request."""
+        wire, under = self._wire, self._under
+        if under is wire:
+            wire.close()
+            return
+        if not wire.is_closing():
+            wire.pause_reading()  # else what comes while it closes would be taken as a request
+            wire.close()
+        if not wire.get_write_buffer_size():  # all of it, the end too, is below
+            under.close()
 
     def _awaits(self) -> Awaited:
         """What is awaited of a client that has taken all answers."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.access.entry import Visitor
 from jobqueue.access.grants import Grant
+from jobqueue.access.loopback import are_loopback
+from jobqueue.access.tls import Tls
 from jobqueue.caller import Caller, Cancellable
 from jobqueue.protocols import Reply
 from jobqueue.web.fast_path import Head
@@ -58,7 +60,7 @@ class Port:
     """What the connections of a port share.
 
     `handler` makes aiohttp's handler of a connection. `allows`: whether the client with an address may connect.
-    `idle_s`: how long a connection is kept without a request.
+    `idle_s`: how long a connection is kept without a request. `tls`: what its connections begin with.
     """
 
     def __init__(
@@ -68,30 +70,41 @@ class Port:
         handler: Callable[[], web.RequestHandler],
         allows: Callable[[object], bool] | None,
         idle_s: float,
+        tls: Tls | None = None,
     ) -> None:
         self.answerer = answerer
         self.limits = limits
         self.handler = handler
         self.allows = allows
         self.idle_s = idle_s
+        self.tls = tls
         self.loop = asyncio.get_running_loop()
-        self._ending: set[Ending] = set()
+        self.addresses: list[tuple[Any, ...]] = []
+        """Those that it listens on; none: it is a Unix socket."""
+        self._endings: list[set[Ending]] = []
         self._ended = asyncio.Event()
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether it listens on addresses that only this machine reaches, and on nothing else."""
+        return bool(self.addresses) and are_loopback(address[0] for address in self.addresses)
 
     async def end(self, connections: Iterable[Ending], grace_s: float) -> None:
         """Let the requests in flight end within `grace_s`, else cancel them; then their connections are closed."""
-        self._ending = set(connections)
-        for each in list(self._ending):
+        ending = set(connections)
+        self._endings.append(ending)
+        for each in list(ending):
             each.end()
-        if not await self._have_ended(grace_s):
-            for each in list(self._ending):
+        if not await self._have_ended(ending, grace_s):
+            for each in list(ending):
                 each.abort()
-            await self._have_ended(grace_s)
+            await self._have_ended(ending, grace_s)
+        self._endings.remove(ending)
 
-    async def _have_ended(self, within_s: float) -> bool:
+    async def _have_ended(self, ending: set[Ending], within_s: float) -> bool:
         try:
             async with asyncio.timeout(within_s):
-                while self._ending:
+                while ending:
                     self._ended.clear()
                     await self._ended.wait()
         except TimeoutError:
@@ -100,5 +113,6 @@ class Port:
 
     def leave(self, connection: Ending) -> None:
         """A connection is closed, and none of its requests is in flight."""
-        self._ending.discard(connection)
+        for ending in self._endings:
+            ending.discard(connection)
         self._ended.set()

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -31,12 +32,14 @@ _MARGIN_S = 2.0  # for what a worker still does when its grace time is over
 
 
 class Slot:
-    """One worker, whichever process it is at the moment. `folder`: where workers share their metrics."""
+    """One worker, whichever process it is at the moment. `folder`: where workers share their metrics; `unix`: the Unix
+    socket that they share."""
 
-    def __init__(self, number: int, folder: Path, settings: Settings) -> None:
+    def __init__(self, number: int, folder: Path, settings: Settings, unix: socket.socket | None = None) -> None:
         self._number = number
         self._folder = folder
         self._settings = settings
+        self._unix = unix
         self._process: Process | None = None
         self._listens: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeping = asyncio.create_task(self._keep(), name=f"worker {number}")
@@ -112,8 +115,11 @@ class Slot:
 
     async def _spawn(self) -> Process:
         """Start a process. The main thread has to do this: the worker dies with the thread that started it."""
+        shared = [self._unix.fileno()] if self._unix else []
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "jobqueue.workers.worker", str(self._number), str(os.getpid())),
+            *map(str, shared),
+            pass_fds=shared,
             stdin=PIPE,
             stdout=PIPE,
             start_new_session=True,  # Ctrl-C on the terminal is for the supervisor, which then stops the workers

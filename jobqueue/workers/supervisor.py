@@ -12,6 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from jobqueue.access import tls
+from jobqueue.access.modes import check_may_start
+from jobqueue.access.unix_socket import UnixSocket
 from jobqueue.metrics.scratch import scratch_folder
 from jobqueue.process import Lifecycle
 from jobqueue.redis_server.opening import service_redis
@@ -29,6 +32,7 @@ class Supervisor(Lifecycle):
         self._settings = settings
         self._slots: list[Slot] = []
         self._scratch: Path | None = None
+        self._unix: UnixSocket | None = None
         self.workers = workers
 
     def reload(self, settings: Settings) -> None:
@@ -49,18 +53,27 @@ class Supervisor(Lifecycle):
         folder = shared_metrics_folder()
         if folder is None:
             folder = self._scratch = stack.enter_context(scratch_folder())
+        await check_may_start(settings)
+        if settings.tls_cert:
+            tls.read(settings)  # what the workers could not use is refused here, before a Redis is started
         address = await stack.enter_async_context(held(settings.host, settings.port))
         for name, options in settings.protocols.open():
             if options.port:
                 with blamed_on(name, options.port):
                     await stack.enter_async_context(held(settings.host, options.port))
         await check_datagrams_free(settings)
+        if settings.socket:
+            self._unix = UnixSocket(settings.socket)
+            stack.callback(self._unix.close)
         redis = await stack.enter_async_context(service_redis(settings))
         self._settings = msgspec.structs.replace(self._settings, redis=redis, port=address[1])
         stack.push_async_callback(self._stop)
-        self._slots = [Slot(number, folder, self._settings) for number in range(1, self.workers + 1)]
+        unix = self._unix.socket if self._unix else None
+        self._slots = [Slot(number, folder, self._settings, unix) for number in range(1, self.workers + 1)]
         await asyncio.gather(*(slot.listens() for slot in self._slots))
-        self.url = url_of(address)
+        self.url = url_of(address, has_tls=bool(settings.tls_cert))
 
     async def _stop(self) -> None:
+        if self._unix:
+            self._unix.close()  # nobody is to wait there while the workers end
         await asyncio.gather(*(slot.stop() for slot in self._slots))

@@ -1,6 +1,7 @@
-"""A worker: one of the processes that answer on a port, run as `python -m jobqueue.workers.worker N SUPERVISOR`.
+"""A worker: one of the processes that answer on a port, run as `python -m jobqueue.workers.worker N SUPERVISOR [UNIX]`.
 
-N is its number, SUPERVISOR the process id of the supervisor that started it. It obeys that supervisor alone: settings
+N is its number, SUPERVISOR the process id of the supervisor that started it, UNIX the number of the file that is the
+Unix socket of the service. It obeys that supervisor alone: settings
 arrive on its standard input, SIGTERM stops it, and it ignores the signals that a terminal sends to everybody. On its
 standard output it reports in one line that it listens, or why it cannot.
 
@@ -15,6 +16,7 @@ import ctypes
 import json
 import os
 import signal
+import socket
 import sys
 from functools import partial
 
@@ -30,12 +32,12 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
-    number, supervisor = map(int, sys.argv[1:])
+    number, supervisor, *shared = map(int, sys.argv[1:])
     _die_with(supervisor)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        sys.exit(runner.run(_serve(number)))
+        sys.exit(runner.run(_serve(number, *(socket.socket(fileno=each) for each in shared))))
 
 
 def _die_with(supervisor: int) -> None:
@@ -46,7 +48,7 @@ def _die_with(supervisor: int) -> None:
         sys.exit(1)
 
 
-async def _serve(number: int) -> int:
+async def _serve(number: int, unix: socket.socket | None = None) -> int:
     """Serve until SIGTERM; the exit code."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -55,7 +57,7 @@ async def _serve(number: int) -> int:
     settings = await inbox.settings()
     logs.set_up(settings.log_level, settings.log_format, number)
     share_as(worker_name(os.getppid(), number))
-    service = Service(settings, number)
+    service = Service(settings, number, unix)
     listens = asyncio.Event()
     try:
         async with running(Loop("messages", partial(_obey, inbox, service, listens))):

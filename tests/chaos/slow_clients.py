@@ -166,7 +166,7 @@ async def _others(url: str, seconds: float) -> Times:
             begun = time.monotonic()
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-                writer.write(b"GET /readyz HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n")
+                writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 times.failed += not (await reader.read()).startswith(b"HTTP/1.1 200 ")
                 writer.close()
             except OSError:

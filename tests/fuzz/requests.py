@@ -81,7 +81,7 @@ def written(content: Any) -> bytes:
 def framed(request: Request, data: bytes) -> bytes:
     """The bytes that go over the wire."""
     lines = [f"{request.method} {request.path} HTTP/{'1.0' if request.frame == 'old' else '1.1'}"]
-    headers = {"Host": "t", **dict(request.headers)}
+    headers = {"Host": "localhost", **dict(request.headers)}
     if request.frame in ("gzip", "bad gzip", "deflate"):
         headers["Content-Encoding"] = "deflate" if request.frame == "deflate" else "gzip"
         data = data if request.frame == "bad gzip" else gzip.compress(data, 1)

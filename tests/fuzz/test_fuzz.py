@@ -75,7 +75,7 @@ def fuzzed(log: Path, *, quiet: bool) -> Iterator[tuple[Judge, dict[str, Any]]]:
 
 def described(port: int) -> dict[str, Any]:
     wire = Wire(port)
-    response = wire.exchange(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n")
+    response = wire.exchange(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
     wire.close()
     assert response and response.status == 200
     document: dict[str, Any] = response.json

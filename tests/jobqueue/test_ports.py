@@ -126,7 +126,7 @@ async def test_path_and_query_reach_it_as_they_came(redis_server: RedisServer) -
         answer = await ask(own(port), "/a%2Fb%20c//d?x=%41&y=+&token=t&&z", "DELETE", data=b"ignored")
         assert answer.text == '["DELETE","/a%2Fb%20c/d","x=%41&y=+&&z","ignored"]'
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET http://elsewhere//x?y HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET http://elsewhere//x?y HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert (await reader.read()).endswith(b'["GET","/x","y",""]')
         writer.close()
         await writer.wait_closed()
@@ -139,7 +139,7 @@ async def test_a_path_that_is_not_utf_8_is_one_that_nobody_has(
     port = free_port()
     async with serving(redis_server, lmstfy=Lmstfy(port=port)):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /\xff\xc3\xa9/x HTTP/1.1\r\nHost: a\r\n\r\n")
+        writer.write(b"GET /\xff\xc3\xa9/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await reader.readuntil('["GET","/\ufffdé/x","",""]'.encode())
         writer.close()
         await writer.wait_closed()
@@ -235,7 +235,9 @@ async def test_a_request_that_is_too_large_or_damaged_is_refused_in_the_dialects
         large = await ask(own(port), "/add", "POST", data=b"1" * 1025)
         assert (large.status, large.text) == (413, "refused: TOO_LARGE /add")
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /add HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip")
+        writer.write(
+            b"POST /add HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip"
+        )
         assert await reader.readuntil(b"refused: BAD_JSON /add")
         writer.close()
         await writer.wait_closed()
@@ -245,7 +247,7 @@ async def test_the_job_of_a_client_that_hung_up_goes_to_the_next(redis_server: R
     port = free_port()
     async with serving(redis_server, lmstfy=Lmstfy(port=port)):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /pop?5 HTTP/1.1\r\nHost: a\r\n\r\n")
+        writer.write(b"GET /pop?5 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await asyncio.sleep(0.05)  # so that it waits; should it not yet, the test passes all the same
         writer.close()
         await writer.wait_closed()

@@ -132,4 +132,4 @@ class Maker:
         return self._http(method, f"{path}?{urlencode(query)}", body)
 
     def _http(self, method: str, target: str, body: bytes = b"") -> bytes:
-        return f"{method} {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        return f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body

@@ -16,7 +16,7 @@ from tests.jobqueue.web.two_services import Line
 from tests.waiting import until
 
 SHORT_S = 0.2
-HEAD_ONLY = b"POST /command HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\n\r\n"
+HEAD_ONLY = b"POST /command HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
 ODD = b"X-Odd:1\r\n"  # not simple, and so for aiohttp
 
 # What a client sends, and the statuses that it gets.
@@ -149,7 +149,7 @@ def test_beyond_the_limit_commands_are_refused_and_looks_are_answered(loop: Loop
                 await ended(line)
                 assert statuses(line.received) == b"503"
                 assert b"Retry-After: 1" in line.received
-            for look in (GET, GET.replace(b"Host: t", b"Host: t\r\nConnection: close")):
+            for look in (GET, GET.replace(b"Host: t", b"Host: localhost\r\nConnection: close")):
                 line = place.line()
                 await line.write(look)
                 await ended(line)

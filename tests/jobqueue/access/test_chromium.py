@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.acceptance.browsers.chromium import CHROMIUM, Attempt, Pages, browsing
 from tests.acceptance.service import Client, ServiceProcess
+from tests.jobqueue.access.chromium import CHROMIUM, Attempt, Pages, browsing
 from tests.ports import free_ports
 from tests.redis_server import RedisServer
 

@@ -1,0 +1,63 @@
+"""Modes: whether a service may start where its settings have it listen.
+
+Without tokens everybody who reaches the service may do everything. So it listens on loopback only, and on its Unix
+socket, unless the settings say that more is meant. The ports of dialects are on the same addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import structlog
+
+from buckets.errors import Unfit
+from jobqueue.access.loopback import are_loopback
+from jobqueue.settings import Settings
+
+log = structlog.get_logger()
+
+
+async def check_may_start(settings: Settings) -> None:
+    """Raises Unfit for a service that would be open, or plain, to other machines, though nothing says that this is
+    meant; logs `access.open` where it is. Raises OSError for a host that cannot be resolved."""
+    beyond = await beyond_loopback(settings.host)
+    if not beyond:
+        return
+    why = open_without_word(settings, beyond) or plain_without_word(settings)
+    if why:
+        raise Unfit(why)
+    if settings.access == "open":
+        log.warning("access.open", addresses=beyond)
+
+
+async def beyond_loopback(host: str) -> list[str]:
+    """The addresses of a host that other machines may reach; none: all are loopback."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    addresses = dict.fromkeys(str(address[0]) for *_, address in found)
+    return [each for each in addresses if not are_loopback([each])]
+
+
+def open_without_word(settings: Settings, beyond: list[str]) -> str:
+    """Why a service that listens beyond loopback may not be open; empty: it may, or it is not."""
+    if settings.access != "open" or settings.allow_open:
+        return ""
+    return (
+        f"host = {settings.host!r} listens on {', '.join(beyond)}, and without tokens everybody who reaches it may do"
+        ' everything: set access = "tokens", or allow_open = true if that is meant'
+    )
+
+
+def plain_without_word(settings: Settings) -> str:
+    """Why a service that listens beyond loopback with TLS may not have the plain port of a dialect; empty: it may."""
+    if not settings.tls_cert:
+        return ""
+    for name, options in settings.protocols.open():
+        if not getattr(options, "allow_plain", True):
+            return (
+                f"protocols.{name} has no TLS, while the service has: close its port, keep host on loopback, or set"
+                " its allow_plain = true if that is meant"
+            )
+    return ""

@@ -1,0 +1,144 @@
+"""TLS of the service's own: the certificate, its key, and the authorities of clients, exchanged while it runs.
+
+They are files. When one of them has another time, and at SIGHUP, all are read again into a context of their own, and
+each handshake takes the newest context; so an authority that is gone is gone, which a context that reads more files
+could never do. What does not load changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from buckets.errors import Unfit
+from jobqueue.access.certificates import expiry
+from jobqueue.settings import Settings
+
+if TYPE_CHECKING:  # a supervisor does without it
+    from jobqueue.metrics.process import Metrics
+
+log = structlog.get_logger()
+
+_LOOK_S = 60.0
+_VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_LEAST = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_OF_CLIENTS = ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED")
+
+Seen = tuple[tuple[int, int, int], ...]
+
+
+class Files(NamedTuple):
+    """What was read of the files together."""
+
+    context: ssl.SSLContext
+    authorities: bytes
+    expires: float
+    """Unix time at which the certificate ends."""
+
+
+def read(settings: Settings) -> Files:
+    """Read the files. Raises Unfit if they do not load."""
+    try:
+        authorities = Path(settings.tls_client_ca).read_bytes() if settings.tls_client_ca else b""
+        return Files(_made_context(settings, authorities), authorities, expiry(Path(settings.tls_cert).read_text()))
+    except (OSError, ValueError) as error:
+        raise Unfit(f"the TLS files cannot be used: {_reason(error)}") from None
+
+
+def _made_context(settings: Settings, authorities: bytes) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if authorities:
+        context.load_verify_locations(cadata=authorities.decode("ascii", "ignore"))  # comments may be anything
+    context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_refuse)
+    context.verify_mode = _VERIFY[settings.tls_client]
+    context.minimum_version = _LEAST[settings.tls_min]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class Tls:
+    """What the handshakes of a process use. Raises Unfit for files that do not load."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._seen = self._look()
+        self.authority = 0
+        """Changes with the authorities of clients."""
+        self.on_new_authority: list[Callable[[], None]] = []
+        """Called after such a change: connections of before are to end."""
+        self._take(read(settings))
+
+    def reload(self) -> None:
+        """Read the files again. If they do not load, those of before hold."""
+        self._seen = self._look()
+        before = self._files
+        try:
+            self._take(read(self._settings))
+        except Unfit as error:
+            log.error("tls.refused", error=error.message)
+            return
+        log.info("tls.reloaded", expires=datetime.fromtimestamp(self._files.expires, UTC).isoformat())
+        if self._files.authorities != before.authorities:
+            self.authority += 1
+            for call in self.on_new_authority:
+                call()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """That of the next handshake."""
+        return self._files.context
+
+    def _take(self, files: Files) -> None:
+        self._files = files
+        self._metrics.tls_expires(files.expires)
+
+    async def run(self) -> None:
+        """Look every minute whether a file has changed."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.tick()
+
+    def tick(self) -> None:
+        """Read the files again if one has changed."""
+        if self._look() != self._seen:
+            self.reload()
+
+    def shook_hands(self, error: OSError | None = None) -> None:
+        """Count a handshake, and how it ended."""
+        outcome = "ok" if error is None else "certificate" if _is_of_client(error) else "failed"
+        self._metrics.shook_hands(outcome)
+
+    def _look(self) -> Seen:
+        """What changes when a file does. A file that cannot be seen has no time."""
+        settings = self._settings
+        return tuple(map(_times, filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca))))
+
+
+def _times(file: str) -> tuple[int, int, int]:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _refuse() -> str:
+    raise ValueError("the key has a password, and nobody is there to type it")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"{error.reason or error}"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+
+
+def _is_of_client(error: OSError) -> bool:
+    return isinstance(error, ssl.SSLError) and error.reason in _OF_CLIENTS

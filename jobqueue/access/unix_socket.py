@@ -1,0 +1,57 @@
+"""The Unix socket that a service listens on beside its port: the setting `socket`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+from buckets.errors import Unfit
+
+MODE = 0o660  # the owner and the group of the file may connect
+_BACKLOG = 1024
+
+
+class UnixSocket:
+    """Listens on a path, until it is closed, which removes the file. A file that a killed service left is replaced."""
+
+    def __init__(self, path: str) -> None:
+        """Raises Unfit when nothing can listen there."""
+        self._path = Path(path)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listen()
+        except OSError as error:
+            self.socket.close()
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror or error}"
+            raise Unfit(f"the socket {path} {why}") from None
+
+    def _listen(self) -> None:
+        self._remove_stale()
+        os.fchmod(self.socket.fileno(), MODE)  # on Linux the file begins with it, less the umask
+        self.socket.bind(str(self._path))
+        self._path.chmod(MODE)
+        self.socket.listen(_BACKLOG)
+        self.socket.setblocking(False)
+        self._own = self._path.stat()
+
+    def _remove_stale(self) -> None:
+        """Remove the file of a socket that nobody listens on. Raises OSError for any other file."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(self._path.lstat().st_mode):
+                raise FileExistsError(errno.EEXIST, "there is another file")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                probe.setblocking(False)
+                if probe.connect_ex(str(self._path)) != errno.ECONNREFUSED:
+                    raise OSError(errno.EADDRINUSE, "")
+            self._path.unlink()
+
+    def close(self) -> None:
+        """Listen no more, and remove the file, unless another one has taken its place."""
+        self.socket.close()
+        with contextlib.suppress(OSError):
+            if os.path.samestat(self._path.lstat(), self._own):
+                self._path.unlink()

@@ -1,1 +1,0 @@
-"""The service and a real Chromium, whose pages may do nothing at it."""
