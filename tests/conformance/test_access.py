@@ -100,6 +100,38 @@ async def test_a_token_opens_what_its_rights_and_topics_allow_and_nothing_else(
         assert added["ok"]["result"] == "created"
 
 
+async def test_whoami_shows_what_the_token_may_do(participant: Participant, guarded: Guarded) -> None:
+    issued = await guarded.token("produce", topics=["mail-*"], rate=50)
+    async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+        told = (await client.ask("whoami", {}))["ok"]
+        assert not told["open"]
+        assert (told["id"], told["rights"], told["topics"], told["rate"]) == (
+            *(issued.record.id, ["produce"], ["mail-*"]),
+            50,
+        )
+
+
+async def test_a_token_makes_exchanges_and_ends_another_one(participant: Participant, guarded: Guarded) -> None:
+    issued = await guarded.token("admin")
+    name = f"made-{participant.name}"
+    async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+
+        async def ask(action: str, **fields: Any) -> Line:
+            line = await client.ask("token", {"action": action, **fields})
+            assert "ok" in line, line
+            told: Line = line["ok"]
+            return told
+
+        made = await ask("create", name=name, rights=["produce"], topics=["mail-*"], expires="never")
+        assert made["token"].startswith(f"jqt_{made['id']}")
+        assert name in [each["name"] for each in (await ask("list"))["tokens"]]
+        assert (await ask("test", id=made["id"], right="add", topic="mail-a"))["allowed"]
+        assert not (await ask("test", id=made["id"], right="pop"))["allowed"]
+        assert (await ask("rotate", id=made["id"], keep=60))["token"] != made["token"]
+        assert "token" not in await ask("show", id=made["id"])
+        assert (await ask("revoke", id=made["id"]))["state"] == "revoked"
+
+
 @pytest.mark.parametrize("options", [{}, {"token": UNKNOWN}, {"token": "of-a-proxy"}])
 async def test_no_token_and_an_unknown_one_are_the_same_error(
     participant: Participant, guarded: Guarded, options: Line

@@ -115,6 +115,11 @@ export class Client {
     return this.#call('leave', options, { worker });
   }
 
+  /** What people and operators did, the newest first. */
+  actions(options) {
+    return this.#call('actions', options);
+  }
+
   /** What the token of this client may do, and until when. */
   whoami(options) {
     return this.#call('whoami', options);

@@ -39,6 +39,8 @@ export async function commands(): Promise<void> {
   }
   const { workers } = await client.workers({ topic: 'order-close' });
   workers.some((worker) => worker.state === 'parked') satisfies boolean;
+  const { actions } = await client.actions({ by: 'shop', count: 10 });
+  for (const { action, outcome } of actions) console.log(action satisfies string, outcome);
   const { token } = await client.token('create', { name: 'shop', rights: ['produce'], expires: 'never' });
   token satisfies string;
   for (const { used } of (await client.token('list')).tokens) used satisfies number | null;

@@ -225,6 +225,29 @@ export interface LeaveAnswer extends Answer {
   worker: string;
 }
 
+/** What somebody did. `outcome`: OK, the code of its error, or `not known`. */
+export interface LoggedAction {
+  at: number;
+  actor: string;
+  action: string;
+  outcome: string;
+  done: number;
+  request: string;
+  token?: string;
+  topic?: string;
+  id?: string | number;
+  state?: string;
+  count?: number;
+  seconds?: number;
+  within?: string;
+  address?: string;
+}
+
+export interface ActionsAnswer extends Answer {
+  actions: LoggedAction[];
+  cursor: string | null;
+}
+
 /** What is kept of a token. */
 export interface TokenRecord {
   id: string;
@@ -304,6 +327,7 @@ interface Answers {
   leave: LeaveAnswer;
   token: TokenAnswer | TokenIssuedAnswer | TokenListAnswer | TokenTestAnswer;
   whoami: WhoamiAnswer;
+  actions: ActionsAnswer;
 }
 
 /** The answer to a command of a batch. */

@@ -105,6 +105,15 @@ export interface PurgeFields {
   cursor?: string | null;
 }
 
+export interface ActionsFields {
+  /** Unix seconds. */
+  since?: number;
+  /** Only what this actor did. */
+  by?: string;
+  cursor?: string | null;
+  count?: number;
+}
+
 /** Of the command `token`; which of them an action takes, docs/protocol.md says. */
 export interface TokenFields {
   /** The 8 characters of the token that are no secret. */
@@ -147,6 +156,7 @@ export type PeekOptions = PeekFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
 export type WorkersOptions = WorkersFields & CallOptions;
 export type StatsOptions = StatsFields & CallOptions;
+export type ActionsOptions = ActionsFields & CallOptions;
 export type TokenOptions = TokenFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
 export type PurgeOptions = PurgeFields & CallOptions;
@@ -172,4 +182,5 @@ export type Command =
   | ({ command: 'purge'; topic: string } & PurgeFields)
   | { command: 'leave'; worker: string }
   | ({ command: 'token'; action: 'create' | 'list' | 'show' | 'revoke' | 'rotate' | 'test' } & TokenFields)
+  | ({ command: 'actions' } & ActionsFields)
   | { command: 'whoami' };

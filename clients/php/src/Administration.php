@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace JobQueue\Client;
 
 /**
- * The client's methods for topics, workers and tokens.
+ * The client's methods for topics, workers, actions and tokens.
  *
  * @internal
  *
@@ -73,6 +73,22 @@ trait Administration
     public function purge(string $topic, ?string $state = null, ?string $cursor = null): array
     {
         return $this->send('purge', ['topic' => $topic, 'state' => $state, 'cursor' => $cursor]);
+    }
+
+    /**
+     * What people and operators did, the newest first.
+     *
+     * @param int|float|null $since unix seconds; null: all that is kept
+     * @param string|null $by who did it; null: anybody
+     * @return Answer with `actions`, and a `cursor` while there may be more
+     */
+    public function actions(
+        int|float|null $since = null,
+        ?string $by = null,
+        ?string $cursor = null,
+        ?int $count = null,
+    ): array {
+        return $this->send('actions', ['since' => $since, 'by' => $by, 'cursor' => $cursor, 'count' => $count]);
     }
 
     /**

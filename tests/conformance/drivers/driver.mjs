@@ -32,6 +32,7 @@ const CALLS = {
   stats: (client, args) => client.stats(args),
   leave: (client, { worker }) => client.leave(worker),
   token: (client, { action, ...rest }) => client.token(action, rest),
+  actions: (client, args) => client.actions(args),
   whoami: (client) => client.whoami(),
 };
 
