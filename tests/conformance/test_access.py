@@ -169,6 +169,23 @@ async def test_a_worker_whose_token_ends_while_it_waits_goes_on_with_the_next_on
         assert await worker.stop() == 0
 
 
+async def test_a_lease_is_kept_alive_though_the_token_is_exchanged_meanwhile(
+    participant: Participant, guarded: Guarded
+) -> None:
+    topic = f"leases-{participant.name}"
+    issued = await guarded.token("produce", "consume", topics=[topic])
+    async with worker_of(participant, guarded, topic) as worker:
+        async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+            body = {"do": "sleep", "seconds": 3}
+            added = (await client.ask("add", {"topic": topic, "body": body, "ttr": 1}))["ok"]
+        await worker.handler("started", added["id"])
+        newer = await guarded.issuing.rotate(issued.record.id)
+        guarded.file.write_text(newer.token.text)
+        await worker.event("job.finished", added["id"])
+        assert not [line for line in worker.lines if line.get("event") in ("job.lost", "job.expired")]
+        assert await worker.stop() == 0
+
+
 async def test_a_worker_of_a_topic_that_is_not_its_tokens_ends(participant: Participant, guarded: Guarded) -> None:
     await guarded.token("consume", topics=["others"])
     async with worker_of(participant, guarded, "mine") as worker:
