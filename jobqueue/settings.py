@@ -145,7 +145,18 @@ _DEFAULT_PORTS = {("http", "80"), ("https", "443")}
 # JOBQUEUE_URL is where the command line finds a service, and JOBQUEUE_TOKEN what it and the clients show; the secret is
 # that of `jobqueue callbacks`.
 _NOT_SETTINGS = {
-    PREFIX + name for name in (_CONFIG, "URL", "TOKEN", "TOKEN_FILE", "CALLBACK_SECRET", "CALLBACK_SECRET_FILE")
+    f"{PREFIX}{name}"
+    for name in (
+        _CONFIG,
+        "URL",
+        "TOKEN",
+        "TOKEN_FILE",
+        "CA_FILE",
+        "CERT_FILE",
+        "KEY_FILE",
+        "CALLBACK_SECRET",
+        "CALLBACK_SECRET_FILE",
+    )
 }
 
 

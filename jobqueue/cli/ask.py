@@ -32,10 +32,10 @@ Fields = dict[str, Any]
 Talk = Callable[[Client, Fields, Extras, Output], Awaitable[int]]
 
 
-async def hold(talk: Talk, url: str, fields: Fields, extras: Extras, out: Output) -> int:
+async def hold(talk: Talk, client: Client, fields: Fields, extras: Extras, out: Output) -> int:
     """A conversation with a service, from the first request to the exit code."""
     try:
-        async with Client(url) as client:
+        async with client:
             return await talk(client, fields, extras, out)
     except Refusal as error:
         if out.as_json:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobqueue.cli import access
 from jobqueue.cli.service_commands import DEFAULT_URL
 from jobqueue.sinks.webhook import signature
 
@@ -61,6 +62,7 @@ class _HostPattern(click.ParamType[str]):
     show_envvar=True,
     help="where the service listens",
 )
+@access.accepted
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=50, show_default=True, help="jobs at a time")
 @click.option(
     "--per-host", type=click.IntRange(1), default=10, show_default=True, help="requests at a time to one host"
@@ -119,6 +121,8 @@ def callbacks_command(
     A body is {"url", "method", "headers", "payload"}. Only public addresses and those of --allow-network are called.
     """
     keys, topic_keys = _keys(secret_file), _topic_keys(topic_files, given["topics"])
+    files = access.taken(given)
+    shown = access.shown(given["url"], files)
     # Loading takes 0.3 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue import logs  # noqa: PLC0415
     from jobqueue.sinks.webhook.worker import Options  # noqa: PLC0415
@@ -138,11 +142,12 @@ def callbacks_command(
         hosts=given["hosts"],
         keys=keys,
         topic_keys=topic_keys,
+        access=files,
     )
-    sys.exit(0 if _run(options) else 1)
+    sys.exit(0 if _run(options, has_token=shown.token.authorization is not None) else 1)
 
 
-def _run(options: Options) -> bool:
+def _run(options: Options, *, has_token: bool) -> bool:
     from jobqueue_client import Refused  # noqa: PLC0415 - as above
 
     from jobqueue.sinks.webhook.worker import work  # noqa: PLC0415
@@ -150,8 +155,9 @@ def _run(options: Options) -> bool:
     try:
         return asyncio.run(work(options))
     except Refused as error:
-        raise click.ClickException(f"the service refused: {error}") from None
-    except ValueError as error:  # of the client's options, only the URL can be wrong
+        hint = access.advice(error.answer, has_token=has_token)
+        raise click.ClickException(f"the service refused: {error}{hint}") from None
+    except ValueError as error:  # of the client's options, only the URL can be wrong by now
         raise click.UsageError(str(error)) from None
 
 

@@ -12,10 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
-
-import aiohttp
-import orjson
+from typing import TYPE_CHECKING, Any
 
 from buckets.errors import JobQueueError, Unfit
 from buckets.keys import Keys
@@ -24,9 +21,8 @@ from buckets.redis.client import Redis
 from jobqueue import settings
 from jobqueue.access import tokens_file
 from jobqueue.access.secret_values import is_open_to_all, without_secret
-from jobqueue.cli.check_jobs import check_jobs
-from jobqueue.cli.client import Unreachable, credentials
-from jobqueue.cli.findings import Finding, Findings, Level
+from jobqueue.cli.check_service import check_running
+from jobqueue.cli.findings import Finding, Findings
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
@@ -35,13 +31,16 @@ from jobqueue.redis_server.program import build_of, find_server
 from jobqueue.settings import Settings
 from jobqueue.workers.cores import usable, workers_for
 
+if TYPE_CHECKING:
+    from jobqueue_client.access.options import AccessFields
+
 _SERVICE, _CLIENT = "jobqueue", "jobqueue-client"  # distributions
-_READY_S = 5.0  # for a service to answer
+_ANSWER_S = 5.0  # for the embedded Redis
 _CLOCK_S = 1.0  # apart, from which on clocks count as different
 
 
-async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
-    """All findings, one after the other."""
+async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields | None = None) -> Findings:
+    """All findings, one after the other. `files`: what to show the service, if it runs."""
     for finding in _packages():
         yield finding
     try:
@@ -71,18 +70,10 @@ async def check(flags: Mapping[str, Any], file: str | None) -> Findings:
         yield Finding("ok", "service", "it will listen on any free port, so none was asked")
         return
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
-    url = f"http://[{host}]:{chosen.port}" if ":" in host else f"http://{host}:{chosen.port}"
-    async for finding in check_running(url, absent="warn"):
+    scheme = "https" if chosen.tls_cert else "http"
+    url = f"{scheme}://[{host}]:{chosen.port}" if ":" in host else f"{scheme}://{host}:{chosen.port}"
+    async for finding in check_running(url, files, absent="warn"):
         yield finding
-
-
-async def check_running(url: str, absent: Level = "bad") -> Findings:
-    """The findings about a running service and its jobs. `absent`: the level of there being none."""
-    service = await _service(url.rstrip("/"), absent)
-    yield service
-    if service.level == "ok":
-        async for finding in check_jobs(url):
-            yield finding
 
 
 def _packages() -> Iterator[Finding]:
@@ -150,7 +141,7 @@ async def _embedded(embedded: EmbeddedRedis, chosen: Settings) -> tuple[bool, Fi
 
 async def _listens(embedded: EmbeddedRedis) -> bool:
     try:
-        async with asyncio.timeout(_READY_S):
+        async with asyncio.timeout(_ANSWER_S):
             return await embedded.seen()
     except TimeoutError:  # it does, and does not answer: the next checks report that
         return True
@@ -240,27 +231,3 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         yield Finding("warn", subject, f"unreadable records that were set aside: {count}, in {', '.join(aside)}")
     else:
         yield Finding("ok", subject, "no record was set aside")
-
-
-async def _service(url: str, absent: Level) -> Finding:
-    """Whether a service answers at a URL."""
-    try:
-        timeout = aiohttp.ClientTimeout(total=_READY_S)
-        session = aiohttp.ClientSession(timeout=timeout, headers=credentials())
-        async with session, session.get(f"{url}/readyz") as response:
-            told = orjson.loads(await response.read())
-        checks = told.get("checks") or {"ready": told["ready"]}  # by name with the right look only
-    except Unreachable as error:
-        return Finding("bad", "service", str(error))
-    except aiohttp.ClientConnectorError:
-        return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        return Finding("bad", "service", f"{url} is not a URL such as http://127.0.0.1:8000")
-    except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
-        return Finding(
-            "bad", "service", f"the program at {url} does not answer like a service: {error or 'no answer in time'}"
-        )
-    missing = [name for name, passed in checks.items() if not passed]
-    if missing:
-        return Finding("bad", "service", f"the one at {url} is not ready; failed checks: {', '.join(missing)}")
-    return Finding("ok", "service", f"ready at {url}")

@@ -25,10 +25,10 @@ _NEARLY = 0.9  # of a limit
 _MOST = 20  # topics whose dead letters are looked at
 
 
-async def check_jobs(url: str) -> Findings:
+async def check_jobs(client: Client) -> Findings:
     """All findings about the jobs of a service."""
     try:
-        async with Client(url) as client:
+        async with client:
             async for finding in _looked(client):
                 yield finding
     except (Refusal, Unreachable) as error:

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Self
 
 import aiohttp
 import msgspec
+from jobqueue_client.access.options import Access
 from yarl import URL
 
-from jobqueue.cli.credentials import token_of
-from jobqueue.errors import SettingsError
+from jobqueue.cli.access import advice
 
 _CONNECT_S = 5.0
+_UNAUTHORIZED = 401
 _ANSWER_S = 70.0  # longer than the longest deadline that a service may have (settings.redis_timeout_s)
 
 
@@ -30,23 +31,27 @@ class Answer(NamedTuple):
 
 
 class Refusal(Exception):
-    """The service refused the command; the message names it, and the job if there is one."""
+    """The service refused the command; the message names it, and the job if there is one, and says what to do."""
 
-    def __init__(self, command: str, answer: Answer) -> None:
+    def __init__(self, command: str, answer: Answer, *, has_token: bool) -> None:
         self.answer = answer
-        what = f"{command} {answer.fields['id']}" if answer.fields.get("id") else command
-        super().__init__(f"{what}: {answer.fields.get('error')} ({answer.fields.get('code')})")
+        fields = answer.fields
+        what = f"{command} {fields['id']}" if fields.get("id") else command
+        hint = advice(fields, has_token=has_token)
+        super().__init__(f"{what}: {fields.get('error')} ({fields.get('code')}){hint}")
 
 
 class Client:
     """One service. `async with`, which raises Unreachable for a token that cannot be sent."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access) -> None:
         self.url = url.rstrip("/")
+        self._access = access
+        self._token = access.token
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(headers=credentials())
+        self._session = session_of(self._access)
         return self
 
     async def __aexit__(
@@ -63,15 +68,24 @@ class Client:
         if not isinstance(answer.fields.get("success"), bool):
             raise Unreachable(f"what answers at {self.url} is not a job queue: status {status}, {kind}")
         if not answer.fields["success"]:
-            raise Refusal(command, answer)
+            raise Refusal(command, answer, has_token=self._token.authorization is not None)
         return answer
 
     async def _post(self, request: bytes, within_s: float) -> tuple[int, str, bytes]:
+        """The status, the type and the body of the reply. A token that was exchanged in its file is sent once more."""
+        authorization = self._token.authorization
+        reply = await self._posted(request, within_s, authorization)
+        if reply[0] == _UNAUTHORIZED and self._token.is_replaced(authorization):
+            reply = await self._posted(request, within_s, self._token.authorization)
+        return reply
+
+    async def _posted(self, request: bytes, within_s: float, authorization: str | None) -> tuple[int, str, bytes]:
         assert self._session
+        headers = {"Authorization": authorization} if authorization else {}
         timeout = aiohttp.ClientTimeout(total=within_s, sock_connect=_CONNECT_S)
         try:
             async with self._session.post(
-                URL(f"{self.url}/command"), data=request, timeout=timeout, allow_redirects=False
+                URL(f"{self.url}/command"), data=request, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 return response.status, response.content_type, await response.read()
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
@@ -82,13 +96,9 @@ class Client:
             raise Unreachable(f"the service at {self.url} cannot be asked: {_reason(error)}") from None
 
 
-def credentials() -> dict[str, str]:
-    """The header that shows the token, if there is one. Raises Unreachable for one that cannot be sent."""
-    try:
-        token = token_of()
-    except SettingsError as error:
-        raise Unreachable(str(error)) from None
-    return {"Authorization": f"Bearer {token}"} if token else {}
+def session_of(access: Access) -> aiohttp.ClientSession:
+    """Connections that trust whom they are to trust."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=access.tls or True))
 
 
 def _reason(error: Exception) -> str:
@@ -97,6 +107,8 @@ def _reason(error: Exception) -> str:
         return f"no connection within {_CONNECT_S:.0f} s"
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return "that is not a URL such as http://127.0.0.1:8000"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"certificate not valid: {getattr(error.certificate_error, 'verify_message', error.certificate_error)}"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(inner, OSError) and inner.errno:
         # Below 0: a host name that was not found; its message is in the error.

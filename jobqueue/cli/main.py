@@ -13,7 +13,7 @@ import click
 from buckets.errors import JobQueueError
 from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
-from jobqueue.cli import service_commands
+from jobqueue.cli import access, service_commands
 from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.cli.token_commands import token_group
 from jobqueue.errors import SettingsError
@@ -143,6 +143,7 @@ def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycl
 
 @main.command("check", short_help="Check a service, its jobs, Redis and settings")
 @click.option("--url", envvar="JOBQUEUE_URL", show_envvar=True, help="check the service that runs there, and its jobs")
+@access.accepted
 @_settings
 @click.pass_context
 def check_command(ctx: click.Context, /, url: str | None, config: str | None, **flags: Any) -> None:
@@ -153,8 +154,10 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
     """
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.cli import humanize  # noqa: PLC0415
-    from jobqueue.cli.check import check, check_running  # noqa: PLC0415
+    from jobqueue.cli.check import check  # noqa: PLC0415
+    from jobqueue.cli.check_service import check_running  # noqa: PLC0415
 
+    files = access.taken(flags)
     if url and (config or any(flag is not None for flag in flags.values())):
         if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--url checks a running service, the other options one that is to be started")
@@ -162,7 +165,7 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
 
     async def report() -> bool:
         passed = True
-        async for finding in check_running(url) if url else check(flags, config):
+        async for finding in check_running(url, files) if url else check(flags, config, files):
             click.echo(humanize.clean(str(finding)))
             passed = passed and finding.level != "bad"
         return passed

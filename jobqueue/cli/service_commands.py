@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jobqueue.cli import options, times
+from jobqueue.cli import access, options, times
 from jobqueue.schema import params
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -86,6 +86,7 @@ def _common() -> list[click.Option]:
             show_envvar=True,
             help="where the service listens",
         ),
+        *access.parameters(),
         click.Option(["--json", "as_json"], is_flag=True, help="print JSON on a terminal too"),
     ]
 
@@ -93,8 +94,10 @@ def _common() -> list[click.Option]:
 def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: Any) -> None:
     # Loading aiohttp takes 0.25 s: `jobqueue --help` and a wrong option do not wait for it.
     from jobqueue.cli import ask, bulk, watch  # noqa: PLC0415
+    from jobqueue.cli.client import Client  # noqa: PLC0415
     from jobqueue.cli.output import Output  # noqa: PLC0415
 
+    client = Client(url, access.shown(url, access.taken(given)))
     extras = ask.Extras(*(given.pop(wish, None) for wish in ask.Extras._fields))
     _check_count(given.get("count"), extras.all)
     if name == "add" and given["body"] is None:
@@ -112,7 +115,7 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
     }
     talk = talks.get(name) or ask.once(name)
     try:
-        code = asyncio.run(ask.hold(talk, url, fields, extras, Output(as_json)))
+        code = asyncio.run(ask.hold(talk, client, fields, extras, Output(as_json)))
     except KeyboardInterrupt:
         if extras.watch is None:
             raise

@@ -14,10 +14,10 @@ import click
 from jobqueue import settings
 from jobqueue.access.records import NEVER
 from jobqueue.access.token import ID_LENGTH, PREFIX
-from jobqueue.cli import options, times
+from jobqueue.cli import access, options, times
 from jobqueue.errors import SettingsError
 
-_OF_REDIS = ("config", "redis", "redis_file", "data", "namespace")
+_PLACE = ("config", "redis", "redis_file", "data", "namespace", "token_file", "ca_file", "cert_file", "key_file")
 
 
 class _Id(click.ParamType[str]):
@@ -64,10 +64,10 @@ def _where(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--redis-file", metavar="FILE", help="file with the URL of the Redis, instead of --redis"),
         click.option("--redis", metavar="URL", help="the Redis of the service, if it is not the embedded one"),
         click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml"),
-        click.option("--url", help="ask the service that runs there, with the token in JOBQUEUE_TOKEN"),
+        click.option("--url", help="ask the service that runs there, with a token of your own"),
     ):
         command = option(command)
-    return command
+    return access.accepted(command)
 
 
 @click.group("token", short_help="Create, list, rotate and revoke tokens")
@@ -75,7 +75,7 @@ def token_group() -> None:
     """Create and look after the tokens of a service.
 
     It talks to the Redis of the service, so who may connect there needs no token. With --url it asks a running service,
-    which wants a token with the right admin, in JOBQUEUE_TOKEN or the file that JOBQUEUE_TOKEN_FILE names.
+    which wants a token with the right admin, in JOBQUEUE_TOKEN or --token-file.
     """
 
 
@@ -83,11 +83,13 @@ def _answers(url: str | None, where: dict[str, Any], *wishes: dict[str, Any]) ->
     """The answers to some wishes. Exits when one is refused."""
     from jobqueue.cli import tokens  # noqa: PLC0415 - loading the service takes 0.3 s; help and errors do not wait for it
 
-    config = where.pop("config")
+    config, files = where.pop("config"), access.taken(where)
     if url is not None and (config or any(value is not None for value in where.values())):
         raise click.UsageError("--url asks a running service, the other options name a Redis")
     try:
-        ask_all = tokens.of_service(url) if url else tokens.of_redis(settings.load(where, config))
+        ask_all = (
+            tokens.of_service(url, access.shown(url, files)) if url else tokens.of_redis(settings.load(where, config))
+        )
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
     answers = tokens.ask(ask_all, wishes)
@@ -134,7 +136,7 @@ def create_command(
     """
     from jobqueue.cli import tokens  # noqa: PLC0415 - as above
 
-    where = {each: given.pop(each) for each in _OF_REDIS}
+    where = {each: given.pop(each) for each in _PLACE}
     fields = {each: value for each, value in given.items() if value is not None}
     fields |= {"name": name, "rights": list(chain(*rights)), **({"topics": list(chain(*topics))} if topics else {})}
     if record is not None:

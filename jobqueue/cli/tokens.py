@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import msgspec
+from jobqueue_client.access.options import Access
 
 from buckets import Pool
 from buckets.access.tokens import Tokens
@@ -45,11 +46,11 @@ Ask = Callable[[Fields], Awaitable[Fields]]
 """Asks for one action; its answer. Raises JobQueueError, Refusal, Unreachable."""
 
 
-def of_service(url: str) -> Callable[[Sequence[Fields]], Awaitable[list[Fields]]]:
-    """Asks a service, with the token of the environment."""
+def of_service(url: str, access: Access) -> Callable[[Sequence[Fields]], Awaitable[list[Fields]]]:
+    """Asks a service. `access`: what is shown to it."""
 
     async def ask_all(wishes: Sequence[Fields]) -> list[Fields]:
-        async with Client(url) as client:
+        async with Client(url, access) as client:
             return [(await client.ask("token", **wish)).fields for wish in wishes]
 
     return ask_all

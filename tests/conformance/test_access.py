@@ -100,6 +100,38 @@ async def test_a_token_opens_what_its_rights_and_topics_allow_and_nothing_else(
         assert added["ok"]["result"] == "created"
 
 
+async def test_whoami_shows_what_the_token_may_do(participant: Participant, guarded: Guarded) -> None:
+    issued = await guarded.token("produce", topics=["mail-*"], rate=50)
+    async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+        told = (await client.ask("whoami", {}))["ok"]
+        assert not told["open"]
+        assert (told["id"], told["rights"], told["topics"], told["rate"]) == (
+            *(issued.record.id, ["produce"], ["mail-*"]),
+            50,
+        )
+
+
+async def test_a_token_makes_exchanges_and_ends_another_one(participant: Participant, guarded: Guarded) -> None:
+    issued = await guarded.token("admin")
+    name = f"made-{participant.name}"
+    async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+
+        async def ask(action: str, **fields: Any) -> Line:
+            line = await client.ask("token", {"action": action, **fields})
+            assert "ok" in line, line
+            told: Line = line["ok"]
+            return told
+
+        made = await ask("create", name=name, rights=["produce"], topics=["mail-*"], expires="never")
+        assert made["token"].startswith(f"jqt_{made['id']}")
+        assert name in [each["name"] for each in (await ask("list"))["tokens"]]
+        assert (await ask("test", id=made["id"], right="add", topic="mail-a"))["allowed"]
+        assert not (await ask("test", id=made["id"], right="pop"))["allowed"]
+        assert (await ask("rotate", id=made["id"], keep=60))["token"] != made["token"]
+        assert "token" not in await ask("show", id=made["id"])
+        assert (await ask("revoke", id=made["id"]))["state"] == "revoked"
+
+
 @pytest.mark.parametrize("options", [{}, {"token": UNKNOWN}, {"token": "of-a-proxy"}])
 async def test_no_token_and_an_unknown_one_are_the_same_error(
     participant: Participant, guarded: Guarded, options: Line
@@ -134,6 +166,23 @@ async def test_a_worker_whose_token_ends_while_it_waits_goes_on_with_the_next_on
         async with Driver(participant, "client", guarded.url, {"token": next_one.token.text}) as client:
             added = (await client.ask("add", {"topic": topic, "body": {"do": "return"}}))["ok"]
         await worker.event("job.finished", added["id"])
+        assert await worker.stop() == 0
+
+
+async def test_a_lease_is_kept_alive_though_the_token_is_exchanged_meanwhile(
+    participant: Participant, guarded: Guarded
+) -> None:
+    topic = f"leases-{participant.name}"
+    issued = await guarded.token("produce", "consume", topics=[topic])
+    async with worker_of(participant, guarded, topic) as worker:
+        async with Driver(participant, "client", guarded.url, {"token": issued.token.text}) as client:
+            body = {"do": "sleep", "seconds": 3}
+            added = (await client.ask("add", {"topic": topic, "body": body, "ttr": 1}))["ok"]
+        await worker.handler("started", added["id"])
+        newer = await guarded.issuing.rotate(issued.record.id)
+        guarded.file.write_text(newer.token.text)
+        await worker.event("job.finished", added["id"])
+        assert not [line for line in worker.lines if line.get("event") in ("job.lost", "job.expired")]
         assert await worker.stop() == 0
 
 

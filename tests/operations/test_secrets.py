@@ -250,6 +250,6 @@ def test_what_holds_secrets_does_not_show_them(tmp_path: Path) -> None:
     chosen = settings.load({}, str(config), {})
     assert secrets.found(chosen.redis, *(options.token for _, options in chosen.protocols.open())) == {"Xm1", "Xm2"}
     key = secrets.webhook.encode()
-    options = Options("http://h", ["t"], 1, 1, 1.0, 1.0, [], [], [], [key], {"t": [key]})
+    options = Options("http://h", ["t"], 1, 1, 1.0, 1.0, [], [], [], [key], {"t": [key]}, {})
     assert not secrets.found(repr(chosen), str(chosen), f"{chosen}", repr(chosen.protocols), repr(options))
     assert not secrets.found(repr(read_url(chosen.redis, 1.0)))

@@ -115,6 +115,21 @@ export class Client {
     return this.#call('leave', options, { worker });
   }
 
+  /** What people and operators did, the newest first. */
+  actions(options) {
+    return this.#call('actions', options);
+  }
+
+  /** What the token of this client may do, and until when. */
+  whoami(options) {
+    return this.#call('whoami', options);
+  }
+
+  /** Creates, lists, shows, revokes, rotates or tests tokens, as the action says. */
+  token(action, options) {
+    return this.#call('token', options, { action });
+  }
+
   /** Several commands in one request. Gives each one's answer, or its JobQueueError, which is not thrown. */
   async batch(commands, { signal } = {}) {
     if (commands.length === 0) return [];

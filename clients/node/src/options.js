@@ -93,6 +93,7 @@ function checkHeaders(headers) {
 const FIRST_FIELDS = {
   add: 'delay', update: 'delay', release: 'delay', bury: 'reason', touch: 'ttr', finish: 'lease', pop: 'wait',
   pause: 'seconds', peek: 'state', purge: 'state', stats: 'topic', topics: 'pattern', workers: 'topic',
+  token: 'id', actions: 'since',
 };
 
 /** Hooks: each a function, or undefined. */

@@ -7,7 +7,9 @@ import { timerMs } from './timer.js';
 /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
 const NOT_EXECUTED = new Set(['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN']);
 const PROXY_ERRORS = new Set([502, 503, 504]);
-const SAFE = new Set(['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave']);
+const SAFE = new Set([
+  'finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
+]);
 const SAFE_WITH_LEASE = new Set(['touch', 'release', 'bury']);
 
 /** Whether executing a command twice does no harm. */

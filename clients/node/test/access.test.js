@@ -57,6 +57,22 @@ test('requests show the token, and have none of the headers that mark a browser'
   assert.equal(names.filter((name) => name.toLowerCase() === 'authorization').length, 1);
 });
 
+test('the commands about tokens have their fields', async (t) => {
+  const { url, requests } = await serving(t, () => ({ answer: { success: true } }));
+  const client = clientOf(t, url);
+  await client.whoami();
+  await client.token('create', { name: 'shop', rights: ['produce'], expires: 'never' });
+  await client.token('list');
+  await client.token('rotate', { id: 'aaaaaaaa', keep: 60 });
+  assert.deepEqual(requests.map(({ asked }) => asked), [
+    { command: 'whoami' },
+    { command: 'token', action: 'create', name: 'shop', rights: ['produce'], expires: 'never' },
+    { command: 'token', action: 'list' },
+    { command: 'token', action: 'rotate', id: 'aaaaaaaa', keep: 60 },
+  ]);
+  await assert.rejects(client.token('revoke', 'aaaaaaaa'), { name: 'TypeError', message: /{ id: 'aaaaaaaa' }/ });
+});
+
 test('without a token, no Authorization is sent', async (t) => {
   const { url, requests } = await serving(t, () => ({ answer: { success: true } }));
   await clientOf(t, url).stats();

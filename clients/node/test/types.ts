@@ -39,6 +39,12 @@ export async function commands(): Promise<void> {
   }
   const { workers } = await client.workers({ topic: 'order-close' });
   workers.some((worker) => worker.state === 'parked') satisfies boolean;
+  const { actions } = await client.actions({ by: 'shop', count: 10 });
+  for (const { action, outcome } of actions) console.log(action satisfies string, outcome);
+  const { token } = await client.token('create', { name: 'shop', rights: ['produce'], expires: 'never' });
+  token satisfies string;
+  for (const { used } of (await client.token('list')).tokens) used satisfies number | null;
+  if (!(await client.whoami()).open) await client.token('revoke', { id: 'aaaaaaaa' });
   const [sum, popped] = await client.batch([
     { command: 'stats', topic: coupon ?? 'order-close' },
     { command: 'pop', topics: ['order-close'], count: 2, wait: 1 },
@@ -119,6 +125,8 @@ export function mistakes(): void {
   void client.popMany('t');
   // @ts-expect-error: unknown command
   void client.batch([{ command: 'ad', topic: 't', body: 1 }]);
+  // @ts-expect-error: nothing shows a token but its making
+  void client.token('show', { id: 'aaaaaaaa' }).then(({ token }) => token);
   // @ts-expect-error: the url is required
   void new Worker({ concurrency: 3 });
 }

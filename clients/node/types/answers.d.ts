@@ -225,6 +225,85 @@ export interface LeaveAnswer extends Answer {
   worker: string;
 }
 
+/** What somebody did. `outcome`: OK, the code of its error, or `not known`. */
+export interface LoggedAction {
+  at: number;
+  actor: string;
+  action: string;
+  outcome: string;
+  done: number;
+  request: string;
+  token?: string;
+  topic?: string;
+  id?: string | number;
+  state?: string;
+  count?: number;
+  seconds?: number;
+  within?: string;
+  address?: string;
+}
+
+export interface ActionsAnswer extends Answer {
+  actions: LoggedAction[];
+  cursor: string | null;
+}
+
+/** What is kept of a token. */
+export interface TokenRecord {
+  id: string;
+  name: string;
+  state: 'live' | 'expired' | 'revoked';
+  source: 'redis' | 'file';
+  rights: string[];
+  topics: string[];
+  created: number;
+  created_by: string;
+  expires: number | null;
+  used: number | null;
+  rate: number | null;
+  burst: number | null;
+  bytes: number | null;
+  waits: number | null;
+  own_ids: boolean;
+  certificate: string | null;
+  /** Once it was revoked: when. */
+  revoked?: number;
+  /** Once its secret was exchanged: until when the old one holds, too. */
+  old_until?: number;
+}
+
+export interface TokenAnswer extends Answer, TokenRecord {}
+
+export interface TokenIssuedAnswer extends TokenAnswer {
+  /** The token, which is shown this once. */
+  token: string;
+}
+
+export interface TokenListAnswer extends Answer {
+  tokens: TokenRecord[];
+}
+
+export interface TokenTestAnswer extends Answer {
+  id: string;
+  allowed: boolean;
+  why: string | null;
+}
+
+/** With `open`, the service asks for no tokens, and the rest is left out. */
+export interface WhoamiAnswer extends Answer {
+  open: boolean;
+  id?: string;
+  name?: string;
+  rights?: string[];
+  topics?: string[];
+  expires?: number | null;
+  rate?: number | null;
+  burst?: number | null;
+  bytes?: number | null;
+  waits?: number | null;
+  own_ids?: boolean;
+}
+
 /** The answer to each command. */
 interface Answers {
   add: AddAnswer;
@@ -246,6 +325,9 @@ interface Answers {
   resume: ResumeAnswer;
   purge: PurgeAnswer;
   leave: LeaveAnswer;
+  token: TokenAnswer | TokenIssuedAnswer | TokenListAnswer | TokenTestAnswer;
+  whoami: WhoamiAnswer;
+  actions: ActionsAnswer;
 }
 
 /** The answer to a command of a batch. */

@@ -1,14 +1,14 @@
 /** The client's methods and options. */
 import type { Job } from './job.js';
 import type {
-  AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions, PeekOptions,
-  PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TopicsOptions, TouchOptions, UpdateOptions,
-  WorkersOptions,
+  ActionsOptions, AddOptions, Body, BuryOptions, CallOptions, Command, DeleteOptions, FinishOptions, PauseOptions,
+  PeekOptions, PopOptions, PurgeOptions, ReleaseOptions, StatsOptions, TokenOptions, TopicsOptions, TouchOptions,
+  UpdateOptions, WorkersOptions,
 } from './commands.js';
 import type {
-  AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, FinishAnswer, GetAnswer, KickAnswer, KickTopicAnswer, LeaveAnswer,
-  MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TopicsAnswer, TouchAnswer,
-  UpdateAnswer, WorkersAnswer,
+  ActionsAnswer, AddAnswer, AnswerTo, BuryAnswer, DeleteAnswer, FinishAnswer, GetAnswer, KickAnswer, KickTopicAnswer,
+  LeaveAnswer, MoveAnswer, PauseAnswer, PeekAnswer, PurgeAnswer, ResumeAnswer, StatsAnswer, TokenAnswer, TokenIssuedAnswer,
+  TokenListAnswer, TokenTestAnswer, TopicsAnswer, TouchAnswer, UpdateAnswer, WhoamiAnswer, WorkersAnswer,
 } from './answers.js';
 import type { JobQueueError } from './errors.js';
 
@@ -78,6 +78,15 @@ export class Client {
   purge(topic: string, options?: PurgeOptions): Promise<PurgeAnswer>;
   /** Ends the waiting pops of this worker now, with what they have found. */
   leave(worker: string, options?: CallOptions): Promise<LeaveAnswer>;
+  /** What people and operators did, the newest first. */
+  actions(options?: ActionsOptions): Promise<ActionsAnswer>;
+  /** What the token of this client may do, and until when. */
+  whoami(options?: CallOptions): Promise<WhoamiAnswer>;
+  /** A new token, or a new secret of one: the answer is the only place that shows it. */
+  token(action: 'create' | 'rotate', options: TokenOptions): Promise<TokenIssuedAnswer>;
+  token(action: 'show' | 'revoke', options: TokenOptions): Promise<TokenAnswer>;
+  token(action: 'list', options?: CallOptions): Promise<TokenListAnswer>;
+  token(action: 'test', options: TokenOptions): Promise<TokenTestAnswer>;
   /** Up to 1,000 commands in one request. Gives each one's answer, or its error, which is not thrown. */
   batch<C extends readonly Command[] | []>(
     commands: C,

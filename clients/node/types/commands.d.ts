@@ -105,6 +105,41 @@ export interface PurgeFields {
   cursor?: string | null;
 }
 
+export interface ActionsFields {
+  /** Unix seconds. */
+  since?: number;
+  /** Only what this actor did. */
+  by?: string;
+  cursor?: string | null;
+  count?: number;
+}
+
+/** Of the command `token`; which of them an action takes, docs/protocol.md says. */
+export interface TokenFields {
+  /** The 8 characters of the token that are no secret. */
+  id?: string;
+  name?: string;
+  rights?: readonly string[];
+  /** Patterns with `*` and `?`; none: all topics. */
+  topics?: readonly string[];
+  /** Unix seconds, RFC 3339 text, or `never`; default: in 90 days. */
+  expires?: number | string;
+  /** Commands a second. */
+  rate?: number;
+  burst?: number;
+  /** Of bodies, a second. */
+  bytes?: number;
+  waits?: number;
+  own_ids?: boolean;
+  certificate?: string;
+  /** Seconds for which the old secret holds, too. */
+  keep?: number;
+  /** What is tested: whether it may do this, */
+  right?: string;
+  /** and reach this topic. */
+  topic?: string;
+}
+
 export interface CallOptions {
   signal?: AbortSignal;
 }
@@ -121,6 +156,8 @@ export type PeekOptions = PeekFields & CallOptions;
 export type TopicsOptions = TopicsFields & CallOptions;
 export type WorkersOptions = WorkersFields & CallOptions;
 export type StatsOptions = StatsFields & CallOptions;
+export type ActionsOptions = ActionsFields & CallOptions;
+export type TokenOptions = TokenFields & CallOptions;
 export type PauseOptions = PauseFields & CallOptions;
 export type PurgeOptions = PurgeFields & CallOptions;
 
@@ -143,4 +180,7 @@ export type Command =
   | ({ command: 'pause'; topic: string } & PauseFields)
   | { command: 'resume'; topic: string }
   | ({ command: 'purge'; topic: string } & PurgeFields)
-  | { command: 'leave'; worker: string };
+  | { command: 'leave'; worker: string }
+  | ({ command: 'token'; action: 'create' | 'list' | 'show' | 'revoke' | 'rotate' | 'test' } & TokenFields)
+  | ({ command: 'actions' } & ActionsFields)
+  | { command: 'whoami' };

@@ -25,6 +25,8 @@ use JobQueue\Client\Http\Token;
  */
 final class Client
 {
+    use Administration;
+
     private readonly Exchange $exchange;
     private readonly Calls $calls;
 
@@ -292,68 +294,6 @@ final class Client
     ): array {
         $fields = ['topic' => $topic, 'state' => $state, 'cursor' => $cursor, 'count' => $count, 'shard' => $shard];
         return $this->send('peek', $fields);
-    }
-
-    /**
-     * List topics with their counts.
-     *
-     * @param string|null $pattern with `*` for any characters and ? for one
-     * @return Answer with `topics`, and a `cursor` while there may be more
-     */
-    public function topics(?string $pattern = null, ?string $cursor = null): array
-    {
-        return $this->send('topics', ['pattern' => $pattern, 'cursor' => $cursor]);
-    }
-
-    /**
-     * The statistics of one topic, or of all topics together.
-     *
-     * @return Answer
-     */
-    public function stats(?string $topic = null): array
-    {
-        return $this->send('stats', ['topic' => $topic]);
-    }
-
-    /**
-     * Who polls, a topic or any, and with how many jobs in hand.
-     *
-     * @return Answer with `workers`
-     */
-    public function workers(?string $topic = null): array
-    {
-        return $this->send('workers', ['topic' => $topic]);
-    }
-
-    /**
-     * Let pops of a topic find nothing, for $seconds or until it is resumed.
-     *
-     * @return Answer
-     */
-    public function pause(string $topic, int|float|null $seconds = null): array
-    {
-        return $this->send('pause', ['topic' => $topic, 'seconds' => $seconds]);
-    }
-
-    /**
-     * End the pause of a topic.
-     *
-     * @return Answer
-     */
-    public function resume(string $topic): array
-    {
-        return $this->send('resume', ['topic' => $topic]);
-    }
-
-    /**
-     * Delete the jobs that a topic has now.
-     *
-     * @param string|null $state delayed, ready, reserved or dead; null: all
-     * @return Answer repeat with its `cursor` until that is null
-     */
-    public function purge(string $topic, ?string $state = null, ?string $cursor = null): array
-    {
-        return $this->send('purge', ['topic' => $topic, 'state' => $state, 'cursor' => $cursor]);
     }
 
     /**

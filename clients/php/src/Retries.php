@@ -20,7 +20,9 @@ final class Retries
     /** Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been. */
     private const NOT_EXECUTED = ['TOPIC_FULL', 'TOO_FAST', 'NO_ROOM', 'SHUTTING_DOWN'];
     private const PROXY_ERRORS = [502, 503, 504];
-    private const SAFE = ['finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave'];
+    private const SAFE = [
+        'finish', 'delete', 'get', 'stats', 'peek', 'topics', 'workers', 'pause', 'resume', 'leave', 'whoami', 'actions',
+    ];
     private const SAFE_WITH_LEASE = ['touch', 'release', 'bury'];
 
     private int $pauses = 0;

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 from jobqueue_client import AsyncClient, Bury, Job, JobQueueError, Retry, Worker
+from jobqueue_client.access.options import AccessFields
 
 from jobqueue.sinks.webhook import callback as callbacks
 from jobqueue.sinks.webhook import signature
@@ -48,6 +49,8 @@ class Options:
     keys: Sequence[bytes] = field(repr=False)
     topic_keys: Mapping[str, Sequence[bytes]] = field(repr=False)
     """The keys of topics that have their own; the others use `keys`."""
+    access: AccessFields
+    """The files of the client: its token's, and its certificates'."""
 
 
 class Calls:
@@ -142,11 +145,12 @@ async def work(options: Options) -> bool:
         concurrency=options.concurrency,
         grace_s=max(_GRACE_S, options.timeout_s + _AFTER_THE_CALL_S),
         on_event=_log_event,
+        **options.access,
     )
     slots = HostSlots(options.per_host, options.concurrency)
     guard = Guard(options.networks, options.ports, options.hosts)
     caller = Caller(guard, slots, options.timeout_s, options.connect_timeout_s)
-    async with AsyncClient(options.url, retry_for_s=0) as client, caller:
+    async with AsyncClient(options.url, retry_for_s=0, **options.access) as client, caller:
         for topic in options.topics:
             calls = Calls(caller, client, options.topic_keys.get(topic, options.keys))
             worker.job(topic)(calls.handle)

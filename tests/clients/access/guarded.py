@@ -27,6 +27,8 @@ class Guarded:
 
     def __init__(self, reply: Callable[[str | None, Any], Reply], tls: ssl.SSLContext | None = None) -> None:
         self.reply = reply
+        self.page: Callable[[str | None], Reply] = lambda authorization: (404, "")
+        """The reply to a GET."""
         self.seen: list[Seen] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
@@ -56,9 +58,14 @@ def _handler_of(guarded: Guarded) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            authorization = self.headers.get("Authorization")
-            guarded.seen.append(Seen(authorization, asked))
-            status, answer = guarded.reply(authorization, asked)
+            guarded.seen.append(Seen(self.headers.get("Authorization"), asked))
+            self._answer(*guarded.reply(self.headers.get("Authorization"), asked))
+
+        def do_GET(self) -> None:
+            guarded.seen.append(Seen(self.headers.get("Authorization"), None))
+            self._answer(*guarded.page(self.headers.get("Authorization")))
+
+        def _answer(self, status: int, answer: Any) -> None:
             body = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))

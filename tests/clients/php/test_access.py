@@ -156,6 +156,26 @@ async def test_what_came_too_fast_is_repeated_every_command() -> None:
         assert commands == ["add", "add", "pop", "pop", "purge", "purge", "kick", "kick"]
 
 
+async def test_the_commands_about_tokens_have_their_fields() -> None:
+    code = """
+        $client = new Client($url, token: getenv('TOKEN'));
+        $client->whoami();
+        $fields = ['name' => 'shop', 'rights' => ['produce'], 'topics' => ['mail-*'], 'expires' => 'never'];
+        $client->token('create', ...$fields, own_ids: true);
+        $client->token('rotate', 'aaaaaaaa', keep: 60);
+        $client->token('test', 'aaaaaaaa', right: 'add', topic: 'mail-a');
+    """
+    create = {"name": "shop", "rights": ["produce"], "topics": ["mail-*"], "expires": "never", "own_ids": True}
+    async with Guarded(done) as server:
+        assert await told(code, server.url, TOKEN=OLD) == []
+        assert [request.commands[0] for request in server.requests] == [
+            {"command": "whoami"},
+            {"command": "token", "action": "create", **create},
+            {"command": "token", "action": "rotate", "id": "aaaaaaaa", "keep": 60},
+            {"command": "token", "action": "test", "id": "aaaaaaaa", "right": "add", "topic": "mail-a"},
+        ]
+
+
 async def test_nothing_shows_the_token() -> None:
     code = f"""
         ini_set('zend.exception_ignore_args', '0');

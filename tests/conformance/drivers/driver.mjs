@@ -31,6 +31,9 @@ const CALLS = {
   workers: (client, args) => client.workers(args),
   stats: (client, args) => client.stats(args),
   leave: (client, { worker }) => client.leave(worker),
+  token: (client, { action, ...rest }) => client.token(action, rest),
+  actions: (client, args) => client.actions(args),
+  whoami: (client) => client.whoami(),
 };
 
 function resultOf(client, call, args) {

@@ -91,7 +91,7 @@ function arguments(string $call, array $given, array $popped): array
         $job = $popped["{$given['job']->id} {$given['job']->lease}"];
         $given = ['id' => $job] + array_diff_key($given, ['job' => 0]);
     }
-    if (isset($given['topics'])) {
+    if ($call !== 'token' && isset($given['topics'])) {
         $given = ['topic' => $given['topics']] + array_diff_key($given, ['topics' => 0]);
     }
     if (isset($given['at']->time)) {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobqueue.cli import check_jobs
-from jobqueue.cli.check import check_running
+from jobqueue.cli.check_service import check_running
 from jobqueue.cli.findings import Finding
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell

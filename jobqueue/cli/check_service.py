@@ -1,0 +1,58 @@
+"""The part of `jobqueue check` that asks a running service: whether it is ready, and what its jobs need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+import orjson
+
+from jobqueue.cli.access import shown
+from jobqueue.cli.check_jobs import check_jobs
+from jobqueue.cli.client import Client, session_of
+from jobqueue.cli.findings import Finding, Findings, Level
+
+if TYPE_CHECKING:
+    from jobqueue_client.access.options import Access, AccessFields
+
+_READY_S = 5.0  # for a service to answer
+
+
+async def check_running(url: str, files: AccessFields | None = None, absent: Level = "bad") -> Findings:
+    """The findings about a running service and its jobs. Raises UsageError for files that cannot be used.
+
+    `absent`: the level of there being none.
+    """
+    access = shown(url, files or {})
+    service = await _service(url.rstrip("/"), access, absent)
+    yield service
+    if service.level == "ok":
+        async for finding in check_jobs(Client(url, access)):
+            yield finding
+
+
+async def _service(url: str, access: Access, absent: Level) -> Finding:
+    """Whether a service answers at a URL."""
+    headers = {} if access.token.authorization is None else {"Authorization": access.token.authorization}
+    timeout = aiohttp.ClientTimeout(total=_READY_S)
+    try:
+        async with (
+            session_of(access) as session,
+            session.get(f"{url}/readyz", headers=headers, timeout=timeout) as response,
+        ):
+            answer = orjson.loads(await response.read())
+            missing = [name for name, passed in answer.get("checks", {}).items() if not passed]
+            is_ready = answer["ready"]
+    except aiohttp.ClientSSLError as error:
+        return Finding("bad", "service", f"the one at {url} cannot be asked over TLS: {error.os_error}")
+    except aiohttp.ClientConnectorError:
+        return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        return Finding("bad", "service", f"{url} is not a URL such as http://127.0.0.1:8000")
+    except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = error or "no answer in time"
+        return Finding("bad", "service", f"the program at {url} does not answer like a service: {why}")
+    if is_ready:
+        return Finding("ok", "service", f"ready at {url}")
+    which = ", ".join(missing) or "a token with the right look is told which"
+    return Finding("bad", "service", f"the one at {url} is not ready; failed checks: {which}")
