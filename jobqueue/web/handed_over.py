@@ -111,7 +111,10 @@ class HandedOver(Peer):
 
     def end(self) -> None:
         """Take no more requests: see `Ending`."""
-        self._handler.close()
+        if self._request is None:
+            self._handler.force_close()
+        else:
+            self._handler.close()  # behind the answer
 
     def abort(self) -> None:
         """Close now: see `Ending`."""
