@@ -18,8 +18,17 @@ def close_if_hung_up(transport: asyncio.BaseTransport | None) -> None:
     raise ConnectionResetError("the client is gone")
 
 
+def is_writable(transport: asyncio.BaseTransport) -> bool:
+    """Whether the system takes more bytes for the client: it has no more than a few that the client has not taken."""
+    return _is(transport, select.POLLOUT)
+
+
 def has_hung_up(transport: asyncio.BaseTransport) -> bool:
     """Whether the client of an open connection has closed its end."""
+    return _is(transport, _HUNG_UP)
+
+
+def _is(transport: asyncio.BaseTransport, event: int) -> bool:
     poll = select.poll()
-    poll.register(transport.get_extra_info("socket").fileno(), _HUNG_UP)
+    poll.register(transport.get_extra_info("socket").fileno(), event)
     return bool(poll.poll(0))

@@ -145,7 +145,7 @@ class Connection(Peer):
         self._hold(False)  # before aiohttp may pause it itself
         self._is_last = True
         self._port.limits.leave(self)
-        HandedOver(self._port).take_over(self._wire, self._under, received, is_surplus=self.is_surplus)
+        HandedOver(self._port).take_over(self._wire, received, is_surplus=self.is_surplus)
 
     def answer(self, body: bytes, request_id: str) -> None:
         """Answer the request in flight: see `Caller`."""

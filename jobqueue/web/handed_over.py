@@ -36,19 +36,17 @@ class HandedOver(Peer):
         self._is_fed = False  # whether bytes have come of which no request has begun yet
         self._charged = 0  # bytes of an incomplete request
 
-    def connection_made(self, transport: asyncio.BaseTransport, under: asyncio.Transport | None = None) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
-        super().connection_made(transport, under)
+        super().connection_made(transport)
         inherited = Context()  # by the handler's task, which must not log the id of the request before
         inherited.run(CALLER.set, self)
         inherited.run(self._handler.connection_made, transport)
 
-    def take_over(
-        self, wire: asyncio.Transport, under: asyncio.Transport, received: bytes, *, is_surplus: bool
-    ) -> None:
-        """Go on with a connection of which these bytes are the next ones. `under`: what writes to its socket."""
+    def take_over(self, wire: asyncio.Transport, received: bytes, *, is_surplus: bool) -> None:
+        """Go on with a connection of which these bytes are the next ones."""
         wire.set_protocol(self)
-        self.connection_made(wire, under if under is not wire else None)
+        self.connection_made(wire)
         self.is_surplus = is_surplus
         self.data_received(received)
 
@@ -113,7 +111,10 @@ class HandedOver(Peer):
 
     def end(self) -> None:
         """Take no more requests: see `Ending`."""
-        self._handler.close()
+        if self._request is None:
+            self._handler.force_close()
+        else:
+            self._handler.close()  # behind the answer
 
     def abort(self) -> None:
         """Close now: see `Ending`."""

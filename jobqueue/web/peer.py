@@ -11,9 +11,11 @@ import enum
 from typing import Any, cast
 
 from jobqueue.access.certificates import names_of
+from jobqueue.access.hang_ups import is_writable
 from jobqueue.errors import TooSlow
 from jobqueue.web.port import Port
 
+_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS
 _MOST_UNSENT = 64 << 10  # bytes that wait to be encrypted; with more of them, the client does not read
 
 
@@ -30,24 +32,23 @@ class Awaited(enum.Enum):
 class Peer(asyncio.Protocol):
     """A connection of a client."""
 
-    __slots__ = ("_awaited", "_port", "_since", "_under", "_wire", "certificate_names", "is_surplus")
+    __slots__ = ("_awaited", "_is_ending", "_port", "_since", "_wire", "certificate_names", "is_surplus")
 
     def __init__(self, port: Port) -> None:
         self._port = port
         self._wire: asyncio.Transport = None  # type: ignore[assignment]  # set before all else
-        self._under: asyncio.Transport = None  # type: ignore[assignment]  # what writes to the socket; without TLS, the wire
         self._awaited: Awaited | None = Awaited.FIRST  # None: a request has begun since the last visit
         self._since = 0.0  # loop time of the visit that found it so; 0: none has
+        self._is_ending = False  # whether it is closed as soon as the client has taken all
         self.is_surplus = False
         """Whether it is one connection too many, which may only ask for the health of the service."""
         self.certificate_names: tuple[str, ...] = ()
         """The URIs and DNS names in the client's certificate, which an authority of ours has signed."""
 
-    def connection_made(self, transport: asyncio.BaseTransport, under: asyncio.Transport | None = None) -> None:
-        """A client has connected. `under`: the transport below one with TLS, whose handshake is over."""
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected, and with TLS its handshake is over."""
         self._wire = cast(asyncio.Transport, transport)
-        self._under = under or self._wire
-        if under:
+        if self._port.tls:
             self._wire.set_write_buffer_limits(_MOST_UNSENT)  # as without TLS; its own are eight times as high
             self.certificate_names = names_of(transport.get_extra_info("peercert"))
         limits, allows = self._port.limits, self._port.allows
@@ -90,7 +91,7 @@ class Peer(asyncio.Protocol):
 
     def visit(self, now: float, timeout_s: float) -> None:
         """Disconnect a client that has kept us waiting for `timeout_s`; it gets 408 if its request had begun."""
-        if self._wire.is_closing():
+        if self._is_ending:
             self._hang_up()
         awaited = Awaited.READING if self._has_unsent() else self._awaits()
         if awaited is not self._awaited or not self._since:
@@ -106,21 +107,22 @@ class Peer(asyncio.Protocol):
 
     def _has_unsent(self) -> bool:
         """Whether the client has not taken all that was written, as far as the system's buffer does not hold it."""
-        wire, under = self._wire, self._under
-        return bool(wire.get_write_buffer_size() or (under is not wire and under.get_write_buffer_size()))
+        wire = self._wire
+        if wire.get_write_buffer_size():
+            return True  # what is encrypted does not count in it
+        return self._port.tls is not None and not wire.is_closing() and not is_writable(wire)
 
     def _hang_up(self) -> None:
-        """Close the connection behind what is written. With TLS this does not wait for the client to say that it closes
-        it too: many do so only with their next request."""
-        wire, under = self._wire, self._under
-        if under is wire:
-            wire.close()
-            return
-        if not wire.is_closing():
+        """Close the connection behind what is written. The end of TLS is for the client to answer, and many do so only
+        with their next request: so it begins when the client has taken all else, and is not awaited for long."""
+        wire = self._wire
+        if self._port.tls and not wire.is_closing():
             wire.pause_reading()  # else what comes while it closes would be taken as a request
+            self._is_ending = self._has_unsent()
+            if not self._is_ending:
+                self._port.loop.call_later(_SHUTDOWN_S, wire.abort)
+        if not self._is_ending:
             wire.close()
-        if not wire.get_write_buffer_size():  # all of it, the end too, is below
-            under.close()
 
     def _awaits(self) -> Awaited:
         """What is awaited of a client that has taken all answers."""
