@@ -163,13 +163,20 @@ def _run(options: Options, *, has_token: bool) -> bool:
 
 def _keys(file: str | None) -> list[bytes]:
     """The signing keys from the file, else from the environment; none if neither is given. Raises UsageError."""
-    named = os.environ.get(_SECRET_FILE)
-    if file or named:
-        if not file and os.environ.get(_SECRET):
-            raise click.UsageError(f"{_SECRET} and {_SECRET_FILE} exclude each other")
-        return _keys_in(file or named or "")
+    if file is None:
+        file = _one_of(_SECRET, _SECRET_FILE)
+    if file is not None:
+        return _keys_in(file)
     text = os.environ.get(_SECRET)
     return [] if text is None else _read(text, _SECRET)
+
+
+def _one_of(secret: str, file: str) -> str | None:
+    """The file that a variable names, if any. Raises UsageError if another variable holds the secret itself."""
+    named = os.environ.get(file) or None
+    if named and os.environ.get(secret):
+        raise click.UsageError(f"{secret} and {file} exclude each other")
+    return named
 
 
 def _topic_keys(files: tuple[tuple[str, str], ...], topics: tuple[str, ...]) -> dict[str, list[bytes]]:

@@ -5,17 +5,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import os
 import signal
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from jobqueue_client import AsyncClient
 
+from buckets.access.tokens import Tokens
+from buckets.pool.pool import Pool
+from buckets.redis.client import Redis
 from buckets.redis.url import read_url
 from jobqueue import settings
+from jobqueue.access.issuing import Issuing, new_record
+from jobqueue.access.records import as_table
+from jobqueue.access.token import Token
 from jobqueue.sinks.webhook.worker import Options
 from tests.acceptance.receiver import Receiver, status
 from tests.acceptance.service import JOBQUEUE, Client, ServiceProcess
@@ -42,10 +52,12 @@ class Marked:
         self.folder = folder
         self.access = Access("jobqueue", "Xm1redis/word+Xm1")
         self.tokens = {name: f"Xm2{name}tokenXm2" for name in _DIALECTS}
+        self.issued: dict[str, str] = {}
         self.webhook, self.of_topic = _webhook_secret(b"Xm3Xm3Xm3"), _webhook_secret(b"Xm4Xm4Xm4")
         self.tls = Tls(folder / "tls") if knows_tls(binary()) else None
         quoted = Access(self.access.user, self.access.password.replace("/", "%2F"))
-        self.redis = RedisNode(folder / "redis", free_port(), ["save ''"], self.access, tls=self.tls)
+        lines = ["save ''", "rdbcompression no"]
+        self.redis = RedisNode(folder / "redis", free_port(), lines, self.access, tls=self.tls)
         self.url = self.redis.url.replace(self.access.in_url, quoted.in_url)
         self.url_file = self.file("redis-url", self.url)
 
@@ -54,6 +66,27 @@ class Marked:
         path.write_text(f"{text}\n")
         path.chmod(0o600)
         return path
+
+    async def issue(self) -> dict[str, str]:
+        """Give out tokens, by what is the matter with them; most are kept in Redis, one in the file of tokens."""
+        redis = Redis(self.url)
+        issuing = Issuing(Tokens(await Pool.open(redis)))
+        made = {
+            name: await issuing.create({"name": name, "rights": ["add"]}, "test") for name in ("narrow", "gone", "old")
+        }
+        made["all"] = await issuing.create({"name": "all", "rights": ["admin"]}, "test")
+        await issuing.revoke(made["gone"].record.id)
+        made["new"] = await issuing.rotate(made["old"].record.id, 60)
+        tokens = {name: each.token.text for name, each in made.items()}
+        filed = Token.make()
+        self.file(
+            "tokens.toml",
+            as_table(new_record({"name": "filed", "rights": ["look"]}, filed, "", time.time_ns() // 1000)),
+        )
+        tokens |= {"filed": filed.text, "unknown": Token.make().text}
+        self.issued = tokens
+        await redis.close()
+        return tokens
 
     def config(self, ports: dict[str, int], **more: str) -> Path:
         """A settings file; half of the tokens stand in it, the others in files."""
@@ -69,6 +102,7 @@ class Marked:
         data = b"\n".join(text.encode() if isinstance(text, str) else text for text in texts)
         marks = {"Xm1", "Xm2", "Xm3Xm3", "Xm4Xm4", "Xw7"}
         marks |= {secret.removeprefix("whsec_")[:12] for secret in (self.webhook, self.of_topic)}
+        marks |= {part for token in self.issued.values() for part in (token[12:30], token[30:48])}
         if self.tls:
             marks |= set(self.tls.client[1].read_text().splitlines()[1:-1])
         return {mark for mark in marks if mark.encode() in data}
@@ -100,8 +134,12 @@ async def ran(*command: str, **variables: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *JOBQUEUE, *command, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=own | variables
     )
-    async with asyncio.timeout(60):
-        output, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(60):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
     return output.decode()
 
 
@@ -138,11 +176,11 @@ async def by_tcp(port: int, data: bytes) -> bytes:
         writer.close()
 
 
-async def provoked(url: str, ports: dict[str, int], secrets: Marked) -> list[str | bytes]:
-    """Answers to requests with right, wrong and broken tokens, at every port and in every place where one may stand."""
+async def provoked(url: str, ports: dict[str, int], tokens: Iterable[str]) -> list[str | bytes]:
+    """Answers to requests with tokens of all kinds, at every port and in every place where one may stand."""
     answers: list[str | bytes] = []
     async with aiohttp.ClientSession() as session:
-        for token in (_WRONG, *secrets.tokens.values(), f"jqt_{_WRONG}", "Xw7\u00e9", "Xw7" * 3000):
+        for token in (_WRONG, *tokens, f"jqt_{_WRONG}", "Xw7\u00e9", "Xw7" * 3000):
             for headers in ({"Authorization": f"Bearer {token}"}, {"Authorization": token}, {"X-Token": token}):
                 for at in (url, *(f"http://127.0.0.1:{ports[name]}" for name in _DIALECTS[:3])):
                     for path in _PATHS:
@@ -159,19 +197,21 @@ async def provoked(url: str, ports: dict[str, int], secrets: Marked) -> list[str
     return answers
 
 
+async def _holds(redis: RedisNode, key: str) -> bool:
+    return bool(await redis.ask("EXISTS", key))
+
+
 async def test_a_service_shows_its_secrets_to_nobody_while_everything_goes_wrong(tmp_path: Path) -> None:
     log = tmp_path / "service.log"
     ports = dict(zip(_DIALECTS, free_ports(len(_DIALECTS)), strict=True))
     async with marked(tmp_path) as secrets:
-        config = secrets.config(ports)
-        async with (
-            ServiceProcess("--config", str(config), log=log, workers=2) as service,
-            Client(service.url) as client,
-        ):
+        tokens = await secrets.issue()
+        config = secrets.config(ports, access='access = "tokens"', file=f'tokens_file = "{tmp_path}/tokens.toml"')
+        async with ServiceProcess("--config", str(config), log=log, workers=2) as service:
             assert service.process
             pids = processes_of(service.process.pid)
             assert len(pids) == 3
-            answers = await provoked(service.url, ports, secrets)
+            answers = await provoked(service.url, ports, (*secrets.tokens.values(), *tokens.values()))
             shown = [shown_of(pid) for pid in pids]
             shown.append((await ran("check", "--config", str(config))).encode())
             shown.append((await ran("fsck", "--redis-file", str(secrets.url_file))).encode())
@@ -187,17 +227,21 @@ async def test_a_service_shows_its_secrets_to_nobody_while_everything_goes_wrong
             await until(lambda: log.read_text().count("worker.started") == 3)
             secrets.redis.kill()
             async with aiohttp.ClientSession() as session:
-                shown.append((await asked(session, "POST", f"{service.url}/command", data=_ADD)).encode())
+                bearer = {"Authorization": f"Bearer {tokens['all']}"}
+                shown.append(
+                    (await asked(session, "POST", f"{service.url}/command", data=_ADD, headers=bearer)).encode()
+                )
             await secrets.redis.start()
-            await client.insist("add", topic="t", id="after", body=1)
-            shown.append(str(await client.ask("get", id="after")).encode())
+            await until(partial(_holds, secrets.redis, "{jq:0}:tokens"))  # written back by those who knew them
             await secrets.redis.ask("SAVE")
-            shown.append((tmp_path / "redis" / "dump.rdb").read_bytes())
+            dump = (tmp_path / "redis" / "dump.rdb").read_bytes()
     text = log.read_text()
-    assert "worker.ended" in text
+    for event in ("worker.ended", "access.refused"):
+        assert event in text
     assert "redis.lost" in text
     assert not secrets.found(text), text
-    assert not secrets.found(*shown)
+    assert hashlib.sha256(tokens["all"].encode()).hexdigest().encode() in dump  # what is kept of a token
+    assert not secrets.found(dump, *shown)
     for answer in answers:
         assert not secrets.found(answer), answer
 
@@ -222,26 +266,44 @@ async def test_a_service_that_cannot_start_shows_no_secret(tmp_path: Path) -> No
 async def test_the_worker_of_callbacks_shows_its_secrets_to_nobody(tmp_path: Path) -> None:
     log = tmp_path / "callbacks.log"
     async with marked(tmp_path) as secrets, Receiver() as shop:
-        files = {
-            name: str(secrets.file(name, secret))
-            for name, secret in (("all", secrets.webhook), ("own", secrets.of_topic))
-        }
+        tokens = await secrets.issue()
+        given = {"all": secrets.webhook, "own": secrets.of_topic, "token": tokens["all"]}
+        files = {name: str(secrets.file(name, secret)) for name, secret in given.items()}
         flags = ("--allow-network=127.0.0.0/8", "--topic", "u", "--topic-secret-file", "u", files["own"])
+        variables = {"JOBQUEUE_CALLBACK_SECRET_FILE": files["all"], "JOBQUEUE_TOKEN_FILE": files["token"]}
+        config = secrets.file("access.toml", f'access = "tokens"\nredis_file = "{secrets.url_file}"')
         async with (
-            ServiceProcess("--redis-file", str(secrets.url_file)) as service,
-            Client(service.url) as client,
-            Callbacks(client, log, *flags, JOBQUEUE_CALLBACK_SECRET_FILE=files["all"]) as worker,
+            ServiceProcess("--config", str(config)) as service,
+            AsyncClient(service.url, token=tokens["all"]) as client,
+            Callbacks(Client(service.url), log, *flags, **variables) as worker,
         ):
             for topic, path, answer in (("t", "/ok", 200), ("u", "/bad", 500), ("u", "/gone", 410)):
                 body = {"url": shop.at(path, status(answer)), "headers": {"Authorization": "Xm2"}, "payload": "Xw7"}
-                await client.ask("add", topic=topic, id=path[1:], body=body, backoff=[600])
-            await client.ask("add", topic="u", id="odd", body={"url": "http://a:Xw7@h/", "headers": {"Xw7": "é"}})
-            await until(lambda: len(shop.requests) == 3 and "callback.buried" in log.read_text())
+                await client.add(topic, body, id=path[1:], backoff=[600])
+            await client.add("u", {"url": "http://a:Xw7@h/", "headers": {"Xw7": "é"}}, id="odd")
+            await until(lambda: len(shop.requests) == 3 and log.read_text().count("callback.buried") == 2)
             shown = shown_of(worker.process.pid)
-            told = [await client.ask("get", id=name) for name in ("bad", "gone", "odd")]
-        assert not secrets.found(shown, log.read_text())
-        assert not secrets.found(*(str(each.get("reason")) for each in told))
+            told = [str((await client.get(name)).get("reason")) for name in ("bad", "gone", "odd")]
+            own = AsyncClient(service.url, token=tokens["all"])
+            assert not secrets.found(repr(client), repr(vars(own)), str(vars(own)["_options"]))
+        assert not secrets.found(shown, log.read_text(), *told)
         assert not secrets.found(*(str(request.headers) for request in shop.requests)) - {"Xm2"}
+
+
+async def test_a_worker_of_callbacks_that_may_not_start_shows_no_secret(tmp_path: Path) -> None:
+    async with marked(tmp_path) as secrets:
+        tokens = await secrets.issue()
+        config = secrets.file("access.toml", f'access = "tokens"\nredis_file = "{secrets.url_file}"')
+        async with ServiceProcess("--config", str(config)) as service:
+            call = ("callbacks", "--topic", "t", "--url", service.url)
+            said = [
+                await ran(*call, JOBQUEUE_TOKEN=tokens["all"] + "x"),
+                await ran(*call, JOBQUEUE_TOKEN=tokens["all"], JOBQUEUE_TOKEN_FILE=config.name),
+                await ran(*call, JOBQUEUE_TOKEN_FILE=str(secrets.file("cut", tokens["all"][:-1]))),
+                await ran(*call, JOBQUEUE_CALLBACK_SECRET=secrets.webhook[:20]),
+            ]
+    assert all("Error" in each for each in said), said
+    assert not secrets.found(*said), said
 
 
 def test_what_holds_secrets_does_not_show_them(tmp_path: Path) -> None:
