@@ -4,79 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
-from buckets.access.tokens import Tokens
-from buckets.pool.pool import Pool
-from buckets.redis.client import Redis
-from jobqueue.access.issuing import Issued, Issuing
-from tests.acceptance.service import ServiceProcess
+from tests.access.guarded import Guarded, guarded
 from tests.conformance.participants import Driver, Line, Participant, Worker
 from tests.conformance.tokens import TOKEN as UNKNOWN
-from tests.redis_server import RedisServer
 from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SETTINGS = 'access = "tokens"\nopen_paths = ["/metrics"]\n'
 
-
-class Guarded:
-    """A service that asks for tokens, and what makes them."""
-
-    def __init__(self, service: ServiceProcess, issuing: Issuing, folder: Path) -> None:
-        self.url = service.url
-        self.service = service
-        self.issuing = issuing
-        self.file = folder / "token"
-        self._names = 0
-
-    async def token(self, *rights: str, **fields: Any) -> Issued:
-        """A new token, which is in the file, too."""
-        self._names += 1
-        issued = await self.issuing.create({"name": f"token-{self._names}", "rights": [*rights], **fields}, "the test")
-        self.file.write_text(issued.token.text)
-        await self.until_known(issued)
-        return issued
-
-    async def until_known(self, issued: Issued) -> None:
-        """Wait until the service takes a token for valid."""
-        headers = {"Authorization": f"Bearer {issued.token.text}"}
-
-        async def known() -> bool:
-            async with self._session.post(f"{self.url}/command", json={"command": "stats"}, headers=headers) as answer:
-                return answer.status != HTTPStatus.UNAUTHORIZED
-
-        await until(known)
-
-    async def __aenter__(self) -> Guarded:
-        self._session = aiohttp.ClientSession()
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self._session.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guarded() -> AsyncIterator[Guarded]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", name="guarded")
+async def one_service() -> AsyncIterator[Guarded]:
     """A service that asks for tokens, shared by the tests."""
-    with tempfile.TemporaryDirectory(prefix="jq-") as name, RedisServer(Path(name)) as server:
-        settings = Path(name) / "jobqueue.toml"
-        settings.write_text(SETTINGS)
-        flags = ("--redis", server.url, "--config", str(settings))
-        async with ServiceProcess(*flags, log=Path(name) / "service.log") as service:
-            redis = Redis(server.url)
-            pool = await Pool.open(redis)
-            async with Guarded(service, Issuing(Tokens(pool)), Path(name)) as guarded:
-                yield guarded
-            await pool.close()
-            await redis.close()
+    with tempfile.TemporaryDirectory(prefix="jq-") as name:
+        async with guarded(Path(name)) as service:
+            yield service
 
 
 def worker_of(participant: Participant, guarded: Guarded, topic: str) -> Worker:

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
@@ -104,7 +104,8 @@ def test_a_client_that_does_not_read_is_behind_and_is_disconnected(loop: Loop, t
         desk.let.set()
         async with secured(tmp_path, desk, client_timeout_s=0.5) as site:
             _, writer = await site.connect()
-            writer.transport.pause_reading()
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()
             writer.write(post(b"a"))
             await until(lambda: any(each.is_behind for each in site.place.limits.joined(Connection)))
             await until(lambda: not site.place.connections)
@@ -124,12 +125,13 @@ def test_a_large_answer_reaches_a_slow_client_whole_though_the_connection_is_clo
             reader, writer = await site.connect()
             writer.write(post(b"a"))
             await until(lambda: desk.begun == [b"a"])
-            writer.transport.pause_reading()
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()
             (connection,) = site.place.limits.joined(Connection)
             connection.end()
             desk.let.set()
             await until(lambda: connection.is_behind)
-            writer.transport.resume_reading()
+            transport.resume_reading()
             assert await body(reader) == b"a" * 8_000_000
             assert await reader.read() == b""
             writer.close()
@@ -242,7 +244,7 @@ def test_a_new_authority_ends_the_connections_of_before_behind_their_answers(loo
 def test_the_names_of_a_client_are_those_in_its_certificate(loop: Loop, tmp_path: Path) -> None:
     async def test() -> None:
         desk, clients, names = Desk(), trustme.CA(), list[Any]()
-        desk._note_caller = lambda: names.append(CALLER.get().certificate_names)  # type: ignore[method-assign]
+        desk._note_caller = lambda: names.append(cast(Any, CALLER.get()).certificate_names)  # type: ignore[method-assign]
         desk.let.set()
         async with secured(tmp_path, desk, clients, must=False) as site:
             for given in (clients, None):
