@@ -9,6 +9,7 @@ from typing import Any
 from buckets import Added, Popped, Sent
 from buckets.errors import JobQueueError, WrongState
 from jobqueue.commands import tokens
+from jobqueue.commands.actions import is_shown
 from jobqueue.commands.answers import (
     Answer,
     described,
@@ -299,7 +300,7 @@ async def actions(engine: Engine, command: params.Actions, handover: Handover) -
     `X-Jobqueue-Actor` names a person, also delete, update, bury and release. A page with a `cursor` may be short or
     empty."""
     found, cursor = await engine.page_of_actions(command)
-    return success(actions=[logged(action) for action in found], cursor=cursor)
+    return success(actions=[logged(action) for action in found if is_shown(action, handover.grant)], cursor=cursor)
 
 
 @one
