@@ -112,6 +112,10 @@ class Commands:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
             answers = [failed(error, command) for command in run]
+        except BaseException:
+            if noted is not None:
+                noted.cut_off()
+            raise
         if noted is not None:
             await noted.end(answers)
         self.count(run[0], answers, begun)

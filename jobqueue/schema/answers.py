@@ -414,14 +414,20 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
 
     at: Annotated[float, Meta(description="when it began, in unix seconds")]
     actor: Annotated[
-        str, Meta(description="the name of the token; behind a slash, the person that `X-Jobqueue-Actor` named")
+        str,
+        Meta(
+            description="the name of the token; behind a slash, the person that `X-Jobqueue-Actor` named; for "
+            "`jobqueue token` over Redis, the user and the machine; `-`: not known"
+        ),
     ]
     action: Annotated[
         str, Meta(description="the command, of `token` with its `action`; `reload` for settings that were read again")
     ]
     outcome: Annotated[str, Meta(description="OK, the code of its error, or `not known`: it was cut off")]
-    done: Annotated[int, Meta(description="how many jobs or topics it changed; of a purge, those of this request")]
-    request: Annotated[str, Meta(description="the id of the request")]
+    done: Annotated[
+        int, Meta(description="how many jobs, topics, tokens or settings it changed; of a purge, those of this request")
+    ]
+    request: Annotated[str, Meta(description="the id of the request, if there was one")] | UnsetType = UNSET
     token: Annotated[str, Meta(description="the id of the token, if there was one")] | UnsetType = UNSET
     topic: Annotated[str, Meta(description="the topic, if the command named one")] | UnsetType = UNSET
     id: Annotated[str | int, Meta(description="the job or token, if the command named one")] | UnsetType = UNSET
@@ -430,6 +436,7 @@ class LoggedAction(Struct, forbid_unknown_fields=True):
     count: Annotated[int, Meta(description="as in the command")] | UnsetType = UNSET
     seconds: Annotated[float, Meta(description="as in the command")] | UnsetType = UNSET
     within: Annotated[str, Meta(description="how topics begin, for a dialect's command")] | UnsetType = UNSET
+    changed: Annotated[list[str], Meta(description="the settings that changed")] | UnsetType = UNSET
     address: Annotated[str, Meta(description="the client's address and port")] | UnsetType = UNSET
 
 

@@ -25,12 +25,20 @@ class Guarded:
     """Services that ask for tokens."""
 
     def __init__(
-        self, services: list[ServiceProcess], issuing: Issuing, folder: Path, session: aiohttp.ClientSession
+        self,
+        services: list[ServiceProcess],
+        redis_url: str,
+        redis: Redis,
+        pool: Pool,
+        folder: Path,
+        session: aiohttp.ClientSession,
     ) -> None:
         self.services = services
         self.service = services[0]
         self.url = self.service.url
-        self.issuing = issuing
+        self.redis = redis
+        self.redis_url = redis_url
+        self.issuing = Issuing(Tokens(pool))
         self.folder = folder
         self.file = folder / "token"
         """The text of the last token that was made."""
@@ -95,4 +103,4 @@ async def guarded(
         pool = await Pool.open(client)
         stack.push_async_callback(pool.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Guarded(services, Issuing(Tokens(pool)), folder, session)
+        yield Guarded(services, server.url, client, pool, folder, session)
