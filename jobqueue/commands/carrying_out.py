@@ -178,6 +178,8 @@ class Commands:
     def count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        if name is None and isinstance(command, JobQueueError) and command.refused:
+            name, begun = _NAMES.get(command.refused), None
         protocol = self._protocol
         if self.is_logged:
             _log(protocol, name, command, answers)
