@@ -27,16 +27,18 @@ class Guarded:
     def __init__(
         self,
         services: list[ServiceProcess],
-        issuing: Issuing,
+        redis_url: str,
+        redis: Redis,
+        pool: Pool,
         folder: Path,
         session: aiohttp.ClientSession,
-        redis: Redis,
     ) -> None:
-        self.redis = redis
         self.services = services
         self.service = services[0]
         self.url = self.service.url
-        self.issuing = issuing
+        self.redis = redis
+        self.redis_url = redis_url
+        self.issuing = Issuing(Tokens(pool))
         self.folder = folder
         self.file = folder / "token"
         """The text of the last token that was made."""
@@ -108,4 +110,4 @@ async def guarded(
         pool = await Pool.open(client)
         stack.push_async_callback(pool.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Guarded(services, Issuing(Tokens(pool)), folder, session, client)
+        yield Guarded(services, server.url, client, pool, folder, session)
