@@ -6,6 +6,8 @@ that people read.
 
 from __future__ import annotations
 
+from typing import Any
+
 from buckets.job import State
 
 _CANCELLED = "the job with this id was deleted and is still remembered; add it with if_exists renew or replace"
@@ -17,6 +19,8 @@ class JobQueueError(Exception):
     code = "INTERNAL"
     job_id: str | None = None
     """The job that the refused command named, where the error takes the place of the command."""
+    refused: type[Any] | None = None
+    """The struct of the refused command, where it was one."""
 
     def __init__(self, message: str = "", *, state: str | None = None) -> None:
         self.message = message or (type(self).__doc__ or "").strip().rstrip(".")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from buckets import Awake, Durable, Locks, Members, Notifier, Pollers, Pool, Redis, Sweep, Timer, Topics, Waiting, Walk
+from buckets.access.actions import Actions
 from buckets.access.tokens import Tokens
 from buckets.errors import Unfit
 from jobqueue.access.authentication import Authentication
@@ -26,6 +27,7 @@ from jobqueue.access.table import Table
 from jobqueue.access.tls import Tls
 from jobqueue.access.tokens_file import TokensFile
 from jobqueue.access.unix_socket import UnixSocket
+from jobqueue.commands.actions import note_reload
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
@@ -45,6 +47,7 @@ from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB
 _REDIS_QUIET_S = 3.0  # without an answer for this long, Redis counts as gone
+_FIRST = 1  # the number of the worker that does what a service does once
 
 
 class Service(Lifecycle):
@@ -66,13 +69,16 @@ class Service(Lifecycle):
         self._engine: Engine | None = None
         self._tokens: Table | None = None
         self._dialects: dict[str, Dialect[Any]] = {}
+        self._noting: set[asyncio.Task[None]] = set()
 
     def reload(self, settings: Settings) -> None:
         """Apply what SIGHUP takes over of other settings from now on."""
-        self._settings = self._settings.reloaded(settings)
+        before, self._settings = self._settings, self._settings.reloaded(settings)
         self._policies = Policies(self._settings)
         if self._engine:
             self._engine.policies = self._policies
+            if self._worker in (None, _FIRST):
+                self._note_reload(self._engine.actions, self._settings.unlike(before))
         if self._tokens:
             self._tokens.reload_file()
         if self._tls:
@@ -80,6 +86,14 @@ class Service(Lifecycle):
         for name, options in self._settings.protocols.open():
             if name in self._dialects:
                 self._dialects[name].options = options
+
+    def _note_reload(self, actions: Actions, changed: list[str]) -> None:
+        noting = asyncio.create_task(note_reload(actions, changed), name="reload")
+        self._noting.add(noting)
+        noting.add_done_callback(self._noting.discard)
+
+    async def _noted(self) -> None:
+        await asyncio.gather(*self._noting)
 
     def kill(self) -> None:
         """Nothing to do: all of a service ends with its process, except its embedded Redis, which the next start takes
@@ -99,6 +113,7 @@ class Service(Lifecycle):
         stack.push_async_callback(redis.close)
         pool = await self._pool(redis)
         stack.push_async_callback(pool.close)
+        stack.push_async_callback(self._noted)
         notifier = Notifier(pool)
         waiting = Waiting(pool, notifier)
         topics = Topics(pool)

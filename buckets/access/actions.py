@@ -16,6 +16,7 @@ from buckets.shards import Shards
 OF = "of"  # in an outcome: the id of the entry that it is about
 _LATE_MS = 120_000  # an outcome is looked for so long behind the beginning
 _MOST_LATE = 10_000  # entries that are searched for them
+_READ = 500  # entries at a time
 
 Fields = Mapping[str, Any]
 Row = tuple[str, dict[str, Any]]
@@ -49,25 +50,38 @@ class Actions:
         texts = [json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in entries]
         return [each.decode() for each in await self._shards.call("note_actions", 0, texts)]
 
-    async def page(self, before: str | None, count: int) -> tuple[list[Action], str | None]:
+    async def page(
+        self, before: str | None, count: int, since_ms: int = 0, by: str | None = None
+    ) -> tuple[list[Action], str | None]:
         """Up to `count` actions, the newest first, that began before an entry (None: all), and the entry to go on with
-        (None: there are no more). A page may be short."""
-        rows = await self._range("XREVRANGE", f"({before}" if before else "+", "-", count + 1)
-        more, rows = len(rows) > count, rows[:count]
-        outcomes = {row[OF]: row for _, row in await self._later(rows, before) if OF in row}
-        actions = [Action(name, row, outcomes.get(name)) for name, row in rows if OF not in row]
-        return actions, rows[-1][0] if more else None
+        (None: there are no more). `by`: only what this actor did."""
+        found: list[Row] = []
+        outcomes: dict[str, Fields] = {}
+        last, rows_left = before, True
+        while rows_left and len(found) <= count:
+            rows = await self._range("XREVRANGE", f"({last}" if last else "+", str(since_ms), _READ)
+            outcomes |= _outcomes(rows)
+            begun = [(name, row) for name, row in rows if OF not in row and "action" in row]
+            found += [(name, row) for name, row in begun if by in (None, row.get("actor"))]
+            last, rows_left = rows[-1][0] if rows else None, len(rows) == _READ
+        more, found = len(found) > count, found[:count]
+        if before and found:
+            outcomes |= _outcomes(await self._later(before, found[0][0]))
+        return [Action(name, row, outcomes.get(name)) for name, row in found], found[-1][0] if more else None
 
-    async def _later(self, rows: list[Row], before: str | None) -> list[Row]:
-        """These rows, and those that came within two minutes behind them."""
-        if before is None or not rows:
-            return rows
-        end = int(rows[0][0].partition("-")[0]) + _LATE_MS
-        return rows + await self._range("XRANGE", f"({rows[0][0]}", str(end), _MOST_LATE)
+    async def _later(self, first: str, begun: str) -> list[Row]:
+        """What was written from an entry on, until two minutes after another one."""
+        end = int(begun.partition("-")[0]) + _LATE_MS
+        return await self._range("XRANGE", first, str(end), _MOST_LATE)
 
     async def _range(self, command: str, first: str, last: str, count: int) -> list[Row]:
         rows = await self._shards.redis.read(command, self._key, first, last, "COUNT", count)
         return [(name.decode(), _read(fields)) for name, fields in rows]
+
+
+def _outcomes(rows: Sequence[Row]) -> dict[str, Fields]:
+    """The outcomes among some entries, by the ids of those that they are about."""
+    return {str(row[OF]): row for _, row in rows if OF in row}
 
 
 def _read(fields: Sequence[bytes]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def named(header: str | None, grant: Grant) -> str:
         return ""
     if not grant.may(ACTOR):
         raise Forbidden(f"the token lacks the right {ACTOR}, which {HEADER} needs", right=ACTOR)
-    if not header.isprintable() or not 0 < len(_bytes(header)) <= _LONGEST - len(grant.name) - 1:
+    if not header or not header.isprintable() or len(actor_of(grant, header).encode()) > _LONGEST:
         words = f"printable UTF-8, of at most {_LONGEST} bytes with the token's name and a slash before it"
         raise BadField(f"{HEADER} must be {words}", field=HEADER)
     return header
@@ -33,7 +33,3 @@ def actor_of(grant: Grant, user: str) -> str:
     if user:
         return f"{grant.name}/{user}" if grant.name else user
     return grant.name or NOBODY
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -32,7 +32,7 @@ def credential(authorization: str) -> bytes:
     if not authorization:
         return b""
     bearer = _BEARER.fullmatch(authorization)
-    return digest_of(bearer[1] if bearer else authorization)
+    return digest_of(bearer[1] if bearer else f" {authorization}")  # no token begins with a space
 
 
 class Table(Protocol):

@@ -132,8 +132,7 @@ class Grant:
         fault = self.fault(command)
         if fault is None:
             return command
-        fault.job_id = getattr(command, "id", None)
-        return fault
+        return _in_place_of(command, fault)
 
     async def _in_time(self, commands: list[Any], bucket: Bucket) -> list[Any]:
         """With an error for those that the rate refuses: from the first on, so that the order holds, all that it may
@@ -192,10 +191,14 @@ GRANT: ContextVar[Grant] = ContextVar("grant", default=NOBODY)
 def _with_errors(commands: list[Any], places: Sequence[int], error: Callable[[], JobQueueError]) -> list[Any]:
     """Commands with errors in some places."""
     for at in places:
-        refused = error()
-        refused.job_id = getattr(commands[at], "id", None)
-        commands[at] = refused
+        commands[at] = _in_place_of(commands[at], error())
     return commands
+
+
+def _in_place_of(command: Any, error: JobQueueError) -> JobQueueError:
+    error.job_id = getattr(command, "id", None)
+    error.refused = type(command)
+    return error
 
 
 def _topics_of(command: Any) -> Sequence[str]:

@@ -99,7 +99,7 @@ async def peek(client: Client, fields: Fields, extras: Extras, out: Output) -> i
     most = None if extras.all else fields.pop("count", 20)
     rows: list[Fields] = []
     cursor, seen = None, False
-    async for answer in _peeked(client, fields, most):
+    async for answer in _pages(client, "peek", "jobs", fields, most):
         seen = seen or bool(answer.fields["jobs"])
         cursor = answer.fields["cursor"]
         if out.as_json:
@@ -124,15 +124,33 @@ def _nothing(fields: Fields, answer: Answer) -> str:
     return f"{fields['topic']} has no {which}"
 
 
-async def _peeked(client: Client, fields: Fields, left: int | None) -> AsyncIterator[Answer]:
+async def _pages(client: Client, name: str, rows: str, fields: Fields, left: int | None) -> AsyncIterator[Answer]:
+    """The pages of a command, until they have `left` rows, which are the field `rows`; None: all."""
     while left is None or left > 0:
-        answer = await client.ask("peek", **fields, count=_PAGE if left is None else min(left, _PAGE))
+        answer = await client.ask(name, **fields, count=_PAGE if left is None else min(left, _PAGE))
         yield answer
         if left is not None:
-            left -= len(answer.fields["jobs"])
+            left -= len(answer.fields[rows])
         if not answer.fields["cursor"]:
             return
         fields = {**fields, "cursor": answer.fields["cursor"]}
+
+
+async def actions(client: Client, fields: Fields, extras: Extras, out: Output) -> int:
+    """Show up to `count` actions, or all. As JSON, one answer per page, each on a line."""
+    most = None if extras.all else fields.pop("count", 20)
+    found: list[Fields] = []
+    async for answer in _pages(client, "actions", "actions", fields, most):
+        if out.as_json:
+            out.json(answer)
+        found += answer.fields["actions"]
+    if not found:
+        out.say("nobody did anything that is logged")
+    elif not out.as_json:
+        out.table("actions", found)
+    if answer.fields["cursor"]:
+        out.say("there are more; --all shows them")
+    return DONE
 
 
 async def topics(client: Client, fields: Fields, extras: Extras, out: Output) -> int:

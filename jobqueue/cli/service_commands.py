@@ -25,6 +25,7 @@ _OWN: dict[str, list[click.Option]] = {
     "purge": [click.Option(["--yes", "-y"], is_flag=True, help="do not ask for confirmation")],
     "peek": [click.Option(["--all"], is_flag=True, help="show all jobs instead of 20")],
     "topics": [click.Option(["--all"], is_flag=True, help="show empty topics too")],
+    "actions": [click.Option(["--all"], is_flag=True, help="show all instead of 20")],
     "stats": [
         click.Option(
             ["--watch"],
@@ -47,6 +48,8 @@ _MORE = {
     "peek": "Shows 20 jobs; --count or --all shows more. As JSON: one line per page.",
     "topics": "The topic whose jobs have waited longest comes first. In PATTERN, * stands for any characters and ? for "
     "one; without either, it is how names begin. As JSON: one line per page.",
+    "actions": "The newest comes first: kick, run, purge, pause, resume, changes of tokens and of settings; where a "
+    "person acts, also delete, update, bury and release. --since takes unix seconds. As JSON: one line per page.",
     "workers": "jobs: those that a worker has in hand. parked: it is waiting for a job.",
     "purge": "Asks for confirmation. --state deletes only the jobs in one state.",
 }
@@ -108,6 +111,7 @@ def _talk(name: str, /, url: str, as_json: bool, text: bool = False, **given: An
         "pop": ask.pop,
         "peek": ask.peek,
         "topics": ask.topics,
+        "actions": ask.actions,
         "kick": bulk.kick,
         "purge": bulk.purge,
         "stats": watch.stats,

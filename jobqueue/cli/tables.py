@@ -175,6 +175,35 @@ def tokens(some: Iterable[Fields]) -> RenderableType:
     return table
 
 
+def actions(some: Iterable[Fields]) -> RenderableType:
+    """A row per action."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("began", no_wrap=True)
+    table.add_column("who", overflow="fold")
+    table.add_column("did", no_wrap=True)
+    table.add_column("with", overflow="fold")
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("changed", no_wrap=True, justify="right")
+    table.add_column("from", overflow="fold")
+    for action in some:
+        table.add_row(
+            Text(humanize.clock(action["at"])),
+            Text(humanize.clean(action["actor"])),
+            Text(humanize.clean(action["action"])),
+            Text(humanize.clean(_object(action))),
+            Text(humanize.clean(action["outcome"]), style="" if action["outcome"] == "OK" else "red"),
+            Text(humanize.number(action["done"])),
+            Text(humanize.clean(action.get("address", ""))),
+        )
+    return table
+
+
+def _object(action: Fields) -> str:
+    """What an action was about."""
+    named = [str(action[name]) for name in ("topic", "id", "name", "state", "within") if name in action]
+    return " ".join([*named, *action.get("changed", ())])
+
+
 def _token_end(token: Fields) -> Text:
     if token["state"] != "live":
         return Text(humanize.clean(token["state"]), style="red")

@@ -19,6 +19,7 @@ import msgspec
 from jobqueue_client.access.options import Access
 
 from buckets import Pool
+from buckets.access.actions import Actions
 from buckets.access.tokens import Tokens
 from buckets.errors import JobQueueError, NotFound, Unavailable
 from buckets.keys import Keys
@@ -34,6 +35,8 @@ from jobqueue.cli import humanize, output
 from jobqueue.cli.ask import DONE, REFUSED, UNREACHABLE
 from jobqueue.cli.client import Client, Refusal, Unreachable
 from jobqueue.cli.output import Output
+from jobqueue.commands.actions import is_action, note
+from jobqueue.commands.native import failed
 from jobqueue.commands.tokens import carry_out
 from jobqueue.errors import BadRequest, SettingsError
 from jobqueue.redis_server.data_directory import running_at
@@ -69,7 +72,8 @@ def of_redis(chosen: Settings) -> Callable[[Sequence[Fields]], Awaitable[list[Fi
             pool = await Pool.open(redis, chosen.namespace, shards=shards, buckets=buckets)
             filed = tokens_file.read(chosen.tokens_file) if chosen.tokens_file else []
             issuing = Issuing(Tokens(pool), lambda: filed)
-            return [await carry_out(issuing, command, _operator()) for command in commands]
+            actions = Actions(pool)
+            return [await _logged(issuing, actions, command) for command in commands]
         except Unavailable as error:
             raise Unavailable(redis.trouble or error.message) from None
         finally:
@@ -87,6 +91,21 @@ def _command(wish: Fields) -> params.Token:
         raise BadRequest(f"{field} {params.must_be(field, 'token')}", field=field) from None
     checks.check(command, 0)
     return command
+
+
+async def _logged(issuing: Issuing, actions: Actions, command: params.Token) -> Fields:
+    """The answer to a command, which goes into the log of actions where a service would log it, too."""
+    grant = _operator()
+    if not is_action(command, ""):
+        return await carry_out(issuing, command, grant)
+    noted = await note(actions, [command], grant)
+    try:
+        answer = await carry_out(issuing, command, grant)
+    except JobQueueError as error:
+        await noted.end([failed(error, command)])
+        raise
+    await noted.end([answer])
+    return answer
 
 
 def _operator() -> Grant:

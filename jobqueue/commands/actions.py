@@ -12,11 +12,11 @@ import structlog
 
 from buckets.access.actions import OF, Action, Actions
 from buckets.errors import JobQueueError
-from jobqueue.access.actor import USER, actor_of
+from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.grants import Grant
 from jobqueue.access.rights import name_of
 from jobqueue.caller import CALLER
-from jobqueue.commands.answers import Answer
+from jobqueue.commands.answers import NOT_KNOWN, Answer
 from jobqueue.logs import REQUEST
 from jobqueue.schema import params
 
@@ -50,16 +50,24 @@ def is_shown(action: Action, grant: Grant) -> bool:
 class Noted:
     """Actions that were noted and are being carried out."""
 
-    def __init__(self, actions: Actions, entries: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+    def __init__(
+        self, actions: Actions, commands: Sequence[Any], entries: Sequence[dict[str, Any]], names: Sequence[str]
+    ) -> None:
         self._actions = actions
+        self._commands = commands
         self._entries = entries
         self._names = names
 
+    def cut_off(self) -> None:
+        """Log that they were given up in the middle, as when their client hung up."""
+        for entry in self._entries:
+            log.info("action.done", **entry, code=NOT_KNOWN, done=0)
+
     async def end(self, answers: Sequence[Answer]) -> None:
         """Log the outcomes. Where Redis does not take them, the log has them all the same."""
-        outcomes = [_outcome(answer) for answer in answers]
+        outcomes = [_outcome(command, answer) for command, answer in zip(self._commands, answers, strict=True)]
         for entry, outcome in zip(self._entries, outcomes, strict=True):
-            log.info("action.done", **entry, **outcome)
+            log.info("action.done", **entry | outcome)
         try:
             await self._actions.note([{OF: name, **each} for name, each in zip(self._names, outcomes, strict=True)])
         except JobQueueError as error:
@@ -69,7 +77,20 @@ class Noted:
 async def note(actions: Actions, commands: Sequence[Any], grant: Grant) -> Noted:
     """Note that actions begin. Raises JobQueueError; then none may begin."""
     entries = [_entry(command, grant) for command in commands]
-    return Noted(actions, entries, await actions.note(entries))
+    return Noted(actions, commands, entries, await actions.note(entries))
+
+
+async def note_reload(actions: Actions, changed: Sequence[str]) -> None:
+    """Log that settings were read again, which is done already. `changed`: the names of those that have other values
+    now."""
+    entry = {"actor": NOBODY, "action": "reload", **({"changed": changed} if changed else {})}
+    outcome = {"code": "OK", "done": len(changed)}
+    log.info("action.done", **entry, **outcome)
+    try:
+        (name,) = await actions.note([entry])
+        await actions.note([{OF: name, **outcome}])
+    except JobQueueError as error:
+        log.warning("action.unfinished", error=error.message)
 
 
 def _entry(command: Any, grant: Grant) -> dict[str, Any]:
@@ -80,11 +101,18 @@ def _entry(command: Any, grant: Grant) -> dict[str, Any]:
         **({"token": grant.token_id} if grant.token_id else {}),
         "action": f"token {command.action}" if isinstance(command, params.Token) else name_of(command),
         **{name: value for name, value in shown.items() if value not in (None, "")},
-        "request": REQUEST.get(),
+        **({"request": request} if (request := REQUEST.get()) else {}),
         **({"address": cast(Any, caller).address} if caller else {}),
     }
 
 
-def _outcome(answer: Answer) -> dict[str, Any]:
-    done = answer.get("count", 1) if answer["success"] else 0
-    return {"code": answer.get("code", "OK"), "done": done}
+def _outcome(command: Any, answer: Answer) -> dict[str, Any]:
+    new_id = {"id": answer["id"]} if isinstance(command, params.Token) and answer["success"] else {}
+    return {"code": answer.get("code", "OK"), "done": _changed(answer), **new_id}
+
+
+def _changed(answer: Answer) -> int:
+    """How many jobs, topics or tokens an action changed."""
+    if not answer["success"] or answer.get("was_paused") is False or answer.get("was") == "deleted":
+        return 0
+    return int(answer.get("count", 1))

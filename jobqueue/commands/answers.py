@@ -8,7 +8,7 @@ import orjson
 import structlog
 
 from buckets import Added, Cause, Job, NewJob, Polling, Pollings, State, Tag, Topic, TopicStatus
-from buckets.access.actions import Action
+from buckets.access.actions import OF, Action
 from buckets.errors import JobQueueError, Refused, TryLater
 from jobqueue.errors import STATUS, BadRequest, Forbidden
 
@@ -16,6 +16,8 @@ log = structlog.get_logger()
 
 Answer = dict[str, Any]
 
+NOT_KNOWN = "not known"
+"""The outcome of an action that was cut off: it may have been done, or a part of it."""
 _RESERVED = State.RESERVED  # looking up an enum member is slow
 
 
@@ -146,8 +148,9 @@ def _polling(row: Polling) -> Answer:
 
 def logged(action: Action) -> Answer:
     """An action in the log."""
-    outcome = {"code": "not known", "done": 0} if action.outcome is None else action.outcome
-    return {"at": action.at_ms / 1000, **action.begun, "outcome": outcome.get("code"), "done": outcome.get("done", 0)}
+    outcome = dict({"code": NOT_KNOWN, "done": 0} if action.outcome is None else action.outcome)
+    outcome.pop(OF, None)
+    return {"at": action.at_ms / 1000, **action.begun, "outcome": outcome.pop("code", None), **outcome}
 
 
 def died(job: Job) -> Answer:

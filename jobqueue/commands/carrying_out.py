@@ -112,6 +112,10 @@ class Commands:
                 answers = [failure(refused) for refused in run]
         except Exception as error:
             answers = [failed(error, command) for command in run]
+        except BaseException:
+            if noted is not None:
+                noted.cut_off()
+            raise
         if noted is not None:
             await noted.end(answers)
         self.count(run[0], answers, begun)
@@ -174,6 +178,8 @@ class Commands:
     def count(self, command: Asked, answers: list[Answer], begun: float | None) -> None:
         """Count the answers to commands like this one. `begun`: when, by `perf_counter`; None when they never began."""
         name = _NAMES.get(type(command))
+        if name is None and isinstance(command, JobQueueError) and command.refused:
+            name, begun = _NAMES.get(command.refused), None
         protocol = self._protocol
         if self.is_logged:
             _log(protocol, name, command, answers)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from buckets import (
     LOCAL,
@@ -68,7 +70,7 @@ class TopicsPlace(NamedTuple):
 class ActionsPlace(NamedTuple):
     """Where a listing of actions continues."""
 
-    before: str
+    before: Annotated[str, Meta(pattern=r"^\d{1,19}-\d{1,19}\Z")]
 
 
 class TopicView(NamedTuple):
@@ -387,11 +389,10 @@ class Engine:
     async def page_of_actions(self, command: params.Actions) -> tuple[list[Action], str | None]:
         """A page of the log of actions, and the cursor of the next one. Raises BadField for an invalid cursor."""
         place = cursors.read(command.cursor, ActionsPlace)
-        actions, more = await self.actions.page(place.before if place else None, command.count or 100)
-        since_ms = (command.since or 0) * 1000
-        found = [each for each in actions if each.at_ms >= since_ms and command.by in (None, each.begun.get("actor"))]
-        is_last = more is None or any(each.at_ms < since_ms for each in actions)
-        return found, None if is_last else cursors.write(ActionsPlace(more or ""))
+        since_ms = round((command.since or 0) * 1000)
+        before = place.before if place else None
+        actions, more = await self.actions.page(before, command.count or 100, since_ms, command.by)
+        return actions, cursors.write(ActionsPlace(more)) if more else None
 
     async def advance(self, command: params.Clock) -> int:
         """Advance the clock of a test service; returns its time in ms. Raises BadField beyond the year 2200."""

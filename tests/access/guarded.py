@@ -25,12 +25,20 @@ class Guarded:
     """Services that ask for tokens."""
 
     def __init__(
-        self, services: list[ServiceProcess], issuing: Issuing, folder: Path, session: aiohttp.ClientSession
+        self,
+        services: list[ServiceProcess],
+        redis_url: str,
+        redis: Redis,
+        pool: Pool,
+        folder: Path,
+        session: aiohttp.ClientSession,
     ) -> None:
         self.services = services
         self.service = services[0]
         self.url = self.service.url
-        self.issuing = issuing
+        self.redis = redis
+        self.redis_url = redis_url
+        self.issuing = Issuing(Tokens(pool))
         self.folder = folder
         self.file = folder / "token"
         """The text of the last token that was made."""
@@ -76,11 +84,18 @@ def bearer(issued: Issued) -> dict[str, str]:
 
 @asynccontextmanager
 async def guarded(
-    folder: Path, *, settings: str = "", instances: int = 1, workers: int = 1, redis: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    settings: str = "",
+    instances: int = 1,
+    workers: int = 1,
+    redis: tuple[str, ...] = (),
+    usual: str = SETTINGS,
 ) -> AsyncIterator[Guarded]:
-    """Services over a Redis of their own. `settings`: lines for each, beside SETTINGS; `redis`: flags of the Redis."""
+    """Services over a Redis of their own. `settings`: lines for each, beside the `usual`; `redis`: flags of the
+    Redis."""
     config = folder / "jobqueue.toml"
-    config.write_text(SETTINGS + settings)
+    config.write_text(usual + settings)
     async with AsyncExitStack() as stack:
         server = stack.enter_context(RedisServer(folder, *redis))
         flags = ("--redis", server.url, "--config", str(config))
@@ -95,4 +110,4 @@ async def guarded(
         pool = await Pool.open(client)
         stack.push_async_callback(pool.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Guarded(services, Issuing(Tokens(pool)), folder, session)
+        yield Guarded(services, server.url, client, pool, folder, session)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+import structlog
 
 from buckets import LOCAL, Durability, Durable, NewJob, Notifier, Pollers, Pool, Redis, Topics, Waiting, Walk
 from jobqueue.access.grants import GRANT, OPEN
@@ -58,6 +60,26 @@ async def test_a_pop_behind_finishes_does_not_hand_out_what_they_finish(
     *finished, popped = await answers(engine, *(params.Finish(id=each) for each in ids), params.Pop(topic="t", count=5))
     assert [each["state"] for each in finished] == ["finished"] * number
     assert popped["jobs"] == []
+
+
+async def test_a_purge_whose_client_hangs_up_is_logged_as_not_known(
+    engine: Engine, live_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = asyncio.Event()
+
+    async def endless(topic: str, *more: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Walk, "purge", endless)
+    with structlog.testing.capture_logs() as logged:
+        asking = asyncio.create_task(answers(engine, params.Purge(topic="t")))
+        await begun.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert [(line["action"], line["topic"], line["code"]) for line in logged] == [("purge", "t", "not known")]
+    ((entry,), _) = await engine.actions.page(None, 10)
+    assert (entry.begun["action"], entry.outcome) == ("purge", None)
 
 
 async def test_a_job_that_is_finished_twice_before_a_pop_is_not_handed_out(engine: Engine, live_pool: Pool) -> None:

@@ -232,14 +232,18 @@ export interface LoggedAction {
   action: string;
   outcome: string;
   done: number;
-  request: string;
+  /** Of what was asked for in a request: its id. */
+  request?: string;
   token?: string;
   topic?: string;
   id?: string | number;
+  name?: string;
   state?: string;
   count?: number;
   seconds?: number;
   within?: string;
+  /** Of `reload`: the settings that changed. */
+  changed?: string[];
   address?: string;
 }
 
