@@ -23,7 +23,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs acl demo demo-spark package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million
+.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,7 +73,7 @@ test-spark-old: $(VENV_OLD)/.complete  ## run the Spark tests on the oldest PySp
 	$(VENV_OLD)/bin/python -m pytest $(PARALLEL) $(SPARK_TESTS) -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-long: setup-test  ## run the slow tests too: more steps of the model, more kills
-	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 \
+	JOBQUEUE_MODEL_STEPS=500000 JOBQUEUE_KILLS=100 JOBQUEUE_DAMAGES=1000 JOBQUEUE_FUZZ=100000 JOBQUEUE_PARKED=1000 \
 		$(BIN)/python -m pytest $(PARALLEL) --timeout 7200 -m "slow or not slow"
 
 lint: setup-test  ## ruff, mypy --strict and, where installed, luac and luacheck
@@ -151,6 +151,12 @@ bench-million: setup-test  ## a million orders through emit and reconcile: secon
 
 bench-walk: setup  ## what a walk over 500,000 jobs costs concurrent pops
 	$(BIN)/python -m tests.bench.walk
+
+bench-rates: setup-test  ## the rate of a token over three instances, one of them killed; fails above its bound
+	$(BIN)/python -m tests.access.rates
+
+bench-flood: setup-test  ## how long others wait while the client of one token floods the service
+	$(BIN)/python -m tests.access.flood
 
 package: setup-test  ## build the sdist and the wheel into dist/
 	rm -rf build dist

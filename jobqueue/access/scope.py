@@ -34,12 +34,17 @@ def beyond_reach(giver: Record, record: Record) -> Forbidden | None:
     for right in record.rights:
         if not grant.may(right):
             return Forbidden(f"your token lacks the right {right}", right=right)
-    if not giver.topics:
-        return None
-    for topic in record.topics or ("*",):
-        if not any(covers(own, topic) for own in giver.topics):
-            return Forbidden(f"your token does not reach all of the topics {topic}", topic=topic)
-    return None
+    topic = beyond_topics(giver, record)
+    return Forbidden(f"your token does not reach all of the topics {topic}", topic=topic) if topic else None
+
+
+def beyond_topics(giver: Record, record: Record) -> str:
+    """The first pattern of a token with topics that one who has the token `giver` does not reach; empty: there is
+    none."""
+    if not giver.topics or record.id == giver.id:
+        return ""
+    patterns = record.topics or ("*",)
+    return next((each for each in patterns if not any(covers(own, each) for own in giver.topics)), "")
 
 
 def refusal(record: Record, right: str, topic: str | None, *, is_live: bool) -> str:

@@ -19,8 +19,8 @@ from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from jobqueue import settings
-from jobqueue.access import tokens_file
-from jobqueue.access.secret_values import is_open_to_all, without_secret
+from jobqueue.access.secret_values import without_secret
+from jobqueue.cli.check_access import check_access
 from jobqueue.cli.check_service import check_running
 from jobqueue.cli.findings import Finding, Findings
 from jobqueue.dialect_settings import addresses
@@ -52,7 +52,7 @@ async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields 
     yield Finding(
         "ok", "settings", f"{', '.join(own)} set, the others have their defaults" if own else "all have their defaults"
     )
-    for finding in (*_secret_files(chosen), *_tokens_file(chosen)):
+    async for finding in check_access(chosen):
         yield finding
     yield _workers(chosen)
     for name, address in addresses(chosen.protocols, chosen.host).items():
@@ -89,27 +89,6 @@ def _packages() -> Iterator[Finding]:
             f"{_CLIENT} is installed beside {_SERVICE}, which contains it: uninstalling either removes files of the"
             f" other. Uninstall both, then install {_SERVICE} alone",
         )
-
-
-def _secret_files(chosen: Settings) -> Iterator[Finding]:
-    """A warning for each secret of the settings whose file anybody may read; a mounted secret often has that mode."""
-    files = {"redis_file": chosen.redis_file} | {
-        f"protocols.{name}.token_file": options.token_file for name, options in chosen.protocols.open()
-    }
-    for name, path in files.items():
-        if path and is_open_to_all(path):
-            yield Finding("warn", name, f"every user of this machine may read {path}; chmod 600 keeps the secret")
-
-
-def _tokens_file(chosen: Settings) -> Iterator[Finding]:
-    """Whether the file of tokens can be read, if there is one."""
-    if chosen.tokens_file:
-        try:
-            records = tokens_file.read(chosen.tokens_file)
-        except SettingsError as error:
-            yield Finding("bad", "tokens_file", str(error))
-        else:
-            yield Finding("ok", "tokens_file", f"tokens in {chosen.tokens_file}: {len(records)}")
 
 
 def _workers(chosen: Settings) -> Finding:

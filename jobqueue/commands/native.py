@@ -9,6 +9,7 @@ from typing import Any
 from buckets import Added, Popped, Sent
 from buckets.errors import JobQueueError, WrongState
 from jobqueue.commands import tokens
+from jobqueue.commands.actions import is_shown
 from jobqueue.commands.answers import (
     Answer,
     described,
@@ -297,7 +298,7 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
 async def actions(engine: Engine, command: params.Actions, handover: Handover) -> Answer:
     """What people and operators did, the newest first: kick, run, purge, pause, resume, changes of tokens and of
     settings; where `X-Jobqueue-Actor` names a person, also delete, update, bury and release."""
-    found, cursor = await engine.page_of_actions(command)
+    found, cursor = await engine.page_of_actions(command, lambda begun: is_shown(begun, handover.grant))
     return success(actions=[logged(action) for action in found], cursor=cursor)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, NotFound
 from jobqueue.access.grants import Grant
 from jobqueue.access.issuing import Issued, Issuing, Known
 from jobqueue.access.records import Record
-from jobqueue.access.scope import beyond, beyond_reach
+from jobqueue.access.scope import beyond, beyond_reach, beyond_topics
 from jobqueue.commands.answers import Answer, success
 from jobqueue.errors import Forbidden
 from jobqueue.schema import params
@@ -32,25 +32,41 @@ async def _create(issuing: Issuing, command: params.Token, grant: Grant) -> Answ
 
 
 async def _list(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
-    return success(tokens=[shown(known) for known in await issuing.all()])
+    return success(tokens=[shown(known) for known in await issuing.all() if _sees(grant, known)])
 
 
 async def _show(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
-    return success(**shown(await issuing.find(command.id or "")))
+    return success(**shown(await _found(issuing, command, grant)))
 
 
 async def _revoke(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    await _found(issuing, command, grant)
     record = await issuing.revoke(command.id or "", _unless(beyond_reach, grant))
     return success(**shown(await issuing.find(record.id)))
 
 
 async def _rotate(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    await _found(issuing, command, grant)
     return _issued(await issuing.rotate(command.id or "", command.keep or 0.0, _unless(beyond, grant)))
 
 
 async def _test(issuing: Issuing, command: params.Token, grant: Grant) -> Answer:
+    await _found(issuing, command, grant)
     why = await issuing.refusal(command.id or "", command.right or "", command.topic)
     return success(id=command.id, allowed=not why, why=why or None)
+
+
+def _sees(grant: Grant, known: Known) -> bool:
+    """Whether the asker may know of a token: one that reaches no topic that their own does not."""
+    return not beyond_topics(grant.record, known.record)
+
+
+async def _found(issuing: Issuing, command: params.Token, grant: Grant) -> Known:
+    """The token that a command names. Raises NotFound for one that the asker may not know of, too."""
+    known = await issuing.find(command.id or "")
+    if not _sees(grant, known):
+        raise NotFound("no such token")
+    return known
 
 
 _ACTIONS: dict[str, Callable[[Issuing, params.Token, Grant], Awaitable[Answer]]] = {

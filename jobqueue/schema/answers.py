@@ -236,7 +236,15 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
     id: _Id
     state: Annotated[_State, Meta(description="its state")]
     topic: _Topic
-    value: Annotated[Any, Meta(description="the body, byte for byte as it was sent; null once the job has ended")]
+    value: (
+        Annotated[
+            Any,
+            Meta(
+                description="the body, byte for byte as it was sent; null once the job has ended; not there without bodies"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     created: Annotated[float, Meta(description="when it was added, in unix seconds")]
     due: _Due
     priority: Annotated[int, Meta(description="as in add")]

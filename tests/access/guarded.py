@@ -84,11 +84,18 @@ def bearer(issued: Issued) -> dict[str, str]:
 
 @asynccontextmanager
 async def guarded(
-    folder: Path, *, settings: str = "", instances: int = 1, workers: int = 1, redis: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    settings: str = "",
+    instances: int = 1,
+    workers: int = 1,
+    redis: tuple[str, ...] = (),
+    usual: str = SETTINGS,
 ) -> AsyncIterator[Guarded]:
-    """Services over a Redis of their own. `settings`: lines for each, beside SETTINGS; `redis`: flags of the Redis."""
+    """Services over a Redis of their own. `settings`: lines for each, beside the `usual`; `redis`: flags of the
+    Redis."""
     config = folder / "jobqueue.toml"
-    config.write_text(SETTINGS + settings)
+    config.write_text(usual + settings)
     async with AsyncExitStack() as stack:
         server = stack.enter_context(RedisServer(folder, *redis))
         flags = ("--redis", server.url, "--config", str(config))

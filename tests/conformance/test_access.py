@@ -69,7 +69,7 @@ async def test_a_token_makes_exchanges_and_ends_another_one(participant: Partici
             told: Line = line["ok"]
             return told
 
-        made = await ask("create", name=name, rights=["produce"], topics=["mail-*"], expires="never")
+        made = await ask("create", name=name, rights=["produce"], topics=["mail-*"])
         assert made["token"].startswith(f"jqt_{made['id']}")
         assert name in [each["name"] for each in (await ask("list"))["tokens"]]
         assert (await ask("test", id=made["id"], right="add", topic="mail-a"))["allowed"]

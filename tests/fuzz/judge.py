@@ -14,13 +14,13 @@ from tests.fuzz.requests import Lease, Request, damaged, framed, written
 from tests.fuzz.wire import PATIENCE_S, Response, Wire
 
 # Every key with a digest of its value and its expiry, but for the locks, the roll, the reports about workers and the
-# fence: these expire by themselves. The tests' Redis keeps small collections packed and does not compress: equal values
-# have equal dumps.
+# fence, which expire by themselves, and for the log of actions, which has those that were refused. The tests' Redis keeps
+# small collections packed and does not compress: equal values have equal dumps.
 _STATE = """#!lua flags=no-writes
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
   if not (string.find(key, '}:lock:') or string.find(key, '}:roll$') or string.find(key, '}:w:')
-    or string.find(key, '}:fence$')) then
+    or string.find(key, '}:fence$') or string.find(key, '}:actions$')) then
     local dump = redis.call('DUMP', key)
     found[#found + 1] = key .. ' ' .. redis.sha1hex(dump) .. ' ' .. redis.call('PEXPIRETIME', key)
   end
@@ -32,7 +32,7 @@ REDIS_OPTIONS = (
     *("--hash-max-listpack-entries", "1000000", "--zset-max-listpack-entries", "1000000", "--rdbcompression", "no"),
     *("--hash-max-listpack-value", "1000000", "--zset-max-listpack-value", "1000000"),
 )
-_READS = ("get", "stats", "peek", "topics", "workers", "leave")
+_READS = ("get", "stats", "peek", "topics", "workers", "leave", "whoami", "actions")
 
 
 class Judge:

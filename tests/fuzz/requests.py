@@ -247,7 +247,7 @@ class Maker:
             "id": lambda: self.random.choice([*IDS * 4, "nobody", self.text(5)]),
             "topic": lambda: self.random.choice(TOPICS),
             "topics": lambda: self.random.choices(TOPICS, k=self.random.randint(1, 4)),
-            "at": self._time,
+            **dict.fromkeys(("at", "since", "expires"), self._time),
             "ttr": lambda: self._span(0.1, 86_400),
             "TTR": lambda: self._span(0.1, 86_400),
             "backoff": lambda: [self._span(0, 3e8) for _ in range(self.random.randint(1, 4))],
@@ -270,8 +270,9 @@ class Maker:
             "integer": lambda: self.random.choice(
                 [schema["minimum"], schema["maximum"], self.random.randint(schema["minimum"], schema["maximum"])]
             ),
+            "number": lambda: self.random.choice([schema["minimum"], schema["maximum"], 1.5]),
             "array": lambda: [self.of_schema(schema["items"]) for _ in range(self.random.randrange(4))],
-            "string": lambda: self.text(schema["maxLength"] if self.random.random() < 0.1 else 10),
+            "string": lambda: self.text(schema.get("maxLength", 40) if self.random.random() < 0.1 else 10),
             "object": lambda: {self.text(8): self.text(8) for _ in range(self.random.randrange(4))},
             "boolean": lambda: self.random.random() < 0.5,
         }

@@ -24,6 +24,7 @@ from tests.acceptance.test_move import move
 from tests.buckets.fsck.damage import Damage
 from tests.buckets.fsck.test_check import fsck
 from tests.buckets.fsck.test_random_damage import build
+from tests.operations.every_command import commands_of_jobs, commands_of_tokens
 from tests.operations.users_acl import FILE, NEWER, text
 from tests.ports import free_port
 from tests.redis_cluster import ClusterSet
@@ -37,7 +38,7 @@ from tests.wires.drivers.lmstfy import Lmstfy
 from tests.wires.drivers.mykit import Mykit
 from tests.wires.drivers.queue_server import QueueServer
 from tests.wires.scenario import play
-from tests.wires.serving import Wires, serving
+from tests.wires.serving import serving
 
 ADMIN = Access("", "the-admins-word")
 QUEUE = Access("jobqueue", "the-queues-word")
@@ -100,55 +101,16 @@ async def test_every_server_loads_the_file(tmp_path: Path, server: str) -> None:
         node.kill()
 
 
-async def every_command(wires: Wires) -> None:
-    """All commands of the native protocol, and what they need timers for."""
-    said: set[str] = set()
-    async with Client(wires.service.url) as client:
-
-        async def ask(command: str, **fields: Any) -> Any:
-            said.add(command)
-            answer = await client.ask(command, **fields)
-            assert answer["success"], (command, answer)
-            return answer
-
-        topic = "shop/orders"
-        for durability in ("local", "replicated", "fsynced"):
-            job = f"job-{durability}"
-            await ask("add", topic=topic, id=job, body=1, delay=60, durability=durability)
-            await ask("update", id=job, body={"longer": "x" * 500})
-            await ask("run", id=job)
-            lease = (await ask("pop", topic=topic, wait=10, worker="w"))["lease"]
-            await ask("touch", id=job, lease=lease)
-            await ask("release", id=job, lease=lease, delay=0.1)
-            lease = (await ask("pop", topic=topic, wait=10))["lease"]
-            await ask("finish", id=job, lease=lease, durability=durability)
-        await ask("add", topic="both", id="copied", body=1)
-        await ask("add", topic=topic, id="buried", body=1, retention=5, priority=9)
-        await ask("bury", id="buried", lease=(await ask("pop", topic=topic))["lease"])
-        await ask("kick", topic=topic)
-        await ask("bury", id="buried", lease=(await ask("pop", topic=topic))["lease"])
-        await ask("kick", id="buried")
-        for state in ("delayed", "ready", "reserved", "dead"):
-            await ask("peek", topic=topic, state=state)
-        for name in ("get", "delete"):
-            await ask(name, id="buried")
-        await ask("pause", topic=topic, seconds=60)
-        for name in ("stats", "resume", "purge"):
-            await ask(name, topic=topic)
-        for name in ("stats", "topics", "workers"):
-            await ask(name)
-        await ask("leave", worker="w")
-    assert said == params.BY_NAME.keys()
-
-
 async def all_of_it(url: str, *dialects: type[Driver]) -> None:
     """A service with two workers: every command, some dialects, and an operator's commands beside it."""
     async with serving(url, workers=2, more=SETTINGS) as wires:
-        await every_command(wires)
+        said = await commands_of_jobs(wires)
         await asyncio.gather(*(play(wires, kind) for kind in dialects))
         checked = await Shell(wires.service.url).run("check", "--redis", url, "--port", str(wires.port("native")))
         assert checked.code == 0, checked
         assert "does not show" not in checked.out and "does not say" not in checked.out
+    said |= await commands_of_tokens(url)
+    assert said == params.BY_NAME.keys()
 
 
 @pytest.mark.parametrize("server", binaries())

@@ -182,3 +182,82 @@ class Purged(TypedDict):
     known: NotRequired[Literal[False]]
     count: int
     cursor: str | None
+
+
+class LoggedAction(TypedDict):
+    """What somebody did. `outcome`: OK, the code of its error, or `not known`."""
+
+    at: float
+    actor: str
+    action: str
+    outcome: str
+    done: int
+    request: str
+    token: NotRequired[str]
+    topic: NotRequired[str]
+    id: NotRequired[str | int]
+    state: NotRequired[str]
+    count: NotRequired[int]
+    seconds: NotRequired[float]
+    within: NotRequired[str]
+    address: NotRequired[str]
+
+
+class Actions(TypedDict):
+    success: bool
+    actions: list[LoggedAction]
+    cursor: str | None
+
+
+class TokenRecord(TypedDict):
+    """What is kept of a token. Times are unix seconds."""
+
+    id: str
+    name: str
+    state: Literal["live", "expired", "revoked"]
+    source: Literal["redis", "file"]
+    rights: list[str]
+    topics: list[str]
+    created: float
+    created_by: str
+    expires: float | None
+    used: float | None
+    rate: int | None
+    burst: int | None
+    bytes: int | None
+    waits: int | None
+    own_ids: bool
+    certificate: str | None
+    revoked: NotRequired[float]
+    old_until: NotRequired[float]
+    """Once its secret was exchanged: until when the old one holds, too."""
+
+
+class TokenTold(TokenRecord):
+    """The answer to the actions of `token`, by which of them it has what."""
+
+    success: bool
+    token: NotRequired[str]
+    """Of create and rotate: the token, which is shown this once."""
+    tokens: NotRequired[list[TokenRecord]]
+    """Of list, which has no other field."""
+    allowed: NotRequired[bool]
+    """Of test, which has `id` and `why` besides."""
+    why: NotRequired[str | None]
+
+
+class Identity(TypedDict):
+    """With `open`, the service asks for no tokens, and the rest is left out."""
+
+    success: bool
+    open: bool
+    id: NotRequired[str]
+    name: NotRequired[str]
+    rights: NotRequired[list[str]]
+    topics: NotRequired[list[str]]
+    expires: NotRequired[float | None]
+    rate: NotRequired[int | None]
+    burst: NotRequired[int | None]
+    bytes: NotRequired[int | None]
+    waits: NotRequired[int | None]
+    own_ids: NotRequired[bool]

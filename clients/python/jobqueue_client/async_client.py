@@ -151,6 +151,18 @@ class AsyncClient:
         """End the waiting pops of this worker now."""
         return await self._ask(commands.leave(worker))
 
+    async def actions(self, **fields: Unpack[fields.ActionsFields]) -> answers.Actions:
+        """What people and operators did, the newest first; pass the answer's `cursor` to get the next page."""
+        return await self._ask(commands.actions(**fields))
+
+    async def whoami(self) -> answers.Identity:
+        """What the token of this client may do, and until when."""
+        return await self._ask(commands.whoami())
+
+    async def token(self, action: str, **fields: Unpack[fields.TokenFields]) -> answers.TokenTold:
+        """Create, list, show, revoke, rotate or test tokens, as the action says."""
+        return await self._ask(commands.token(action, **fields))
+
     async def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
         """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
         return await self.send_many(commands, self.route())

@@ -152,6 +152,18 @@ class Client:
         """End the waiting pops of this worker now."""
         return self._ask(commands.leave(worker))
 
+    def actions(self, **fields: Unpack[fields.ActionsFields]) -> answers.Actions:
+        """What people and operators did, the newest first; pass the answer's `cursor` to get the next page."""
+        return self._ask(commands.actions(**fields))
+
+    def whoami(self) -> answers.Identity:
+        """What the token of this client may do, and until when."""
+        return self._ask(commands.whoami())
+
+    def token(self, action: str, **fields: Unpack[fields.TokenFields]) -> answers.TokenTold:
+        """Create, list, show, revoke, rotate or test tokens, as the action says."""
+        return self._ask(commands.token(action, **fields))
+
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> list[Answer | JobQueueError]:
         """Send up to 1,000 commands, in the protocol's form, in one request. Gives each one's answer or error."""
         return self._run(many(commands, Route(self._addresses), self._options.retry_for_s))

@@ -10,9 +10,11 @@ from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar, Unpack
 
 from jobqueue_client.answers import (
+    Actions,
     Added,
     Answer,
     Details,
+    Identity,
     Kicked,
     Left,
     Paused,
@@ -22,12 +24,14 @@ from jobqueue_client.answers import (
     Settled,
     Stats,
     Timed,
+    TokenTold,
     TopicKicked,
     Topics,
     Touched,
     Workers,
 )
 from jobqueue_client.fields import (
+    ActionsFields,
     AddFields,
     BuryFields,
     DeleteFields,
@@ -36,6 +40,7 @@ from jobqueue_client.fields import (
     PopFields,
     PurgeFields,
     ReleaseFields,
+    TokenFields,
     TopicsFields,
     TouchFields,
     UpdateFields,
@@ -169,3 +174,15 @@ def purge(topic: str, **fields: Unpack[PurgeFields]) -> Command[Purged]:
 
 def leave(worker: str) -> Command[Left]:
     return _command("leave", {"worker": worker})
+
+
+def actions(**fields: Unpack[ActionsFields]) -> Command[Actions]:
+    return _command("actions", {**fields})
+
+
+def whoami() -> Command[Identity]:
+    return _command("whoami", {})
+
+
+def token(action: str, **fields: Unpack[TokenFields]) -> Command[TokenTold]:
+    return _command("token", {"action": action, **fields})

@@ -86,3 +86,39 @@ class TopicsFields(TypedDict, total=False):
 class PurgeFields(TypedDict, total=False):
     state: LiveState | None
     cursor: str | None
+
+
+class ActionsFields(TypedDict, total=False):
+    since: float | None
+    """Unix seconds."""
+    by: str | None
+    """Only what this actor did."""
+    cursor: str | None
+    count: int | None
+
+
+class TokenFields(TypedDict, total=False):
+    """Which of them an action takes, docs/protocol.md says."""
+
+    id: str | None
+    """The 8 characters of the token that are no secret."""
+    name: str | None
+    rights: Sequence[str] | None
+    topics: Sequence[str] | None
+    """Patterns with `*` and `?`; none: all topics."""
+    expires: float | str | None
+    """Unix seconds, RFC 3339 text, or `never`; default: in 90 days."""
+    rate: int | None
+    """Commands a second."""
+    burst: int | None
+    bytes: int | None
+    """Of bodies, a second."""
+    waits: int | None
+    own_ids: bool | None
+    certificate: str | None
+    keep: Seconds | None
+    """For which the old secret holds, too."""
+    right: str | None
+    """What is tested: whether it may do this,"""
+    topic: str | None
+    """and reach this topic."""

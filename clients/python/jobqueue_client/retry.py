@@ -25,7 +25,20 @@ from jobqueue_client.http import Request
 _NOT_EXECUTED = (TopicFull, TooFast, NoRoom, ShuttingDown)
 """Temporary refusals of a command that was not executed; with UNAVAILABLE it may have been."""
 _LONGEST_PAUSE_S = 2.0
-_SAFE = {"finish", "delete", "get", "stats", "peek", "topics", "workers", "pause", "resume", "leave"}
+_SAFE = {
+    "finish",
+    "delete",
+    "get",
+    "stats",
+    "peek",
+    "topics",
+    "workers",
+    "pause",
+    "resume",
+    "leave",
+    "whoami",
+    "actions",
+}
 _SAFE_WITH_LEASE = {"touch", "release", "bury"}
 
 

@@ -40,7 +40,8 @@ _OK: Plus = {"code": 0}
 _LESS = {1: ("data", "delay", "ttl", "retry", "msg_id"), 2: ("wait", "data", "msg_id")}
 """Members of a request that its answer has not, or only as its own."""
 _BAD_INPUT = ("BAD_FIELD", "TOO_LARGE")
-_TRY_LATER = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL")
+_NOT_DONE = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL", "FORBIDDEN")
+"""Of a confirmation; any other code means that there is nothing left to confirm."""
 
 
 @dataclass(slots=True)
@@ -148,7 +149,7 @@ class Actions:
         if number is None:
             return _OK
         settled = await self._dialect.ask(inner.Finish(id=number, within=topic, settles=True))
-        return _failed(settled) if settled.get("code") in _TRY_LATER else _OK
+        return _failed(settled) if settled.get("code") in _NOT_DONE else _OK
 
     async def _monitor(self, request: Request, asker: Asker) -> Plus:
         topic = self._topic(request)

@@ -10,6 +10,7 @@ import pytest
 
 from buckets.errors import Unavailable
 from buckets.pool.pool import Pool
+from jobqueue.access import rates as rates_module
 from jobqueue.access.rates import Bucket, Buckets, Permits
 from jobqueue.access.records import Record
 from tests.waiting import until
@@ -58,6 +59,18 @@ async def test_what_is_at_hand_is_spent_without_asking_and_what_is_given_back_ca
     assert one.spend(79) and not one.spend(1)
     one.refund(2)
     assert one.spend(2) and not one.spend(1)
+
+
+async def test_what_is_left_of_a_lease_is_not_spent_later(live_pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates_module, "_LAPSE_S", 0.1)
+    one, other = (bucket(live_pool, rate=1, burst=800) for _ in range(2))
+    assert await one.take([0] * 100) == (100, 0.0)
+    assert await other.take([0]) == (1, 0.0)
+    one.refund(50)
+    assert one.spend(1)
+    await asyncio.sleep(0.15)
+    assert not one.spend(1)
+    assert (await one.take([0] * 800))[0] in range(699, 720)
 
 
 async def test_bytes_have_a_rate_of_their_own_and_a_body_passes_whole_or_not_at_all(live_pool: Pool) -> None:

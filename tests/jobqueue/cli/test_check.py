@@ -144,7 +144,7 @@ async def test_what_is_no_service_is_bad() -> None:
 async def test_the_command_prints_a_line_a_finding_and_ends_with_1_when_one_is_bad() -> None:
     ran = await Shell("").run("check", "--redis", "nonsense", "--port", "0")
     assert (ran.code, ran.err) == (1, "")
-    assert [line.split()[0] for line in ran.out.splitlines()] == ["ok", "ok", "bad", "ok"]
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["ok", "ok", "ok", "bad", "ok"]
 
 
 async def test_a_secret_whose_file_anybody_may_read_is_warned_of(tmp_path: Path) -> None:
