@@ -240,7 +240,8 @@ class Described(Struct, forbid_unknown_fields=True, kw_only=True):
         Annotated[
             Any,
             Meta(
-                description="the body, byte for byte as it was sent; null once the job has ended; not there without bodies"
+                description="the body, byte for byte as it was sent; null once the job has ended; not there without "
+                "bodies"
             ),
         ]
         | UnsetType

@@ -25,7 +25,7 @@ def test_an_admin_gives_everything_and_others_what_they_have() -> None:
 
 
 def test_topics_are_given_within_one_s_own() -> None:
-    giver = record("admin", topics=("order-*", "mail"))
+    giver = record("admin", id="giver000", topics=("order-*", "mail"))
     assert beyond(giver, record("look", topics=("order-1", "order-a*", "mail", "order-??"))) is None
     for topics in ((), ("order*",), ("mail*",), ("*",), ("mail", "log")):
         fault = beyond(giver, record("look", topics=topics))
