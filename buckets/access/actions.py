@@ -7,7 +7,7 @@ the first. So no action is done without its entry; one without an outcome was cu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from buckets.keys import FAMILIES
@@ -51,10 +51,14 @@ class Actions:
         return [each.decode() for each in await self._shards.call("note_actions", 0, texts)]
 
     async def page(
-        self, before: str | None, count: int, since_ms: int = 0, by: str | None = None
+        self,
+        before: str | None,
+        count: int,
+        since_ms: int = 0,
+        is_wanted: Callable[[Fields], bool] = lambda begun: True,
     ) -> tuple[list[Action], str | None]:
         """Up to `count` actions, the newest first, that began before an entry (None: all), and the entry to go on with
-        (None: there are no more). `by`: only what this actor did."""
+        (None: there are no more). `is_wanted`: asked of each when it began."""
         found: list[Row] = []
         outcomes: dict[str, Fields] = {}
         last, rows_left = before, True
@@ -62,7 +66,7 @@ class Actions:
             rows = await self._range("XREVRANGE", f"({last}" if last else "+", str(since_ms), _READ)
             outcomes |= _outcomes(rows)
             begun = [(name, row) for name, row in rows if OF not in row and "action" in row]
-            found += [(name, row) for name, row in begun if by in (None, row.get("actor"))]
+            found += [(name, row) for name, row in begun if is_wanted(row)]
             last, rows_left = rows[-1][0] if rows else None, len(rows) == _READ
         more, found = len(found) > count, found[:count]
         if before and found:

@@ -96,25 +96,29 @@ class Authentication:
         certificate count. Raises Unauthorized; Unavailable where a token that is not known may exist."""
         if self._table is None:
             return OPEN
-        grant = self._grants.get(digest) if digest else None
+        if not digest:
+            return self._of_certificate(self._table, certificates)
+        grant = self._grants.get(digest)
         if grant is not None:
             self._table.note_used(grant.token_id)
             return grant
-        record = self._table.of_digest(digest) if digest else None
+        record = self._table.of_digest(digest)
         if record is not None:
+            self._table.note_used(record.id)
             return self._kept(digest, digest.hex()[:16], record)
-        if not digest:
-            return self._of_certificate(certificates)
         if self._table.is_stale:
             raise Unavailable(_STALE)
         raise Unauthorized()
 
-    def _of_certificate(self, names: Sequence[str]) -> Grant:
+    def _of_certificate(self, table: Table, names: Sequence[str]) -> Grant:
         for name in names:
             key = f"certificate {name}"
-            record = self._table.of_certificate(name) if self._table else None
+            record = table.of_certificate(name)
             if record is not None:
+                table.note_used(record.id)
                 return self._grants.get(key) or self._kept(key, record.id, record)
+        if names and table.is_stale:
+            raise Unavailable(_STALE)
         raise Unauthorized(missing=True)
 
     def named(self, name: str) -> Grant:
@@ -128,14 +132,13 @@ class Authentication:
             return grant
         record = self._table.of_name(name)
         if record is not None:
+            self._table.note_used(record.id)
             return self._kept(key, record.id, record)
         raise Unavailable(_STALE) if self._table.is_stale else Unauthorized()
 
     def _kept(self, key: bytes | str, owner: str, record: Record) -> Grant:
         may_wait = None if record.waits is None else self._may_wait
         grant = self._grants[key] = Grant(record, owner, self._bucket_of(record), may_wait)
-        if self._table is not None:
-            self._table.note_used(record.id)
         return grant
 
     def _may_wait(self, grant: Grant) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from buckets.errors import JobQueueError
-from jobqueue.access.authentication import Authentication
+from jobqueue.access.authentication import Authentication, digest_of
 from jobqueue.access.grants import OPEN, Grant
 from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.dialect_settings import DialectSettings
@@ -58,7 +58,7 @@ class Entry:
         try:
             grant = self.authentication.in_dialect(shown, options.token, options.act_as)
         except JobQueueError as error:
-            self._note(error, host)
+            self._note(error, host, digest_of(shown) if shown else b"")
             raise
         if not self.is_open:
             self._metrics.judged("ok")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import structlog
 
-from buckets.access.actions import OF, Action, Actions
+from buckets.access.actions import OF, Actions, Fields
 from buckets.errors import JobQueueError
 from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.grants import Grant
@@ -38,12 +38,12 @@ def is_action(command: Any, user: str) -> bool:
     return name in _ALWAYS or bool(user and name in _OF_PERSONS)
 
 
-def is_shown(action: Action, grant: Grant) -> bool:
-    """Whether one who has this grant may see an action in the log: with topics, only what they did themselves, and what
+def is_shown(begun: Fields, grant: Grant) -> bool:
+    """Whether one who has this grant may see an entry of the log: with topics, only what they did themselves, and what
     was done to a topic that they reach."""
-    if not grant.within or action.begun.get("token") == grant.token_id:
+    if not grant.within or begun.get("token") == grant.token_id:
         return True
-    topic = action.begun.get("topic")
+    topic = begun.get("topic")
     return topic is not None and grant.reaches(topic)
 
 

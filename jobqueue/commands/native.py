@@ -298,8 +298,8 @@ async def purge(engine: Engine, command: params.Purge, handover: Handover) -> An
 async def actions(engine: Engine, command: params.Actions, handover: Handover) -> Answer:
     """What people and operators did, the newest first: kick, run, purge, pause, resume, changes of tokens and of
     settings; where `X-Jobqueue-Actor` names a person, also delete, update, bury and release."""
-    found, cursor = await engine.page_of_actions(command)
-    return success(actions=[logged(action) for action in found if is_shown(action, handover.grant)], cursor=cursor)
+    found, cursor = await engine.page_of_actions(command, lambda begun: is_shown(begun, handover.grant))
+    return success(actions=[logged(action) for action in found], cursor=cursor)
 
 
 @one

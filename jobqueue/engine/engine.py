@@ -35,7 +35,7 @@ from buckets import (
     Walk,
 )
 from buckets import Stats as Figures
-from buckets.access.actions import Action, Actions
+from buckets.access.actions import Action, Actions, Fields
 from buckets.errors import AlreadyExists, JobQueueError, NotFound
 from jobqueue.access.issuing import Issuing
 from jobqueue.caller import CALLER
@@ -386,12 +386,19 @@ class Engine:
         known = bool(purged.count) or await self._topics.know(command.topic)
         return purged.count, cursors.write(purged.next), known
 
-    async def page_of_actions(self, command: params.Actions) -> tuple[list[Action], str | None]:
-        """A page of the log of actions, and the cursor of the next one. Raises BadField for an invalid cursor."""
+    async def page_of_actions(
+        self, command: params.Actions, is_shown: Callable[[Fields], bool]
+    ) -> tuple[list[Action], str | None]:
+        """A page of the actions in the log that may be shown, and the cursor of the next one. Raises BadField for an
+        invalid cursor."""
         place = cursors.read(command.cursor, ActionsPlace)
         since_ms = round((command.since or 0) * 1000)
         before = place.before if place else None
-        actions, more = await self.actions.page(before, command.count or 100, since_ms, command.by)
+
+        def is_wanted(begun: Fields) -> bool:
+            return command.by in (None, begun.get("actor")) and is_shown(begun)
+
+        actions, more = await self.actions.page(before, command.count or 100, since_ms, is_wanted)
         return actions, cursors.write(ActionsPlace(more)) if more else None
 
     async def advance(self, command: params.Clock) -> int:

@@ -268,6 +268,20 @@ async def test_actions_are_for_admins(desk: Desk) -> None:
     assert (await desk.do("actions", who=operator))["code"] == "FORBIDDEN"
 
 
+async def test_an_admin_of_some_topics_sees_full_pages_of_what_was_done_there(desk: Desk) -> None:
+    narrow = await desk.service.token("admin", topics=["narrow-*"])
+    for topic in ("narrow-1", "wide", "narrow-2", "wide", "narrow-3"):
+        await desk.do("pause", topic=topic)
+    shown: list[Entry] = []
+    cursor: Entry = {}
+    while not shown or cursor["cursor"]:
+        page = await desk.do("actions", who=narrow, count=1, **cursor)
+        shown += page["actions"]
+        cursor = {"cursor": page["cursor"]}
+        assert len(page["actions"]) == 1
+    assert [entry["topic"] for entry in shown] == ["narrow-3", "narrow-2", "narrow-1"]
+
+
 async def test_the_command_line_lists_actions_and_its_own_changes_of_tokens(desk: Desk) -> None:
     shell = Shell(desk.service.url, JOBQUEUE_TOKEN=desk.issued.token.text)
     where = ("--redis", desk.service.redis_url)

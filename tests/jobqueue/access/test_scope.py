@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 
@@ -11,11 +10,7 @@ from buckets.topics.within import reaches
 from jobqueue.access.records import Record
 from jobqueue.access.scope import beyond, beyond_reach, covers, refusal
 from jobqueue.errors import BadField
-
-
-def record(*rights: str, **fields: Any) -> Record:
-    given: dict[str, Any] = {"id": "aaaaaaaa", "name": "a", "digest": "", "created": 0.0, "changed": 0}
-    return Record(**given | {"rights": rights} | fields)
+from tests.jobqueue.access.records import record
 
 
 def test_an_admin_gives_everything_and_others_what_they_have() -> None:
@@ -30,7 +25,7 @@ def test_an_admin_gives_everything_and_others_what_they_have() -> None:
 
 
 def test_topics_are_given_within_one_s_own() -> None:
-    giver = record("admin", topics=("order-*", "mail"))
+    giver = record("admin", id="giver000", topics=("order-*", "mail"))
     assert beyond(giver, record("look", topics=("order-1", "order-a*", "mail", "order-??"))) is None
     for topics in ((), ("order*",), ("mail*",), ("*",), ("mail", "log")):
         fault = beyond(giver, record("look", topics=topics))
