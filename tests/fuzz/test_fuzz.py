@@ -116,7 +116,6 @@ def test_no_request_breaks_the_service_and_a_refused_one_changes_nothing(tmp_pat
             "BAD_FIELD",
             "UNKNOWN_FIELD",
             "TOO_LARGE",
-            "FORBIDDEN",
             "NOT_FOUND",
             "STALE_LEASE",
             "TOPIC_FULL",
