@@ -23,10 +23,11 @@ from tests.waiting import until
 NAMESPACES = ("fast", "complete", "odd")
 ODD = b"X-Odd:1\r\n"  # such a head is not simple
 _OWN = re.compile(
-    rb"\b[0-9]{10,16}(?:\.[0-9]+)?\b|\b[0-9]+\.[0-9]+\b|\b[0-9a-f]{32}\b"
-    rb'|(?<="retry_after":)[0-9.]+|(?:(?<="workers":)|(?<="actions":))\[\{.*\}\]'
+    rb'\b[0-9]{10,16}(?:\.[0-9]+)?\b|\b[0-9]+\.[0-9]+\b|\b[0-9a-f]{32}\b|(?<="retry_after":)[0-9.]+'
+    rb'|(?<="workers":)(?:[0-9]+|\[.*\])|(?<="others":)\{[^}]*\}|(?<="actions":)\[.*\]'
 )
-"""Times, spans, leases, the ids of jobs that services made, and lists that tell the addresses of clients."""
+"""Times, spans, leases, the ids of jobs that services made, which workers they have heard of, and lists that tell the
+addresses of clients."""
 _AT_ONCE_S = 0.5
 """Within which two services must have answered, so that none of them has got a permit more."""
 
