@@ -82,7 +82,7 @@ class Timing:
 def table(seconds: dict[str, list[float]]) -> str:
     """The medians, and by how much the longest exceeds the shortest."""
     medians = {kind: statistics.median(each) * 1e6 for kind, each in seconds.items()}
-    lines = [f"{kind:32} {us:8.1f} us" for kind, us in medians.items()]
+    lines = [f"{kind:36} {us:8.1f} us" for kind, us in medians.items()]
     most = max(medians.values()) / min(medians.values()) - 1
     return "\n".join([*lines, f"largest difference of two medians {most:8.2%}"])
 
