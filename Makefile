@@ -23,7 +23,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs acl demo demo-spark package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood
+.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ bench-spark: setup-test  ## rows per second written by Spark, compared with a pl
 
 bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
 	$(BIN)/python -m tests.bench.million
+
+bench-refusals: setup-test  ## how long a refusal takes, by what is wrong with the token
+	$(BIN)/python -m tests.access.refusals
 
 bench-walk: setup  ## what a walk over 500,000 jobs costs concurrent pops
 	$(BIN)/python -m tests.bench.walk

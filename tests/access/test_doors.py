@@ -23,6 +23,7 @@ from tests.access.credentials import KINDS, Credentials, credentials
 from tests.access.dialect_requests import BEANSTALKD, HTTP, PLACES, Call, by_tcp, by_udp, queue_server_requests, said
 from tests.access.guarded import Guarded, bearer, guarded
 from tests.access.native_requests import REQUESTS, TOPIC
+from tests.access.refusals import refused
 from tests.ports import free_ports
 from tests.waiting import until
 
@@ -185,6 +186,21 @@ async def test_without_a_valid_token_no_page_is_shown_but_that_the_service_is_th
                 assert method == "HEAD" or json.loads(answer[2]) in ({"status": "up"}, {"ready": True})
             else:
                 check_challenge(*answer, is_head=method == "HEAD")
+
+
+@pytest.mark.parametrize("first", [b"POST /command", b"GET /metrics", b"GET /readyz", b"PUT /lmstfy/api/ns/q"])
+async def test_a_refusal_does_not_tell_what_is_wrong_with_a_token(doors: Doors, first: bytes) -> None:
+    """Byte for byte, on the fast path and on the complete one."""
+    port = doors.service.service.port
+    native = not first.startswith(b"PUT")  # lmstfy tells that there is none
+    answers = set()
+    for more in (b"", b"X-Odd:1\r\n"):
+        for text in doors.shown.texts.values():
+            if text is not None or native:
+                closes = b"" if first == b"POST /command" else b"Connection: close\r\n"
+                answers.add(await asyncio.to_thread(refused, port, text, more=more + closes, first=first))
+    assert len(answers) == 1, answers
+    assert (b" 200 " if b"readyz" in first else b" 401 ") in answers.pop()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ from buckets.redis.client import Redis
 from jobqueue.access.token import Token
 from tests.access.heads import Heads
 from tests.access.issued_twice import Twice
-from tests.jobqueue.web.two_services import both, fate
+from tests.jobqueue.web.two_services import Line, both, fate
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -56,7 +56,10 @@ async def _compare(url: str) -> Counter[str]:
             head, opens = heads.make()
             seen[await _answered(ports, head, opens=opens, turn=turn)] += 1
         for port in ports:
-            assert b'"NOT_FOUND"' in (await fate(port, [request(shown, b'{"command":"get","id":"a"}')]))[0]
+            line = Line(port)
+            await line.write(request(shown, b'{"command":"get","id":"a"}'))
+            assert b'"NOT_FOUND"' in await line.answers(1)
+            line.close()
     return seen
 
 
