@@ -94,8 +94,8 @@ docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the code
 	$(BIN)/python -m tests.operations.users_acl > .users.acl && mv .users.acl deploy/redis/users.acl
 
-fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol; REQUESTS=n for another number
-	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py --timeout 7200
+fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
+	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/test_heads.py --timeout 7200
 
 chaos: setup  ## break everything under load, all scenarios; up to 30 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)

@@ -54,7 +54,7 @@ class Client(Protocol):
 class Poller:
     """A worker that polls the same topics through this instance."""
 
-    __slots__ = ("client", "has_left", "last", "since", "topics", "waiting", "worker")
+    __slots__ = ("client", "has_left", "last", "owner", "since", "topics", "waiting", "worker")
 
     def __init__(self, worker: str, client: Client | None, topics: Iterable[str]) -> None:
         self.worker = worker
@@ -63,6 +63,7 @@ class Poller:
         self.since = self.last = time.monotonic()
         self.waiting = 0  # pops in progress
         self.has_left = False
+        self.owner = ""  # of the last pop
 
     @property
     def is_lost(self) -> bool:
@@ -124,12 +125,14 @@ class Pollers:
         notifier.register(Listener(leave=self._let_go))
 
     def _let_go(self, worker: str, owner: str | None) -> None:
-        """A worker is about to stop: it disappears once it has no jobs."""
+        """A worker is about to stop: it disappears once it has no jobs; with `owner`, the one whose pops are of this
+        owner."""
         for poller in self._pollers.values():
-            poller.has_left |= poller.worker == worker
+            poller.has_left |= poller.worker == worker and owner in (None, poller.owner)
 
-    def begin(self, worker: str, client: Client | None, topics: Sequence[str]) -> Poller:
-        """A pop begins; `end` or `break_off` follows. A pop without a `worker` belongs to its connection."""
+    def begin(self, worker: str, client: Client | None, topics: Sequence[str], owner: str = "") -> Poller:
+        """A pop begins; `end` or `break_off` follows. A pop without a `worker` belongs to its connection. `owner`:
+        whose pop it is, if that matters."""
         key = (worker or client, topics[0] if len(topics) == 1 else frozenset(topics))
         poller = self._pollers.get(key)
         if poller is None:
@@ -138,6 +141,8 @@ class Pollers:
         poller.last = time.monotonic()
         poller.client = client
         poller.has_left = False
+        if owner:
+            poller.owner = owner
         return poller
 
     def _enter(self, key: Any, worker: str, client: Client | None) -> Poller:

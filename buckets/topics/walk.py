@@ -2,7 +2,8 @@
 
 A page takes a few scripts of a millisecond or two, however much Redis holds. The next page begins at a `Position`, and
 that stays valid when its job is gone. The walk meets every job that stays in its state meanwhile. Since jobs of other
-topics are in the same buckets, a page may be short or empty before the end.
+topics are in the same buckets, a page may be short or empty before the end. The position that it gives names none of
+those: who walks over a topic need not be allowed to know of others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from buckets.job import LIVE, Job, State
+from buckets.keys import shard_of
 from buckets.pool.pool import Pool
 from buckets.record import unpack
 from buckets.shards import MOST
@@ -86,16 +88,40 @@ class Walk:
         """Up to `count` jobs of a topic (up to `room` bytes, but at least one), in one state or in all live states one
         after the other, of one shard or of all. Delayed and reserved jobs come by their time, dead ones by the time of
         their death, ready ones in the order of a pop."""
-        page = Page(next=position or self._begin(state, shard or 0))
-        for _ in range(_SCRIPTS_A_PAGE):
-            if page.next is None or len(page.jobs) >= count or (room <= 0 and page.jobs):
+        begin = position or self._begin(state, shard or 0)
+        page, looks = Page(next=begin), 0
+        while page.next is not None and len(page.jobs) < count and not (room <= 0 and page.jobs):
+            if looks >= _SCRIPTS_A_PAGE and self._gets_on(page.next, begin, page.jobs):
                 break
+            looks += 1
             want, most = min(count - len(page.jobs), MOST), min(max(room, 1), _BYTES_A_SCRIPT)
             pairs, page.next = await self._look(topic, state, page.next, want, most, shard)
             for job_id, raw in pairs:
                 page.jobs.append(unpack(job_id, raw))
                 room -= len(raw)
+        page.next = self._told(page.next, begin, page.jobs)
         return page
+
+    def _told(self, position: Position | None, begin: Position, jobs: Sequence[Job] = ()) -> Position | None:
+        """A position of a walk that began at another one and gave these jobs, as others may read it: without the id of
+        a job of another topic. It lies as far before as jobs of that millisecond and bucket are, and not before the
+        last job that was given."""
+        if position is None or position.state == State.READY or not position.entry:
+            return position
+        for known in (*map(self._behind, jobs[-1:]), begin):
+            if known._replace(entry="", begun=0) == position._replace(entry="", begun=0):
+                return position._replace(entry=known.entry)
+        return position._replace(entry="")
+
+    def _gets_on(self, position: Position, begin: Position, jobs: Sequence[Job] = ()) -> bool:
+        """Whether a walk may end a page there: the next one would not begin where this one did."""
+        return position == begin or self._told(position, begin, jobs) != begin
+
+    def _behind(self, job: Job) -> Position:
+        """The position behind a job that is not ready."""
+        number = 0 if job.state is State.DEAD else job.bucket
+        shard = shard_of(job.id, len(self._pool.keys))
+        return Position(int(job.state), shard, number, str(job.next), job.id.encode().decode("latin-1"))
 
     async def newest_ms(self) -> int:
         """When the newest job may have been created, for a purge that begins now."""
@@ -117,9 +143,10 @@ class Walk:
         if position is None:
             position = self._begin(state)._replace(begun=await self.newest_ms() if begun is None else begun)
         purged = Purged(next=position)
-        while purged.next and asyncio.get_running_loop().time() < end:
+        while purged.next and not (asyncio.get_running_loop().time() >= end and self._gets_on(purged.next, position)):
             step = self._purge_ready if purged.next.state == State.READY else self._purge_timed
             purged.count += await step(topic, state, purged)
+        purged.next = self._told(purged.next, position)
         return purged
 
     async def _purge_timed(self, topic: str, state: State | None, purged: Purged) -> int:

@@ -57,8 +57,8 @@ async def _test(issuing: Issuing, command: params.Token, grant: Grant) -> Answer
 
 
 def _sees(grant: Grant, known: Known) -> bool:
-    """Whether the asker may know of a token: one that reaches no topic that their own does not."""
-    return not beyond_topics(grant.record, known.record)
+    """Whether the asker may know of a token: their own, or one that reaches no topic that theirs does not."""
+    return known.record.id == grant.token_id or not beyond_topics(grant.record, known.record)
 
 
 async def _found(issuing: Issuing, command: params.Token, grant: Grant) -> Known:

@@ -53,7 +53,7 @@ class ByCallback:
         is, should it wait."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ask = ask_for(topics, ttr_ms=ms_or_none(command.ttr), worker=worker, room=room)
-        pop = Pop(self, self.pollers.begin(worker, client, topics), done)
+        pop = Pop(self, self.pollers.begin(worker, client, topics, owner), done)
         if command.wait:
             pop.wait(ask, command.count or 1, command.wait, owner)
             return pop

@@ -204,7 +204,7 @@ class Engine:
         pop it is, should it wait."""
         topics, worker = command.topics or [command.topic or ""], command.worker or ""
         ttr_ms = ms_or_none(command.ttr)
-        poller = self._pollers.begin(worker, CALLER.get(), topics)
+        poller = self._pollers.begin(worker, CALLER.get(), topics, owner)
         try:
             popped = await self._waiting.pop(
                 topics,

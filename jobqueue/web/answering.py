@@ -52,7 +52,7 @@ def let_in(entry: Entry, request: web.BaseRequest) -> Grant:
     names. Raises Unauthorized, Unavailable, Forbidden, BadField."""
     GRANT.set(NOBODY)
     USER.set("")
-    shown = credential(request.headers.get("Authorization", ""))
+    shown = credential(", ".join(request.headers.getall("Authorization", ())))  # several together are none
     grant = entry.grant(shown, cast(Peer, CALLER.get()))
     USER.set(named(request.headers.get(HEADER), grant))
     GRANT.set(grant)
@@ -88,12 +88,12 @@ class AiohttpClient:
         response.set_status(reply.status)
         response.body = reply.body
         response.headers["Content-Type"] = reply.content_type
-        response.headers["X-Request-Id"] = request_id
-        if reply.retry_after is not None:
-            response.headers["Retry-After"] = str(reply.retry_after)
         is_challenge = self._challenges and reply.status == UNAUTHORIZED
         if is_challenge:
             response.headers.update(CHALLENGE)
+        response.headers["X-Request-Id"] = request_id
+        if reply.retry_after is not None:
+            response.headers["Retry-After"] = str(reply.retry_after)
         if self._is_closing() or is_challenge:
             response.force_close()
         await response.prepare(self._request)

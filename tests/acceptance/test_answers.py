@@ -15,7 +15,8 @@ from msgspec import Struct
 from buckets import Pool, Redis
 from buckets.access.tokens import Tokens
 from jobqueue.access.issuing import Issuing
-from jobqueue.schema.answers import ANSWERS, Copy, Described, HandedOut, Listed, LoggedAction, Refusal
+from jobqueue.schema.access_answers import LoggedAction
+from jobqueue.schema.answers import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 from tests.waiting import until

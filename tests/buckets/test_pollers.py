@@ -176,6 +176,16 @@ async def test_a_worker_that_leaves_disappears_once_its_jobs_have_ended(pool: Po
     assert await hands(pollers) == {"w": 0}
 
 
+async def test_of_two_workers_with_one_name_the_one_disappears_whose_owner_says_so(pool: Pool) -> None:
+    notifier = Notifier(pool)
+    await sign(pool, "aa")
+    pollers = Pollers(pool, notifier, "aa")
+    for topic, owner in (("t", "o1"), ("u", "o2")):
+        pollers.end(pollers.begin("w", None, [topic], owner), [])
+    notifier.hear(0, "leave_owned o1 w")
+    assert [row.topics for row in (await pollers.read()).rows] == [["u"]]
+
+
 async def test_a_worker_that_no_longer_polls_is_forgotten_but_not_one_that_waits_or_has_jobs(
     pool: Pool, pollers: Pollers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,8 @@ from tests.fuzz.requests import Lease, Request, damaged, framed, written
 from tests.fuzz.wire import PATIENCE_S, Response, Wire
 
 # Every key with a digest of its value and its expiry, but for the locks, the roll, the reports about workers and the
-# fence, which expire by themselves, and for the log of actions, which has those that were refused. The tests' Redis
-# keeps small collections packed and does not compress: equal values have equal dumps.
+# fence, which expire by themselves, and for the log of actions, which has the refused ones too. The tests' Redis keeps
+# small collections packed and does not compress: equal values have equal dumps.
 _STATE = """#!lua flags=no-writes
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -469,3 +470,31 @@ async def test_a_bucket_with_times_of_all_kinds_is_walked_through(redis: Redis, 
         await redis.read("ZADD", pool.keys[0].bucket(0), score, f"x{n}")
     await pool.add([NewJob(f"{n:02}", "t", b"", delay_ms=1_000) for n in range(45)])
     assert len(await peeked(pool, State.DELAYED, count=1)) == 45
+
+
+@pytest.mark.parametrize("state", [State.DELAYED, State.RESERVED])
+@pytest.mark.parametrize("span", [1, 5_000])
+async def test_no_position_names_a_job_of_another_topic_and_none_is_missed_or_met_twice(
+    redis: Redis, clock: HeldClock, state: State, span: int
+) -> None:
+    pool = await Pool.open(redis, shards=1, buckets=1, clock=clock)
+    topics = ["t" if n % 4_500 in (0, 1, 4_499) else "other" for n in range(12_000)]
+    jobs = [
+        NewJob(f"{n:05}:{topic}", topic, b"1", ttr_ms=FAR_MS, delay_ms=FAR_MS + n * span // 12_000)
+        for n, topic in enumerate(topics)
+    ]
+    if state is State.RESERVED:
+        jobs = [dataclasses.replace(job, delay_ms=0, ttr_ms=job.delay_ms) for job in jobs]
+    await pool.add(jobs)
+    while state is State.RESERVED and (await pop(pool, "t", count=150) or await pop(pool, "other", count=150)):
+        pass
+    walk, place, seen = Walk(pool), None, list[str]()
+    for _ in range(1_000):
+        page = await walk.peek("t", state, place)
+        seen += [job.id for job in page.jobs]
+        place = page.next
+        if place is None:
+            break
+        assert "other" not in place.entry
+    assert sorted(seen) == [job.id for job in sorted(jobs, key=lambda job: job.id) if job.topic == "t"]
+    await pool.close()

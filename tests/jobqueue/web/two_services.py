@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,12 @@ _TURNS = 30  # of the loop; an answer that needs no Redis takes about ten
 
 
 @asynccontextmanager
-async def both(url: str) -> AsyncIterator[tuple[int, int]]:
-    """The ports of the two, that with the fast path first."""
-    async with started(url, "fast") as fast:
+async def both(url: str, **more: Any) -> AsyncIterator[tuple[int, int]]:
+    """The ports of the two, that with the fast path first. `more`: settings."""
+    async with started(url, "fast", **more) as fast:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runner, "Connection", HandedOver)
-            other = started(url, "complete")
+            other = started(url, "complete", **more)
             port = await other.__aenter__()
         try:
             yield fast, port
@@ -35,10 +36,10 @@ async def both(url: str) -> AsyncIterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def started(url: str, namespace: str) -> AsyncIterator[int]:
+async def started(url: str, namespace: str, **more: Any) -> AsyncIterator[int]:
     """The port of a service in this loop."""
     settings = Settings(
-        port=0, redis=url, namespace=namespace, max_request_bytes=MOST_BYTES, grace_s=1, allowed_hosts=("t",)
+        port=0, redis=url, namespace=namespace, max_request_bytes=MOST_BYTES, grace_s=1, allowed_hosts=("t",), **more
     )
     async with Service(settings) as service:
         yield int(service.url.rpartition(":")[2])

@@ -1,0 +1,80 @@
+"""What a token with topics learns of the work of others: the log of actions, the tokens, the workers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from jobqueue.access.issuing import Issued
+from tests.access.guarded import Guarded, guarded
+
+_UNKNOWN = "unknown0"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def service() -> AsyncIterator[Guarded]:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        async with guarded(Path(folder)) as running:
+            yield running
+
+
+async def told(service: Guarded, issued: Issued, command: str, **fields: Any) -> dict[str, Any]:
+    """The answer to one command."""
+    _, answer = await service.ask(issued, {"command": command, **fields})
+    assert isinstance(answer, dict)
+    return answer
+
+
+async def test_the_log_shows_what_was_done_to_its_topics_and_what_it_did_itself(service: Guarded) -> None:
+    wide, narrow = await service.token("admin"), await service.token("admin", topics=["mail-*"])
+    for topic in ("mail-a", "bills"):
+        await told(service, wide, "pause", topic=topic)
+        await told(service, wide, "resume", topic=topic)
+    await told(service, wide, "run", id="a-bill")
+    await told(service, narrow, "run", id="whichever")
+
+    async def seen(by: Issued) -> list[str]:
+        actions = (await told(service, by, "actions"))["actions"]
+        return [each.get("topic") or each.get("id") for each in actions if each["action"] != "token create"]
+
+    assert await seen(narrow) == ["whichever", "mail-a", "mail-a"]
+    assert await seen(wide) == ["whichever", "a-bill", "bills", "bills", "mail-a", "mail-a"]
+
+
+async def test_it_knows_of_no_token_that_reaches_other_topics(service: Guarded) -> None:
+    narrow = await service.token("admin", topics=["mail-*"])
+    within = await service.token("look", topics=["mail-a"], expires=narrow.record.expires)
+    beyond = [await service.token("look"), await service.token("look", topics=["mail-a", "bills"])]
+    listed = [each["id"] for each in (await told(service, narrow, "token", action="list"))["tokens"]]
+    assert {narrow.record.id, within.record.id} <= {*listed}
+    for action, more in (("show", {}), ("test", {"right": "pop"}), ("rotate", {}), ("revoke", {})):
+        unknown = await told(service, narrow, "token", action=action, id=_UNKNOWN, **more)
+        assert unknown["code"] == "NOT_FOUND"
+        for other in beyond:
+            assert other.record.id not in listed
+            answer = await told(service, narrow, "token", action=action, id=other.record.id, **more)
+            assert answer == unknown | {"id": other.record.id}
+        assert (await told(service, narrow, "token", action=action, id=within.record.id, **more))["success"]
+    for other in beyond:
+        assert (await told(service, other, "whoami"))["success"]
+
+
+async def test_a_worker_stays_listed_when_one_of_its_name_with_another_token_leaves(service: Guarded) -> None:
+    one, other = await service.token("consume", "look"), await service.token("consume")
+    for issued, topic in ((one, "letters"), (other, "parcels")):
+        assert (await told(service, issued, "pop", topic=topic, worker="w"))["success"]
+
+    async def listed() -> list[list[str]]:
+        rows = (await told(service, one, "workers"))["workers"]
+        return sorted(row["topics"] for row in rows if row["worker"] == "w")
+
+    await told(service, other, "leave", worker="w")
+    assert await listed() == [["letters"]]
+    await told(service, one, "leave", worker="w")
+    assert await listed() == []
