@@ -76,6 +76,7 @@ async def test_each_command_of_the_protocol_answers_as_json_in_a_pipe(shell: She
         ("workers t", {"success": True}),
         ("purge t --yes", {"count": 0}),
         ("whoami", {"open": True}),
+        ("actions --by nobody", {"actions": [], "cursor": None}),
     ]
     assert {step.split()[0] for step, _ in steps} == set(params.BY_NAME) - {"token"}
     for step, expected in steps:

@@ -21,7 +21,7 @@ from tests.waiting import until
 
 _CLIENTS = 24
 _BEFORE_A_KILL = 60  # actions that are answered before the service is killed
-_KILLS = 4
+_KILLS = 3
 _WORKERS = 2
 _LATER_S = 86_400
 _STATE_BEHIND = {"run": "ready", "delete": "deleted"}

@@ -17,9 +17,11 @@ async def test_about_the_last_ten_thousand_entries_are_kept(live_pool: Pool, red
         await actions.note([{"action": "run", "id": number} for number in range(first, first + 500)])
     kept = await redis.read("XLEN", "{jq:0}:actions")
     assert 10_000 <= kept < 10_500
-    found, more = await actions.page(None, _MANY)
+    found, more = await actions.page(None, 500)
+    while more:
+        page, more = await actions.page(more, 500)
+        found += page
     assert [each.begun["id"] for each in found] == list(range(_MANY - 1, _MANY - 1 - kept, -1))
-    assert more is None
 
 
 async def test_an_outcome_is_found_on_whatever_page_its_action_is(live_pool: Pool) -> None:

@@ -116,3 +116,21 @@ def test_figures_show_rates_only_when_there_are_some() -> None:
     assert not any("per second" in line for line in lines(tables.stats(figures)))
     (row,) = [line for line in lines(tables.stats(figures, {"created": 2.5})) if "created" in line]
     assert row.split() == ["created", "5", "2.5"]
+
+
+def test_an_action_says_who_did_what_with_what_came_of_it() -> None:
+    purge = {
+        "actor": "chief/[red]zoe[/]",
+        "action": "purge",
+        "topic": "mail",
+        "state": "dead",
+        "address": "192.0.2.1:5",
+    }
+    reload = {"actor": "-", "action": "reload", "changed": ["topics"]}
+    some = [
+        {"at": time.time(), "outcome": "OK", "done": 2, **purge},
+        {"at": 0, "outcome": "not known", "done": 0, **reload},
+    ]
+    shown = lines(tables.actions(some), 120)
+    assert shown[-2].split()[1:] == ["chief/[red]zoe[/]", "purge", "mail", "dead", "OK", "2", "192.0.2.1:5"]
+    assert shown[-1].split()[2:] == ["-", "reload", "topics", "not", "known", "0"]
