@@ -6,6 +6,8 @@ grant takes its place.
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from jobqueue.errors import BadRequest, Forbidden, TooFast
 from jobqueue.schema import inner, params
 
 _VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
+_REFUSAL_S = 0.1  # that it takes at most to refuse a whole request by the rate
 _TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
 
 
@@ -136,7 +139,10 @@ class Grant:
 
     async def _in_time(self, commands: list[Any], bucket: Bucket) -> list[Any]:
         """With an error for those that the rate refuses: from the first on, so that the order holds, all that it may
-        refuse. Where nobody can say whether there are permits, that is the error."""
+        refuse. Where nobody can say whether there are permits, that is the error.
+
+        A request of which nothing is carried out is answered late: a client that asks again at once would keep this
+        process busy with refusals, and others waiting."""
         asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
         free = [at for at in asked if rights.name_of(commands[at]) in rights.FREE]
         bucket.owe(len(free))
@@ -145,6 +151,8 @@ class Grant:
             done, after_s = await bucket.take([_size((commands[at],)) for at in metered])
         except Unavailable:
             return _with_errors(commands, metered, Unavailable)
+        if metered and not done and not free:
+            await asyncio.sleep(random.uniform(0.5, 1) * _REFUSAL_S)
         return _with_errors(commands, metered[done:], lambda: TooFast(retry_after=after_s))
 
     def fault(self, command: Any) -> Forbidden | None:

@@ -53,7 +53,7 @@ def read(settings: Settings) -> Files:
 
 def _made_context(settings: Settings, authorities: bytes) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    if authorities:
+    if settings.tls_client_ca:
         context.load_verify_locations(cadata=authorities.decode("ascii", "ignore"))  # comments may be anything
     context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_refuse)
     context.verify_mode = _VERIFY[settings.tls_client]

@@ -60,11 +60,11 @@ async def steady(url: str, issued: Issued, seconds: float) -> list[float]:
     async with Client(url, issued.token.text) as client:
         begin = time.monotonic()
         number = int(seconds * PER_SECOND)
-        await asyncio.gather(*(once(client, f"other-{each % 50}", begin + each / PER_SECOND) for each in range(number)))
+        await asyncio.gather(*(once(client, f"other-{each}", begin + each / PER_SECOND) for each in range(number)))
     return took
 
 
-async def measure(turn_s: float, turns: int, folder: Path) -> Figures:
+async def measure(turn_s: float, turns: int, connections: int, folder: Path) -> Figures:
     """Take turns."""
     async with guarded(folder, workers=2) as services:
         noisy = await services.token("produce", rate=RATE)
@@ -76,7 +76,7 @@ async def measure(turn_s: float, turns: int, folder: Path) -> Figures:
         for _ in range(turns):
             quiet += await steady(services.url, other, turn_s)
             flood_s = turn_s + 2 * _STARTING_S
-            flooding = asyncio.create_task(flood(services, noisy, flood_s))
+            flooding = asyncio.create_task(flood(services, noisy, flood_s, connections))
             await asyncio.sleep(_STARTING_S)
             flooded += await steady(services.url, other, turn_s)
             floods.append(await flooding)
@@ -84,19 +84,17 @@ async def measure(turn_s: float, turns: int, folder: Path) -> Figures:
         return Figures(quiet, flooded, floods, flood_s * turns, leases)
 
 
-async def flood(services: Guarded, noisy: Issued, seconds: float) -> Outcome:
-    return await ask([services.service.port], noisy, seconds, processes=2, connections=32)
+async def flood(services: Guarded, noisy: Issued, seconds: float, connections: int) -> Outcome:
+    return await ask([services.service.port], noisy, seconds, processes=2, connections=connections // 2, niceness=19)
 
 
-async def main(turn_s: float = 10, turns: float = 3) -> int:
+async def main(turn_s: float = 5, turns: float = 6, connections: float = 64) -> int:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
-        figures = await measure(turn_s, int(turns), Path(folder))
-    refused = sum(each.refused for each in figures.floods)
-    taken = sum(len(each.taken) for each in figures.floods)
-    print(
-        f"the flood: {refused / figures.seconds:.0f} refused and {taken / figures.seconds:.0f} taken a second;",
-        f"Redis was asked for permits {figures.leases / figures.seconds:.0f} times a second",
-    )
+        figures = await measure(turn_s, int(turns), int(connections), Path(folder))
+    refused = sum(each.refused for each in figures.floods) / figures.seconds
+    taken = sum(len(each.taken) for each in figures.floods) / figures.seconds
+    print(f"the flood over {connections:g} connections: {refused:.0f} refused and {taken:.0f} taken a second;", end=" ")
+    print(f"Redis was asked for permits {figures.leases / figures.seconds:.0f} times a second")
     show("add and pop, alone", figures.quiet)
     show("add and pop, with the flood", figures.flooded)
     print(f"p99 is {figures.factor:.1f} times what it was (at most {WANTED:g} wanted)", flush=True)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -32,6 +34,8 @@ class Task(msgspec.Struct):
     connections: int
     pause_s: float
     """Between a refusal and the next request."""
+    niceness: int
+    """By which it lets others go first: a flood comes from another machine."""
 
 
 class Outcome(msgspec.Struct):
@@ -47,11 +51,12 @@ class Outcome(msgspec.Struct):
     """Connections that broke."""
 
 
-async def ask(ports: Sequence[int], issued: Issued, seconds: float, **options: float) -> Outcome:
+async def ask(ports: Sequence[int], issued: Issued, seconds: float, **options: Any) -> Outcome:
     """Ask for so many seconds, from several processes together. `options`: processes, connections (of each process),
-    pause_s."""
-    processes = int(options.get("processes", 2))
-    task = Task([*ports], issued.token.text, seconds, int(options.get("connections", 8)), options.get("pause_s", 0.0))
+    pause_s, niceness."""
+    defaults = {"processes": 2, "connections": 8, "pause_s": 0.0, "niceness": 0}
+    processes, *rest = (defaults | options).values()
+    task = Task([*ports], issued.token.text, seconds, *rest)
     outcomes = await asyncio.gather(*(_process(task) for _ in range(processes)))
     return Outcome(
         sorted(each for outcome in outcomes for each in outcome.taken),
@@ -126,7 +131,9 @@ class _Client:
 
 
 async def main() -> None:
-    client = _Client(msgspec.json.decode(sys.stdin.buffer.read(), type=Task))
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    os.nice(task.niceness)
+    client = _Client(task)
     await client.run()
     sys.stdout.buffer.write(msgspec.json.encode(client.outcome))
 

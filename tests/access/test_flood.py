@@ -1,0 +1,17 @@
+"""A short run of `make bench-flood`: what it counts is judged here, not what it measures."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.access import flood
+
+
+async def test_a_flood_costs_redis_little_and_leaves_others_their_work() -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder:
+        figures = await flood.measure(1.5, 1, 100, Path(folder))
+    (outcome,) = figures.floods
+    assert outcome.refused > 0
+    assert figures.leases < (outcome.refused + len(outcome.taken)) / 4
+    assert len(figures.flooded) == len(figures.quiet) == 150
