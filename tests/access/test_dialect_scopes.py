@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -255,9 +256,10 @@ async def exchanged(scene: Scene, issued: Issued, **members: Any) -> dict[str, A
     return answer
 
 
-async def numbered(scene: Scene) -> int:
+async def numbered(scene: Scene, **members: Any) -> int:
     """The number of a new job out of reach."""
-    produced = await exchanged(scene, scene.wide, action=1, queue=HIDDEN, data=BODY, retry=50_000, ttl=4_000_000_000)
+    members |= {"data": BODY, "retry": 50_000, "ttl": 4_100_000_000}
+    produced = await exchanged(scene, scene.wide, action=1, queue=HIDDEN, **members)
     assert produced["code"] == 0, produced
     return int(produced["msg_id"])
 
@@ -308,15 +310,25 @@ async def said(scene: Scene, *lines: str) -> str:
     return told.decode()
 
 
-async def test_beanstalkd_reaches_no_job_of_another_tube(scene: Scene) -> None:
-    number = await numbered(scene)
+@pytest.mark.parametrize(("state", "members"), [("ready", {}), ("delayed", {"delay": int(time.time()) + 50_000})])
+async def test_beanstalkd_reaches_no_job_of_another_tube(scene: Scene, state: str, members: dict[str, int]) -> None:
+    number = await numbered(scene, **members)
     for line in ("reserve-job", "delete", "peek", "kick-job", "stats-job", "touch"):
 
         async def ask(topic: str, job: str, line: str = line) -> str:
             return await said(scene, f"{line} {job}")
 
         await scene.check(ask, str(number), "2000000000")
-        assert (await scene.native("get", id=f"#{number}"))["state"] == "ready"
+        assert (await scene.native("get", id=f"#{number}"))["state"] == state
+
+
+async def test_beanstalkd_adds_up_the_tubes_within_reach(scene: Scene) -> None:
+    def sums(told: str) -> list[str]:
+        return re.findall("(?:current-jobs|total-jobs|current-tubes).*", told)
+
+    before = sums(await said(scene, "stats"))
+    await numbered(scene)
+    assert before and sums(await said(scene, "stats")) == before
 
 
 async def test_beanstalkd_refuses_other_tubes(scene: Scene) -> None:
