@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 from typing import NamedTuple
 
 from buckets import Job, State
+from jobqueue.access.grants import GRANT, OPEN
 from jobqueue.commands.answers import Answer
 from jobqueue.dialect_settings import Camellia
 from jobqueue.errors import BadField, MethodNotAllowed, NoSuchPath
 from jobqueue.protocols import HttpDialect, Reply, Request, Tools
 from jobqueue.protocols.camellia import messages, replies, requests, topics
-from jobqueue.protocols.camellia.monitor import Monitor, Totals
+from jobqueue.protocols.camellia.monitor import Minute, Monitor, Totals
 from jobqueue.protocols.camellia.requests import text
 from jobqueue.protocols.camellia.space import Space
 from jobqueue.schema import inner
@@ -167,7 +168,10 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return replies.json(replies.SUCCESS, data=topics.listed(figures, call.space))
 
     async def _monitor_data(self, call: Call, reserved: list[Job]) -> Reply:
-        minute = self._monitor(call.space).last()
+        seen = await self.ask(inner.Names(within=call.space.prefix))
+        if not seen["success"]:
+            return replies.failed(seen, data=None)
+        minute = self._minute(call.space, seen["names"])
         data = {
             "requestStatsList": minute.requests,
             "pullMsgTimeGapStatsList": minute.pulled,
@@ -176,10 +180,10 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return replies.json(replies.SUCCESS, data=data)
 
     async def _monitor_string(self, call: Call, reserved: list[Job]) -> Reply:
-        minute = self._monitor(call.space).last()
         figures = await topics.read(self.ask, call.space)
         if isinstance(figures, topics.Failure):
             return replies.failed(figures.answer)
+        minute = self._minute(call.space, figures)
         sizes, ranges = topics.rows(topics.listed(figures, call.space))
         return replies.text(
             requestStats=minute.requests,
@@ -189,6 +193,10 @@ class CamelliaDialect(HttpDialect[Camellia]):
             waitingQueueStats=ranges,
         )
 
+    def _minute(self, space: Space, seen: Iterable[str]) -> Minute:
+        """The last whole minute of the topics that the asker may see."""
+        return self._monitor(space).last().only({space.their_topic(topic) for topic in seen})
+
     def _monitor(self, space: Space) -> Monitor:
         if space.prefix not in self._monitors:
             ears = self.tools.commands.metrics.ears
@@ -196,6 +204,8 @@ class CamelliaDialect(HttpDialect[Camellia]):
         return self._monitors[space.prefix]
 
     async def _totals(self, space: Space) -> Totals | None:
+        """Those of all topics: whoever asks for a minute is shown some of its rows."""
+        GRANT.set(OPEN)  # in the task of the monitor
         figures = await topics.read(self.ask, space)
         if isinstance(figures, topics.Failure):
             return None

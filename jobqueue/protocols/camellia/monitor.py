@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,11 @@ class Minute:
     requests: list[Shown] = field(default_factory=list)
     pulled: list[Shown] = field(default_factory=list)
     ready: list[Shown] = field(default_factory=list)
+
+    def only(self, topics: Container[str]) -> Minute:
+        """The rows of some topics, given as clients call them."""
+        parts = (self.requests, self.pulled, self.ready)
+        return Minute(*([row for row in part if row["topic"] in topics] for part in parts))
 
 
 class Monitor:

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from buckets import Durable, Job, Meter, Notifier, Pollers, Pool, Topics, Waiting, Walk
 from buckets.clock import HeldClock
 from jobqueue.access.connections import ConnectionLimits
-from jobqueue.access.grants import GRANT, OPEN
+from jobqueue.access.grants import GRANT, OPEN, Grant
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.dialect_settings import Camellia
 from jobqueue.engine.engine import Engine
@@ -37,6 +37,7 @@ class Server:
         self.metrics = Metrics()
         pool.redis.meter = self.metrics
         self.is_ready = True
+        self.grant: Grant = OPEN
         notifier = Notifier(pool)
         engine = Engine(
             *(pool, Topics(pool), Walk(pool), Waiting(pool, notifier)),
@@ -53,7 +54,7 @@ class Server:
     async def exchange(self, request: Request) -> Reply:
         """A request and its reply, as the service makes it of them."""
         reserved: list[Job] = []
-        GRANT.set(OPEN)
+        GRANT.set(self.grant)
         try:
             return await self.dialect.handle(request, reserved)
         except Exception as error:

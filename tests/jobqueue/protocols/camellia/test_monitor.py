@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
 
+from jobqueue.access.grants import OPEN, Grant
+from jobqueue.access.records import Record
 from jobqueue.protocols.camellia import monitor
 from tests.jobqueue.protocols.camellia.conftest import Make, Server
 from tests.waiting import until
@@ -118,6 +121,37 @@ async def test_a_namespace_sees_its_own_topics_only(make: Make, minutes: asyncio
     assert (row["topic"], row["sendMsg"]) == ("t", 1)
     assert (await server.ask("getMonitorData", "/im"))["data"] == EMPTY  # its first minute begins
     server.dialect.drain()
+
+
+async def test_a_token_sees_the_rows_of_its_topics_whoever_asked_first(
+    camellia: Server, minutes: asyncio.Event
+) -> None:
+    def granted(*rights: str, topics: tuple[str, ...]) -> Grant:
+        return Grant(Record(id=topics[0], name="", digest="", rights=rights, topics=topics, created=0, changed=0), "")
+
+    for topic in ("mail", "bill"):  # so that they are known
+        await camellia.send(topic=topic, msgId="before")
+    one, other = (granted("look", topics=(topic,)) for topic in ("mail", "bill"))
+    camellia.grant = one
+    await begun(camellia)
+    camellia.grant = OPEN
+    for topic in ("mail", "bill"):
+        await camellia.send(topic=topic, delayMillis=10)
+    await camellia.pass_ms(15)
+    for topic in ("mail", "bill"):
+        await camellia.pull(topic=topic)
+        await camellia.read("before", topic)
+    minutes.set()
+    for grant, topic in ((one, "mail"), (other, "bill")):
+        camellia.grant = grant
+        data = await until_data(camellia)
+        assert {name: [row["topic"] for row in rows] for name, rows in data.items()} == {
+            part: [topic] for part in EMPTY
+        }
+        rows = (await camellia.get("/camellia/delayQueue/getMonitorString")).body.decode()
+        assert {"mail", "bill"} & {*re.findall(r"mail|bill", rows)} == {topic}
+    camellia.grant = granted("produce", topics=("mail",))
+    assert (await camellia.ask("getMonitorData"))["data"] is None
 
 
 async def test_the_minutes_stop_when_nobody_has_asked_for_ten(
