@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 from jobqueue.access.grants import Grant
@@ -16,15 +17,16 @@ USER: ContextVar[str] = ContextVar("user", default="")
 """The person whom the request that is being answered names; empty: it names none."""
 
 
-def named(header: str | None, grant: Grant) -> str:
+def named(headers: Sequence[str], grant: Grant) -> str:
     """The person whom a request names. Raises Forbidden where its token may not do that, and BadField."""
-    if header is None:
+    if not headers:
         return ""
     if not grant.may(ACTOR):
         raise Forbidden(f"the token lacks the right {ACTOR}, which {HEADER} needs", right=ACTOR)
-    if not header or not header.isprintable() or len(actor_of(grant, header).encode()) > _LONGEST:
+    header = headers[0]
+    if len(headers) > 1 or not header or not header.isprintable() or len(actor_of(grant, header).encode()) > _LONGEST:
         words = f"printable UTF-8, of at most {_LONGEST} bytes with the token's name and a slash before it"
-        raise BadField(f"{HEADER} must be {words}", field=HEADER)
+        raise BadField(f"{HEADER} must be there once, and be {words}", field=HEADER)
     return header
 
 

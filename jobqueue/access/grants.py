@@ -16,7 +16,7 @@ from buckets.errors import JobQueueError, Unavailable
 from buckets.topics.within import reaches
 from jobqueue.access import rights
 from jobqueue.access.records import Record
-from jobqueue.errors import BadRequest, Forbidden, TooFast
+from jobqueue.errors import BadRequest, Forbidden, TooFast, Unauthorized
 from jobqueue.schema import inner, params
 
 _VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
@@ -155,7 +155,7 @@ class Grant:
             await asyncio.sleep(random.uniform(0.5, 1) * _REFUSAL_S)
         return _with_errors(commands, metered[done:], lambda: TooFast(retry_after=after_s))
 
-    def fault(self, command: Any) -> Forbidden | None:
+    def fault(self, command: Any) -> JobQueueError | None:
         """Why a command is refused, as far as the request tells."""
         if type(command) not in self._kinds:
             return self._lacking(command)
@@ -188,10 +188,21 @@ class _Open(Grant):
         self.everything = True
 
 
+class _Nobody(Grant):
+    """The grant of who showed no token."""
+
+    def __init__(self) -> None:
+        super().__init__(Record(id="", name="", digest="", rights=(), created=0, changed=0), "")
+        self._kinds = frozenset()
+
+    def fault(self, command: Any) -> JobQueueError:
+        return Unauthorized(missing=True)
+
+
 OPEN: Grant = _Open()
 """Lets everybody do everything."""
-NOBODY = Grant(Record(id="", name="", digest="", rights=(), created=0, changed=0), "")
-"""Lets nobody do anything."""
+NOBODY: Grant = _Nobody()
+"""Lets nobody do anything: whoever was not let in, at a page for all."""
 GRANT: ContextVar[Grant] = ContextVar("grant", default=NOBODY)
 """The grant of the request that is being answered. Whoever lets a request in sets it."""
 

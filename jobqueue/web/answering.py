@@ -54,7 +54,7 @@ def let_in(entry: Entry, request: web.BaseRequest) -> Grant:
     USER.set("")
     shown = credential(", ".join(request.headers.getall("Authorization", ())))  # several together are none
     grant = entry.grant(shown, cast(Peer, CALLER.get()))
-    USER.set(named(request.headers.get(HEADER), grant))
+    USER.set(named(request.headers.getall(HEADER, ()), grant))
     GRANT.set(grant)
     return grant
 

@@ -124,7 +124,7 @@ def _without_token(path: str, request: web.Request) -> tuple[str, str, str | Non
     parts = [part.partition("=") for part in query.split("&")] if query else []
     shown = [value for name, _, value in parts if name == _TOKEN_PARAMETER]
     query = "&".join("".join(part) for part in parts if part[0] != _TOKEN_PARAMETER)
-    bearer = _BEARER.fullmatch(request.headers.get("Authorization", ""))
+    bearer = _BEARER.fullmatch(", ".join(request.headers.getall("Authorization", ())))  # several together are none
     tokens = (
         bearer and bearer[1],
         request.headers.get("X-Token"),

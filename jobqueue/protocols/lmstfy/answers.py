@@ -10,7 +10,7 @@ import orjson
 
 from buckets import Job, Tag
 from jobqueue.commands.answers import Answer
-from jobqueue.errors import STATUS
+from jobqueue.errors import STATUS, Unauthorized
 from jobqueue.protocols import Reply
 from jobqueue.wires import bodies, names
 
@@ -36,6 +36,8 @@ def nothing() -> Reply:
 
 def failed(answer: Answer) -> Reply:
     """The reply that reports an error."""
+    if answer["code"] == Unauthorized.code:  # of a wait that outlived its token, or a size that no token was shown for
+        return unauthorized(missing=False)
     status, error = STATUS[answer["code"]], answer["error"]
     if answer["code"] in _NO_SUCH_API:
         status, error = 404, _API_NOT_FOUND

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from buckets.errors import Unavailable
+from buckets.errors import JobQueueError, Unavailable
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.grants import NOBODY, OPEN, Grant
 from jobqueue.access.rates import Buckets
-from jobqueue.errors import BadField, Forbidden, TooFast
+from jobqueue.errors import BadField, Forbidden, TooFast, Unauthorized
 from jobqueue.schema import inner, params
 from tests.jobqueue.access.records import record
 
@@ -33,9 +33,9 @@ def add(topic: str = "mail", body: str = "1", **fields: Any) -> params.Add:
     return params.Add(topic=topic, body=Raw(body.encode()), **fields)
 
 
-def told(fault: Forbidden | None) -> tuple[str | None, str | None] | None:
+def told(fault: JobQueueError | None) -> tuple[str | None, str | None] | None:
     """The right and the topic that a refusal names."""
-    return (fault.right, fault.topic) if fault else None
+    return (fault.right, fault.topic) if isinstance(fault, Forbidden) else None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,8 @@ def test_a_right_allows_its_commands_and_a_refusal_names_the_right_that_lacks(
 
 
 def test_nobody_may_do_anything_and_without_tokens_everybody_may() -> None:
-    assert NOBODY.fault(params.Purge(topic="t"))
+    assert isinstance(NOBODY.fault(params.Purge(topic="t")), Unauthorized)
+    assert not NOBODY.admits([params.Whoami()])
     assert OPEN.everything and OPEN.fault(params.Purge(topic="t")) is None and OPEN.may("actor")
 
 
