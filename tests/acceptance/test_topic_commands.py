@@ -282,7 +282,7 @@ async def test_a_purge_of_very_many_is_done_in_pieces_and_spares_what_came_after
     client: Client, redis: Redis
 ) -> None:
     """The few jobs of this topic are behind very many of others: more than a second's work."""
-    bucket = {f"x{n}": n for n in range(40_000)}
+    bucket = {f"x{n}": n for n in range(120_000)}
     flat: list[Any] = [each for job_id, at in bucket.items() for each in (10**13 + at, job_id)]
     for number in range(8):
         for first in range(0, len(flat), 20_000):

@@ -26,7 +26,7 @@ from tests.waiting import until
 _SHARDS = 4
 _BUCKETS = 2
 # These need a check without repairs, a replica, idle topics, or another Redis.
-_ABSENT = {"barrier", "export", "find_orphans", "forget", "import"}
+_ABSENT = {"barrier", "export", "find_orphans", "forget", "import", "lease_rate", "note_used", "write_tokens"}
 
 
 @asynccontextmanager

@@ -186,7 +186,7 @@ def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
     names = [str(file.relative_to(package / "src").with_suffix("")).replace("/", "\\") for file in files]
     asked = ";".join(
         f"(class_exists('JobQueue\\Client\\{name}') || enum_exists('JobQueue\\Client\\{name}')"
-        f" || interface_exists('JobQueue\\Client\\{name}')) || exit('{name}')"
+        f" || interface_exists('JobQueue\\Client\\{name}') || trait_exists('JobQueue\\Client\\{name}')) || exit('{name}')"
         for name in names
     )
     assert names and run(package, "php", "-r", f"require 'vendor/autoload.php';{asked};") == ""
