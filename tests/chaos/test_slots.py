@@ -25,7 +25,7 @@ from tests.waiting import until
 
 _SHARDS = 4
 _BUCKETS = 2
-# These need a check without repairs, a replica, idle topics, or another Redis.
+# These need a check without repairs, a replica, idle topics, another Redis, or tokens.
 _ABSENT = {"barrier", "export", "find_orphans", "forget", "import", "lease_rate", "note_used", "write_tokens"}
 
 
