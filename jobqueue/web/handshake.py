@@ -14,6 +14,7 @@ from typing import cast
 
 from jobqueue.access.tls import Tls
 from jobqueue.web.connection import Connection
+from jobqueue.web.peer import Awaited
 from jobqueue.web.port import Port
 
 
@@ -95,3 +96,8 @@ class _Shaken(Connection):
         """The handshake is over."""
         self._handshake.leave()
         super().connection_made(transport)
+
+    def _has_unsent(self) -> bool:
+        """As of others. Before the client has sent anything only tickets of TLS may wait, which go with the next byte:
+        who waited for them to be taken would never end the connection."""
+        return self._awaited is not Awaited.FIRST and super()._has_unsent()
