@@ -14,6 +14,7 @@ from typing import cast
 
 from jobqueue.access.tls import Tls
 from jobqueue.web.connection import Connection
+from jobqueue.web.peer import Awaited
 from jobqueue.web.port import Port
 
 
@@ -41,8 +42,8 @@ class Handshake(asyncio.Protocol):
         cast(asyncio.Transport, transport).abort()  # nothing has been read from it, and the other one stays open
 
     async def _shake_hands(self, own: socket.socket) -> None:
-        longest_s, authority = self.port.limits.timeout_s, self._tls.authority
-        connection = _Shaken(self)
+        longest_s = self.port.limits.timeout_s
+        connection = _Shaken(self, self._tls)
         try:
             secure, _ = await self.port.loop.connect_accepted_socket(
                 lambda: connection,
@@ -57,8 +58,6 @@ class Handshake(asyncio.Protocol):
             self._tls.shook_hands(error)
         else:
             self._tls.shook_hands()
-            if authority != self._tls.authority:  # it has changed meanwhile
-                connection.end()
         finally:
             self.leave()
 
@@ -85,13 +84,21 @@ class Handshake(asyncio.Protocol):
 class _Shaken(Connection):
     """The connection that follows a handshake."""
 
-    __slots__ = ("_handshake",)
+    __slots__ = ("_authority", "_handshake", "_tls")
 
-    def __init__(self, handshake: Handshake) -> None:
+    def __init__(self, handshake: Handshake, tls: Tls) -> None:
         super().__init__(handshake.port)
         self._handshake = handshake
+        self._tls, self._authority = tls, tls.authority
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is over."""
         self._handshake.leave()
         super().connection_made(transport)
+        if self._authority != self._tls.authority:  # it has changed meanwhile
+            self.end()
+
+    def _has_unsent(self) -> bool:
+        """As of others. Before the client has sent anything only tickets of TLS may wait, which go with the next byte:
+        who waited for them to be taken would never end the connection."""
+        return self._awaited is not Awaited.FIRST and super()._has_unsent()

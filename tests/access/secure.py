@@ -95,7 +95,8 @@ class Link:
 async def secure(folder: Path, clients: trustme.CA | None = None, settings: str = "") -> AsyncIterator[Secure]:
     """Such a service; with `clients`, it wants certificates of that authority. `settings`: more lines."""
     with RedisServer(folder) as redis:
-        async with Secure(folder, redis.url, Files(folder, clients=clients), settings) as service:
+        service = Secure(folder, redis.url, Files(folder, clients=clients), settings)
+        async with service:
             yield service
 
 

@@ -241,6 +241,37 @@ def test_a_new_authority_ends_the_connections_of_before_behind_their_answers(loo
 
 
 @LOOPS
+def test_a_client_that_shakes_hands_during_the_change_of_the_authority_is_disconnected_at_once(
+    loop: Loop, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        desk, before, after = Desk(), trustme.CA(), trustme.CA()
+        async with secured(tmp_path, desk, before) as site:
+            reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+            received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = site.files.client(before).wrap_bio(received, to_send, server_hostname="localhost")
+            is_over = False
+            while not is_over:
+                try:
+                    client.do_handshake()
+                    is_over = True
+                except ssl.SSLWantReadError:
+                    writer.write(to_send.read())
+                    received.write(await reader.read(1 << 16) or pytest.fail("the end"))
+            site.files.trust(after)
+            site.tls.reload()
+            client.write(post(b"a"))
+            writer.write(to_send.read())
+            async with asyncio.timeout(10):
+                with contextlib.suppress(ConnectionResetError):
+                    await reader.read()
+            assert not desk.begun
+            writer.close()
+
+    run(loop, test)
+
+
+@LOOPS
 def test_the_names_of_a_client_are_those_in_its_certificate(loop: Loop, tmp_path: Path) -> None:
     async def test() -> None:
         desk, clients, names = Desk(), trustme.CA(), list[Any]()
