@@ -95,7 +95,7 @@ acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the c
 	$(BIN)/python -m tests.operations.users_acl > .users.acl && mv .users.acl deploy/redis/users.acl
 
 fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
-	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/test_heads.py --timeout 7200
+	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200
 
 chaos: setup  ## break everything under load, all scenarios; up to 30 minutes; SEED=n ONLY="name name"
 	$(BIN)/python -m tests.chaos $(CHAOS_OPTIONS)
@@ -150,16 +150,16 @@ bench-million: setup-test  ## a million orders through emit and reconcile: secon
 	$(BIN)/python -m tests.bench.million
 
 bench-refusals: setup-test  ## how long a refusal takes, by what is wrong with the token
-	$(BIN)/python -m tests.access.refusals
+	$(BIN)/python -m tests.access.doors.refusals
 
 bench-walk: setup  ## what a walk over 500,000 jobs costs concurrent pops
 	$(BIN)/python -m tests.bench.walk
 
 bench-rates: setup-test  ## the rate of a token over three instances, one of them killed; fails above its bound
-	$(BIN)/python -m tests.access.rates
+	$(BIN)/python -m tests.access.rates.rates
 
 bench-flood: setup-test  ## how long others wait while the client of one token floods the service
-	$(BIN)/python -m tests.access.flood
+	$(BIN)/python -m tests.access.rates.flood
 
 package: setup-test  ## build the sdist and the wheel into dist/
 	rm -rf build dist

@@ -21,7 +21,7 @@ from jobqueue.access.connections import ConnectionLimits, most_connections
 from jobqueue.access.entry import Entry
 from jobqueue.access.issuing import Issuing
 from jobqueue.access.modes import check_may_start
-from jobqueue.access.rates import Buckets
+from jobqueue.access.rates import Quotas
 from jobqueue.access.refusal_log import RefusalLog
 from jobqueue.access.table import Table
 from jobqueue.access.tls import Tls
@@ -205,8 +205,8 @@ class Service(Lifecycle):
         """Who may come in: everybody, unless there are tokens."""
         if tokens is None:
             return Authentication()
-        buckets = Buckets(pool, self._settings.max_body_bytes, metrics.tokens.leases.add)
-        authentication = Authentication(tokens, waiting, buckets.of, lambda: len(members.living))
+        quotas = Quotas(pool, self._settings.max_body_bytes, metrics.tokens.leases.add)
+        authentication = Authentication(tokens, waiting, quotas.of, lambda: len(members.living))
         tokens.on_change.append(authentication.renew)
         metrics.tokens.used, metrics.tokens.live = authentication.grants, tokens.live
         return authentication

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from buckets.errors import JobQueueError, Unavailable
-from jobqueue.access.grants import OPEN, Bucket, Grant
+from jobqueue.access.grants import OPEN, Grant, Quota
 from jobqueue.access.records import Record
 from jobqueue.errors import Forbidden, Unauthorized
 
@@ -75,14 +75,14 @@ class Authentication:
         self,
         table: Table | None = None,
         waits: Waits | None = None,
-        bucket_of: Callable[[Record], Bucket | None] = lambda record: None,
+        quota_of: Callable[[Record], Quota | None] = lambda record: None,
         processes: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`table`: None for a service that is open; `waits`: given with a table. `bucket_of`: the rates of a token.
+        """`table`: None for a service that is open; `waits`: given with a table. `quota_of`: the rates of a token.
         `processes`: how many there are, of which each lets its share of a token's pops wait."""
         self._table = table
         self._waits = waits
-        self._bucket_of = bucket_of
+        self._quota_of = quota_of
         self._processes = processes
         self._grants: dict[bytes | str, Grant] = {}
 
@@ -138,7 +138,7 @@ class Authentication:
 
     def _kept(self, key: bytes | str, owner: str, record: Record) -> Grant:
         may_wait = None if record.waits is None else self._may_wait
-        grant = self._grants[key] = Grant(record, owner, self._bucket_of(record), may_wait)
+        grant = self._grants[key] = Grant(record, owner, self._quota_of(record), may_wait)
         return grant
 
     def _may_wait(self, grant: Grant) -> bool:

@@ -24,7 +24,7 @@ _REFUSAL_S = 0.1  # that it takes at most to refuse a whole request by the rate
 _TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
 
 
-class Bucket(Protocol):
+class Quota(Protocol):
     """The rate of a token in this process: see jobqueue/access/rates.py."""
 
     def spend(self, count: int, size: int = 0) -> bool:
@@ -48,7 +48,7 @@ class Grant:
         self,
         record: Record,
         owner: str,
-        bucket: Bucket | None = None,
+        quota: Quota | None = None,
         may_wait: Callable[[Grant], bool] | None = None,
     ) -> None:
         """`owner`: who its waiting pops belong to; `may_wait`: whether one more of them may wait, where their number is
@@ -68,7 +68,7 @@ class Grant:
         self._rights = frozenset(record.rights)
         self._names = names
         self._kinds = rights.kinds_of(names)
-        self._bucket = bucket
+        self._quota = quota
         self._may_wait = may_wait
         self._own_ids = record.own_ids
 
@@ -89,7 +89,7 @@ class Grant:
             return False
         if self._may_wait is not None and not all(map(self._has_a_wait_left, commands)):
             return False
-        if self._bucket is not None and not self._spend(commands, self._bucket):
+        if self._quota is not None and not self._spend(commands, self._quota):
             return False
         self.counts["ok"] += len(commands)
         return True
@@ -99,24 +99,24 @@ class Grant:
         kind = type(command)
         return kind is not params.Finish and self._fault_in_scope(command) is None
 
-    def _spend(self, commands: Sequence[Any], bucket: Bucket) -> bool:
+    def _spend(self, commands: Sequence[Any], quota: Quota) -> bool:
         free = sum(type(command) is params.Finish for command in commands)
-        if not bucket.spend(len(commands) - free, _size(commands)):
+        if not quota.spend(len(commands) - free, _size(commands)):
             return False
-        bucket.owe(free)
+        quota.owe(free)
         return True
 
     def take_back(self, commands: Sequence[Any]) -> None:
         """Commands that were admitted are not carried out after all, but checked again."""
         self.counts["ok"] -= len(commands)
-        if self._bucket is not None:
-            self._bucket.refund(len(commands), _size(commands))
+        if self._quota is not None:
+            self._quota.refund(len(commands), _size(commands))
 
     async def checked(self, commands: Sequence[Any]) -> list[Any]:
         """The commands, with an error in the place of each that is refused."""
         checked = [self._checked(command) for command in commands]
-        if self._bucket is not None:
-            checked = await self._in_time(checked, self._bucket)
+        if self._quota is not None:
+            checked = await self._in_time(checked, self._quota)
         if self._may_wait is not None:
             over = [at for at, command in enumerate(checked) if not self._has_a_wait_left(command)]
             checked = _with_errors(checked, over, lambda: TooFast(_TOO_MANY_WAITS))
@@ -137,7 +137,7 @@ class Grant:
             return command
         return _in_place_of(command, fault)
 
-    async def _in_time(self, commands: list[Any], bucket: Bucket) -> list[Any]:
+    async def _in_time(self, commands: list[Any], quota: Quota) -> list[Any]:
         """With an error for those that the rate refuses: from the first on, so that the order holds, all that it may
         refuse. Where nobody can say whether there are permits, that is the error.
 
@@ -145,10 +145,10 @@ class Grant:
         process busy with refusals, and others waiting."""
         asked = [at for at, command in enumerate(commands) if not isinstance(command, JobQueueError)]
         free = [at for at in asked if rights.name_of(commands[at]) in rights.FREE]
-        bucket.owe(len(free))
+        quota.owe(len(free))
         metered = sorted({*asked} - {*free})
         try:
-            done, after_s = await bucket.take([_size((commands[at],)) for at in metered])
+            done, after_s = await quota.take([_size((commands[at],)) for at in metered])
         except Unavailable:
             return _with_errors(commands, metered, Unavailable)
         if metered and not done and not free:

@@ -1,4 +1,4 @@
-"""The rates of tokens: a bucket of permits a token in Redis, of which each process leases chunks and spends them
+"""The rates of tokens: a quota of permits a token in Redis, of which each process leases chunks and spends them
 without asking.
 
 What is left of a chunk lapses after a second. So over all instances at most `burst + rate x (T + 1)` permits are spent
@@ -31,7 +31,7 @@ class Permits:
     """The permits of one kind that this process may spend for a token."""
 
     def __init__(self, lease: Lease, name: str, rate: int, burst: int) -> None:
-        """`rate`: permits a second; `burst`: of a full bucket."""
+        """`rate`: permits a second; `burst`: of a full quota."""
         self._lease = lease
         self._name = name
         self._rate = rate
@@ -97,7 +97,7 @@ class Permits:
         return max(self._lacking_until - asyncio.get_running_loop().time(), 0.0)
 
     def _lack(self, least: int, after_s: float) -> float:
-        """The bucket has fewer permits than these for so long. Returns in how many seconds to ask again: when there are
+        """The quota has fewer permits than these for so long. Returns in how many seconds to ask again: when there are
         some for other commands, too. No process always comes before another one."""
         after_s += random.uniform(0.5, 1) * (self._chunk - 1) / self._rate
         self._lacking, self._lacking_until = least, asyncio.get_running_loop().time() + after_s
@@ -122,7 +122,7 @@ class Permits:
         return 0.0
 
 
-class Bucket:
+class Quota:
     """The rates of one token in this process: of its commands, and of the bytes of the bodies that they bring."""
 
     def __init__(self, commands: Permits | None, bytes_: Permits | None) -> None:
@@ -175,29 +175,29 @@ class Bucket:
         return done, after_s
 
 
-class Buckets:
+class Quotas:
     """The rates of all tokens, in this process."""
 
     def __init__(self, shards: Shards, max_body_bytes: int, leased: Callable[[], None]) -> None:
-        """`max_body_bytes`: the size of the largest body, which a full bucket has room for; `leased`: called for each
+        """`max_body_bytes`: the size of the largest body, which a full quota has room for; `leased`: called for each
         lease."""
         self._shards = shards
         self._max_body_bytes = max_body_bytes
         self._leased = leased
-        self._buckets: dict[str, tuple[tuple[int | None, ...], Bucket]] = {}
+        self._quotas: dict[str, tuple[tuple[int | None, ...], Quota]] = {}
 
-    def of(self, record: Record) -> Bucket | None:
+    def of(self, record: Record) -> Quota | None:
         """The rates of a token; None: it has none. Its secrets share one."""
         rates = (record.rate, record.burst, record.bytes)
         if record.rate is None and record.bytes is None:
-            self._buckets.pop(record.id, None)
+            self._quotas.pop(record.id, None)
             return None
-        known = self._buckets.get(record.id)
+        known = self._quotas.get(record.id)
         if known is not None and known[0] == rates:
             return known[1]
-        bucket = Bucket(self._of_commands(record), self._of_bytes(record))
-        self._buckets[record.id] = rates, bucket
-        return bucket
+        quota = Quota(self._of_commands(record), self._of_bytes(record))
+        self._quotas[record.id] = rates, quota
+        return quota
 
     def _of_commands(self, record: Record) -> Permits | None:
         if record.rate is None:

@@ -183,13 +183,12 @@ def test_composer_loads_every_class_of_the_php_client(tmp_path: Path) -> None:
     package = copy(PHP, tmp_path)
     run(package, "composer", "dump-autoload", "--quiet", "--no-interaction")
     files = sorted(file for file in (package / "src").rglob("*.php") if file.parent.name not in ADAPTERS)
-    names = [str(file.relative_to(package / "src").with_suffix("")).replace("/", "\\") for file in files]
-    asked = ";".join(
-        f"(class_exists('JobQueue\\Client\\{name}') || enum_exists('JobQueue\\Client\\{name}')"
-        f" || interface_exists('JobQueue\\Client\\{name}') || trait_exists('JobQueue\\Client\\{name}')) || exit('{name}')"
-        for name in names
-    )
-    assert names and run(package, "php", "-r", f"require 'vendor/autoload.php';{asked};") == ""
+    names = [
+        ".".join(("JobQueue", "Client", *file.relative_to(package / "src").with_suffix("").parts)) for file in files
+    ]
+    exists = " || ".join(f"{kind}_exists($name)" for kind in ("class", "enum", "interface", "trait"))
+    asked = f"foreach ({names} as $each) {{ $name = strtr($each, '.', '\\\\'); ({exists}) || exit($name); }}"
+    assert names and run(package, "php", "-r", f"require 'vendor/autoload.php';{asked}") == ""
 
 
 PHP_PROGRAM = """<?php

@@ -11,7 +11,7 @@ from buckets.errors import JobQueueError, Unavailable
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from jobqueue.access.grants import NOBODY, OPEN, Grant
-from jobqueue.access.rates import Buckets
+from jobqueue.access.rates import Quotas
 from jobqueue.errors import BadField, Forbidden, TooFast, Unauthorized
 from jobqueue.schema import inner, params
 from tests.jobqueue.access.records import record
@@ -26,7 +26,7 @@ def grant(*rights: str, **fields: Any) -> Grant:
 def limited(pool: Pool, *rights: str, **fields: Any) -> Grant:
     """A grant with rates."""
     given = record(*rights, **fields)
-    return Grant(given, "owner", Buckets(pool, _LARGEST, lambda: None).of(given))
+    return Grant(given, "owner", Quotas(pool, _LARGEST, lambda: None).of(given))
 
 
 def add(topic: str = "mail", body: str = "1", **fields: Any) -> params.Add:

@@ -11,7 +11,7 @@ import pytest
 from buckets.errors import Unavailable
 from buckets.pool.pool import Pool
 from jobqueue.access import rates as rates_module
-from jobqueue.access.rates import Bucket, Buckets, Permits
+from jobqueue.access.rates import Permits, Quota, Quotas
 from jobqueue.access.records import Record
 from tests.waiting import until
 
@@ -20,11 +20,11 @@ def record(rights: tuple[str, ...] = ("produce",), **terms: Any) -> Record:
     return Record(id="abcdefgh", name="n", digest="", rights=rights, created=0, changed=1, **terms)
 
 
-def buckets(pool: Pool) -> Buckets:
-    return Buckets(pool, 1000, lambda: None)
+def buckets(pool: Pool) -> Quotas:
+    return Quotas(pool, 1000, lambda: None)
 
 
-def bucket(pool: Pool, **terms: Any) -> Bucket:
+def bucket(pool: Pool, **terms: Any) -> Quota:
     """The rates of a token in a process of its own."""
     made = buckets(pool).of(record(**terms))
     assert made
@@ -114,7 +114,7 @@ async def test_over_several_processes_no_more_passes_than_the_burst_and_what_com
     processes = [bucket(live_pool, rate=200, burst=100) for _ in range(4)]
     passed = 0
 
-    async def ask(one: Bucket, end: float) -> None:
+    async def ask(one: Quota, end: float) -> None:
         nonlocal passed
         while time.monotonic() < end:
             done = 1 if one.spend(1) else (await one.take([0]))[0]

@@ -2,8 +2,8 @@
 connections, nearly always in vain; another one adds a job and pops it 100 times a second.
 
 It takes turns: some seconds without the flood, some with it. The time of an add and its pop begins when it should have
-begun. At the 99th percentile it may at most double. `python -m tests.access.flood 5 2` sets the seconds of a turn, and
-how often they take turns.
+begun. At the 99th percentile it may at most double. `python -m tests.access.rates.flood 5 2` sets the seconds of a
+turn, and how often they take turns.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from jobqueue.access.issuing import Issued
 from tests.acceptance.service import Client
-from tests.access.greedy import Outcome, ask
 from tests.access.guarded import Guarded, guarded
+from tests.access.rates.greedy import Outcome, ask
 from tests.bench.figures import percentile, show
 
 RATE = 500

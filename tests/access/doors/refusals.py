@@ -2,8 +2,8 @@
 
 The kinds take turns, in an order by chance. A connection ends with its refusal, so connections are opened ahead, and
 only the request and its answer are timed. Each head has an id of its own, so that no head is known from before. It
-fails where the answers differ in a byte but for the date and the id. `python -m tests.access.refusals 2000` sets the
-number of requests of a kind.
+fails where the answers differ in a byte but for the date and the id. `python -m tests.access.doors.refusals 2000` sets
+the number of requests of a kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.access.credentials import KINDS, credentials
+from tests.access.doors.credentials import KINDS, credentials
 from tests.access.guarded import guarded
 
 REQUESTS = 10_000

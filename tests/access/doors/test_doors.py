@@ -17,13 +17,22 @@ import pytest_asyncio
 from jobqueue.access import rights
 from jobqueue.access.issuing import Issued
 from tests.acceptance.service import ServiceProcess
-from tests.access import dialect_requests, native_requests
-from tests.access.contents import contents
-from tests.access.credentials import KINDS, Credentials, credentials
-from tests.access.dialect_requests import BEANSTALKD, HTTP, PLACES, Call, by_tcp, by_udp, queue_server_requests, said
+from tests.access.doors import dialect_requests, native_requests
+from tests.access.doors.contents import contents
+from tests.access.doors.credentials import KINDS, Credentials, credentials
+from tests.access.doors.dialect_requests import (
+    BEANSTALKD,
+    HTTP,
+    PLACES,
+    Call,
+    by_tcp,
+    by_udp,
+    queue_server_requests,
+    said,
+)
+from tests.access.doors.native_requests import REQUESTS, TOPIC
+from tests.access.doors.refusals import refused
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.access.native_requests import REQUESTS, TOPIC
-from tests.access.refusals import refused
 from tests.ports import free_ports
 from tests.waiting import until
 

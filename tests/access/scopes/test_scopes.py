@@ -26,8 +26,8 @@ from buckets.job import LIVE, State
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from tests.access.guarded import Guarded, bearer, guarded
-from tests.access.scope_commands import FAR_S, IDS, NO_TOKENS_ID, TOPICS, WORKERS, World, make, variant
-from tests.access.scope_model import (
+from tests.access.scopes.scope_commands import FAR_S, IDS, NO_TOKENS_ID, TOPICS, WORKERS, World, make, variant
+from tests.access.scopes.scope_model import (
     BY_ID,
     VIRTUAL,
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.access import flood
+from tests.access.rates import flood
 
 
 async def test_a_flood_costs_redis_little_and_leaves_others_their_work() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobqueue.schema import params
-from tests.access.scope_model import VIRTUAL, Command, Scope, Snapshot
+from tests.access.scopes.scope_model import VIRTUAL, Command, Scope, Snapshot
 
 TOPICS = ("alpha-one", "alpha-two", "bravo-one", "bravo-two", "charlie", "delta")
 _PREFIXED = [f"{topic}:{letter}" for topic in TOPICS[:5] for letter in "vw"]

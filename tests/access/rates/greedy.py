@@ -1,6 +1,6 @@
 """Greedy clients in processes of their own: each connection asks again as soon as it is answered, whatever it is told.
 
-`python -m tests.access.greedy` is such a process: it reads its task from standard input, and prints an Outcome.
+`python -m tests.access.rates.greedy` is such a process: it reads its task from standard input, and prints an Outcome.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def ask(ports: Sequence[int], issued: Issued, seconds: float, **options: A
 
 async def _process(task: Task) -> Outcome:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.access.greedy"),
+        *(sys.executable, "-m", "tests.access.rates.greedy"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

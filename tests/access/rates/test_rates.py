@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.access import rates
+from tests.access.rates import rates
 
 
 async def test_no_more_passes_than_the_rate_allows_though_an_instance_is_killed() -> None:

@@ -14,8 +14,8 @@ import pytest
 from buckets.redis.client import Redis
 from jobqueue.access.token import Token
 from jobqueue.protocols.command.fast_path import FastPath
-from tests.access.issued_twice import Twice
-from tests.access.native_requests import REQUESTS
+from tests.access.doors.issued_twice import Twice
+from tests.access.doors.native_requests import REQUESTS
 from tests.jobqueue.web.two_services import Line, both, started, without_chance
 from tests.redis_server import RedisServer
 from tests.waiting import until

@@ -15,8 +15,8 @@ import uvloop
 
 from buckets.redis.client import Redis
 from jobqueue.access.token import Token
-from tests.access.heads import Heads
-from tests.access.issued_twice import Twice
+from tests.access.doors.heads import Heads
+from tests.access.doors.issued_twice import Twice
 from tests.jobqueue.web.two_services import Line, both, fate
 from tests.redis_server import RedisServer
 from tests.waiting import until

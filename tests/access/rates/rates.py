@@ -2,7 +2,7 @@
 their own, while one instance is killed with SIGKILL in the middle.
 
 In every window of T seconds at most `burst + rate x (T + 1)` commands may pass, and over all at least 95 % of what the
-rate allows. `python -m tests.access.rates 20` sets another number of seconds.
+rate allows. `python -m tests.access.rates.rates 20` sets another number of seconds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.access.greedy import Outcome, ask
 from tests.access.guarded import guarded
+from tests.access.rates.greedy import Outcome, ask
 
 RATE, BURST = 500, 1000
 WINDOWS_S = (1, 2, 5, 10)
