@@ -1,4 +1,4 @@
-"""The rates of tokens: a quota of permits a token in Redis, of which each process leases chunks and spends them
+"""The rates of tokens: a token bucket for each in Redis, of which each process leases chunks and spends them
 without asking.
 
 What is left of a chunk lapses after a second. So over all instances at most `burst + rate x (T + 1)` permits are spent
