@@ -23,7 +23,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs acl demo demo-spark package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals
+.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ bench-spark: setup-test  ## rows per second written by Spark, compared with a pl
 
 bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
 	$(BIN)/python -m tests.bench.million
+
+bench-tokens: setup-test  ## adds a second without tokens, with them, and with topics and rates
+	$(BIN)/python -m tests.bench.tokens
 
 bench-refusals: setup-test  ## how long a refusal takes, by what is wrong with the token
 	$(BIN)/python -m tests.access.doors.refusals

@@ -208,6 +208,7 @@ class Service(Lifecycle):
         quotas = Quotas(pool, self._settings.max_body_bytes, metrics.tokens.leases.add)
         authentication = Authentication(tokens, waiting, quotas.of, lambda: len(members.living))
         tokens.on_change.append(authentication.renew)
+        tokens.before_report.append(authentication.note_uses)
         metrics.tokens.used, metrics.tokens.live = authentication.grants, tokens.live
         return authentication
 

@@ -80,9 +80,12 @@ class Lane:
         ids = {job[1] for job in jobs}
         if not self._fits(ids, jobs, size):
             return False
-        if not self._adds.has_room(len(jobs), size, ids) or (within != self._adds.within and self._adds.parts):
+        if not self._adds.has_room(len(jobs), size, ids):
             self._send_adds()
-        self._adds.within = within
+        if within != self._adds.within:
+            if self._adds.parts:
+                self._send_adds()
+            self._adds.within = within
         self._adds.join(jobs, size, ids, done)
         self._leave_soon()
         return True

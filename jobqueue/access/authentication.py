@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from jobqueue.access.records import Record
 from jobqueue.errors import Forbidden, Unauthorized
 
 _BEARER = re.compile("Bearer +([!-~]+)", re.IGNORECASE)
+_MOST_GONE = 1000
 _STALE = "the table of tokens is out of date, and this token is not in it; retry"
 
 
@@ -84,7 +86,9 @@ class Authentication:
         self._waits = waits
         self._quota_of = quota_of
         self._processes = processes
-        self._grants: dict[bytes | str, Grant] = {}
+        self.known: dict[bytes | str, Grant] = {}
+        """The grants that were asked for: by what is shown, if that is a digest."""
+        self._gone: deque[Grant] = deque(maxlen=_MOST_GONE)
 
     @property
     def is_open(self) -> bool:
@@ -98,14 +102,12 @@ class Authentication:
             return OPEN
         if not digest:
             return self._of_certificate(self._table, certificates)
-        grant = self._grants.get(digest)
+        grant = self.known.get(digest)
         if grant is not None:
-            self._table.note_used(grant.token_id)
-            return grant
+            return _used(grant)
         record = self._table.of_digest(digest)
         if record is not None:
-            self._table.note_used(record.id)
-            return self._kept(digest, digest.hex()[:16], record)
+            return _used(self._kept(digest, digest.hex()[:16], record))
         if self._table.is_stale:
             raise Unavailable(_STALE)
         raise Unauthorized()
@@ -115,8 +117,7 @@ class Authentication:
             key = f"certificate {name}"
             record = table.of_certificate(name)
             if record is not None:
-                table.note_used(record.id)
-                return self._grants.get(key) or self._kept(key, record.id, record)
+                return _used(self.known.get(key) or self._kept(key, record.id, record))
         if names and table.is_stale:
             raise Unavailable(_STALE)
         raise Unauthorized(missing=True)
@@ -126,19 +127,17 @@ class Authentication:
         if self._table is None:
             return OPEN
         key = f"name {name}"
-        grant = self._grants.get(key)
+        grant = self.known.get(key)
         if grant is not None:
-            self._table.note_used(grant.token_id)
-            return grant
+            return _used(grant)
         record = self._table.of_name(name)
         if record is not None:
-            self._table.note_used(record.id)
-            return self._kept(key, record.id, record)
+            return _used(self._kept(key, record.id, record))
         raise Unavailable(_STALE) if self._table.is_stale else Unauthorized()
 
     def _kept(self, key: bytes | str, owner: str, record: Record) -> Grant:
         may_wait = None if record.waits is None else self._may_wait
-        grant = self._grants[key] = Grant(record, owner, self._quota_of(record), may_wait)
+        grant = self.known[key] = Grant(record, owner, self._quota_of(record), may_wait)
         return grant
 
     def _may_wait(self, grant: Grant) -> bool:
@@ -169,15 +168,14 @@ class Authentication:
     def renew(self) -> None:
         """Look at the table again, which has changed: what was granted holds no longer than the record it came from,
         and waiting pops that it does not cover any more end."""
-        for key, grant in list(self._grants.items()):
+        for key, grant in list(self.known.items()):
             record = self._record(key)
             if record is grant.record:
                 continue
-            del self._grants[key]
+            del self.known[key]
+            self._gone.append(grant)
             if record is not None:
-                later = self._kept(key, grant.owner, record)
-                later.counts = grant.counts
-                self._end_lost(later)
+                self._end_lost(self._kept(key, grant.owner, record))
             elif self._waits is not None:
                 self._waits.end_owned(grant.owner, Unauthorized())
 
@@ -199,9 +197,24 @@ class Authentication:
             error = Forbidden("the token does not reach a topic of this pop any more")
             self._waits.end_owned(grant.owner, error, grant.reaches)
 
+    def note_uses(self) -> None:
+        """Let the table know which tokens were used."""
+        for grant in (*self.known.values(), *self._gone):
+            if self._table is not None and grant.noted < grant.requests:
+                self._table.note_used(grant.token_id)
+                grant.noted = grant.requests
+
     def grants(self) -> list[Grant]:
-        """Those that were asked for, since their records were read."""
-        return list(self._grants.values())
+        """Those that were asked for since their records were read, and those that went since they were last told."""
+        self.note_uses()
+        gone = [*self._gone]
+        self._gone.clear()
+        return [*self.known.values(), *gone]
+
+
+def _used(grant: Grant) -> Grant:
+    grant.requests += 1
+    return grant
 
 
 def _same(given: str, wanted: str) -> bool:

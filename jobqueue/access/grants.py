@@ -20,12 +20,16 @@ from jobqueue.errors import BadRequest, Forbidden, TooFast, Unauthorized
 from jobqueue.schema import inner, params
 
 _VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
+_MOST_VERDICTS = 1000
 _REFUSAL_S = 0.1  # that it takes at most to refuse a whole request by the rate
 _TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
 
 
 class Quota(Protocol):
     """The rate of a token in this process: see jobqueue/access/rates.py."""
+
+    counts_bytes: bool
+    """Whether the bytes of bodies count, or only commands."""
 
     def spend(self, count: int, size: int = 0) -> bool:
         """Spend permits that are at hand; False: nothing is spent."""
@@ -65,12 +69,19 @@ class Grant:
         self.sees_bodies = rights.BODIES in record.rights or rights.ADMIN in record.rights
         self.counts = {"ok": 0, "forbidden": 0, "too_fast": 0}
         """The commands that it was asked for, by verdict, until they are counted elsewhere."""
+        self.requests = 0
+        """The requests that it has let in."""
+        self.noted = self.told = 0
+        """Of these requests, those that are known to the table of tokens, and to the metrics."""
         self._rights = frozenset(record.rights)
         self._names = names
         self._kinds = rights.kinds_of(names)
         self._quota = quota
         self._may_wait = may_wait
         self._own_ids = record.own_ids
+        self._is_narrow = bool(self.within) or record.own_ids
+        self._asks_more = self._is_narrow or may_wait is not None or quota is not None
+        self._verdicts: dict[str, bool] = {}  # on topics
 
     def may(self, right: str) -> bool:
         """Whether it has a right, or may give a command."""
@@ -78,32 +89,51 @@ class Grant:
 
     def reaches(self, topic: str) -> bool:
         """Whether it may act on a topic."""
-        return not self.within or reaches(self.within, topic)
+        verdict = self._verdicts.get(topic)
+        if verdict is None:
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
+            verdict = self._verdicts[topic] = reaches(self.within, topic)
+        return verdict
 
     def admits(self, commands: Sequence[Any]) -> bool:
         """Whether plain commands may be carried out as they are; their permits are spent then. False is only a doubt:
         `checked` settles it."""
-        if not self._kinds.issuperset(map(type, commands)):
-            return False
-        if (self.within or self._own_ids) and not all(map(self._is_plain, commands)):
-            return False
-        if self._may_wait is not None and not all(map(self._has_a_wait_left, commands)):
-            return False
-        if self._quota is not None and not self._spend(commands, self._quota):
+        kinds = self._kinds
+        for command in commands:
+            if type(command) not in kinds:
+                return False
+        if self._asks_more and not self._admits_by_contents(commands):
             return False
         self.counts["ok"] += len(commands)
         return True
 
+    def _admits_by_contents(self, commands: Sequence[Any]) -> bool:
+        """What is asked of tokens with topics, ids of their own, waits or rates."""
+        if self._is_narrow:
+            for command in commands:
+                if not self._is_plain(command):
+                    return False
+        if self._may_wait is not None and not all(map(self._has_a_wait_left, commands)):
+            return False
+        return self._quota is None or self._spend(commands, self._quota)
+
     def _is_plain(self, command: Any) -> bool:
         """Whether all that there is to ask about an add, a finish or a pop is known from the request."""
         kind = type(command)
+        if kind is params.Add and not self._own_ids:
+            return self.reaches(command.topic)
         return kind is not params.Finish and self._fault_in_scope(command) is None
 
     def _spend(self, commands: Sequence[Any], quota: Quota) -> bool:
-        free = sum(type(command) is params.Finish for command in commands)
-        if not quota.spend(len(commands) - free, _size(commands)):
+        free = 0
+        for command in commands:
+            if type(command) is params.Finish:
+                free += 1
+        if not quota.spend(len(commands) - free, _size(commands) if quota.counts_bytes else 0):
             return False
-        quota.owe(free)
+        if free:
+            quota.owe(free)
         return True
 
     def take_back(self, commands: Sequence[Any]) -> None:
@@ -161,7 +191,7 @@ class Grant:
             return self._lacking(command)
         if not self.sees_bodies and _asks_for_bodies(command):
             return Forbidden("the token may not see the bodies of jobs", right=rights.BODIES)
-        return self._fault_in_scope(command) if self.within or self._own_ids else None
+        return self._fault_in_scope(command) if self._is_narrow else None
 
     def _lacking(self, command: Any) -> Forbidden | None:
         name = rights.name_of(command)

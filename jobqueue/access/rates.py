@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from buckets.access.rates import lease
@@ -38,16 +39,16 @@ class Permits:
         self._burst = burst
         self._chunk = max(1, min(rate // _CHUNKS_A_SECOND, burst // _CHUNKS_A_BURST))
         self._left = 0
-        self._lapses_at = 0.0  # loop time
+        self._lapses_at = 0.0  # monotonic
         self._lacking = 0  # permits that Redis does not have before a time
-        self._lacking_until = 0.0  # loop time
+        self._lacking_until = 0.0  # monotonic
         self._owed = 0
         self._leasing = asyncio.Lock()
         self._paying: asyncio.Task[None] | None = None
 
     def spend(self, count: int) -> bool:
         """Spend permits that are at hand; False: nothing is spent."""
-        if count > self._left or (count and asyncio.get_running_loop().time() > self._lapses_at):
+        if count > self._left or (count and time.monotonic() > self._lapses_at):
             return False
         self._left -= count
         return True
@@ -85,7 +86,7 @@ class Permits:
             return self._spend_some(count, least), after_s
 
     def _spend_some(self, count: int, least: int) -> int:
-        at_hand = 0 if asyncio.get_running_loop().time() > self._lapses_at else self._left
+        at_hand = 0 if time.monotonic() > self._lapses_at else self._left
         spent = min(count, at_hand) if at_hand >= least else 0
         self._left -= spent
         return spent
@@ -94,18 +95,18 @@ class Permits:
         """For how many seconds Redis need not be asked for so many permits; 0: it is to be asked."""
         if not self._lacking or least < self._lacking:
             return 0.0
-        return max(self._lacking_until - asyncio.get_running_loop().time(), 0.0)
+        return max(self._lacking_until - time.monotonic(), 0.0)
 
     def _lack(self, least: int, after_s: float) -> float:
         """The quota has fewer permits than these for so long. Returns in how many seconds to ask again: when there are
         some for other commands, too. No process always comes before another one."""
         after_s += random.uniform(0.5, 1) * (self._chunk - 1) / self._rate
-        self._lacking, self._lacking_until = least, asyncio.get_running_loop().time() + after_s
+        self._lacking, self._lacking_until = least, time.monotonic() + after_s
         return after_s
 
     async def _renew(self, least: int, most: int) -> float:
         """Lease a chunk in the place of what is left. Returns when to ask again where there is none."""
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = time.monotonic()
         owed, self._owed = min(self._owed, 2 * self._burst), 0
         try:
             leased, after_s = await self._lease(
@@ -129,6 +130,7 @@ class Quota:
         """None: there is no such rate."""
         self._commands = commands
         self._bytes = bytes_
+        self.counts_bytes = bytes_ is not None
 
     def spend(self, count: int, size: int = 0) -> bool:
         """Spend permits that are at hand for so many commands and bytes; False: nothing is spent."""

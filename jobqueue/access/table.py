@@ -63,6 +63,8 @@ class Table:
         """Whether Redis has answered at least once."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each change of what is live."""
+        self.before_report: list[Callable[[], None]] = []
+        """Called before it is reported which tokens were used, to note that."""
         members.on_version = self._told
         notifier.register(Listener(tokens=self._rung, subscribed=self._subscribed))
 
@@ -218,6 +220,8 @@ class Table:
 
     async def _report(self) -> None:
         """Report which tokens were used."""
+        for note in self.before_report:
+            note()
         if not self._used:
             return
         minute = int(self._members.redis_s()) // _MINUTE_S * _MINUTE_S

@@ -21,6 +21,10 @@ class Used(Protocol):
     name: str
     counts: dict[str, int]
     """Commands by verdict; emptied when they are counted here."""
+    requests: int
+    """Those that were let in."""
+    told: int
+    """How many of them are counted here."""
 
 
 class Live(Protocol):
@@ -61,8 +65,10 @@ class TokenFigures:
         """All live tokens."""
 
     def pour(self, judged: Callable[[str, int], None]) -> None:
-        """Update the registry. `judged`: counts the verdicts that are refusals."""
+        """Update the registry. `judged`: counts requests and commands by the verdict on them."""
         for grant in self.used():
+            judged("ok", grant.requests - grant.told)
+            grant.told = grant.requests
             for verdict, number in grant.counts.items():
                 if number:
                     self.commands.add(self._label(grant.name), verdict, n=number)

@@ -39,7 +39,7 @@ class Connection(Peer):
         super().__init__(port)
         self._doing: Cancellable | None = None  # the request in flight
         self.grant = NOBODY
-        """What the request in flight may do."""
+        """What the request may do that is answered by a task."""
         self._kept: bytes | bytearray = b""  # received, but not begun with
         self._needed = 0  # bytes of the first request in `_kept`, once its head is known
         self._is_unread = False  # whether the client is to read before anything more is written

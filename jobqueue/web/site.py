@@ -15,6 +15,7 @@ from aiohttp import web
 from buckets import Job
 from buckets.errors import JobQueueError
 from jobqueue.access.entry import Entry
+from jobqueue.access.grants import NOBODY
 from jobqueue.caller import Cancellable
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
@@ -55,6 +56,7 @@ class Web:
         desk = Desk(engine, commands, self._native.render, partial(respond, engine.give_back))
         self._fast_path = FastPath(desk, settings.max_body_bytes)
         self._entry = entry
+        self._for_all = entry.for_all
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         checks = partial(self._checks, readiness)
@@ -109,12 +111,14 @@ class Web:
         """Begin to answer a simple request: see `Answerer`."""
         request_id = self._request_id(head.request_id)
         try:
-            grant = connection.grant = self._entry.grant(head.credential, connection)
+            grant = self._for_all or self._entry.grant(head.credential, connection)
         except JobQueueError as refused:
+            connection.grant = NOBODY
             connection.complete(self.answer(refused, request_id, connection))
             return None
         begun = self._fast_path.begin(data, request_id, connection, grant)
         if begun is None:
+            connection.grant = grant
             connection.complete(self.answer(data, request_id, connection))
         return begun
 

@@ -56,38 +56,37 @@ class FastPath:
         try:
             if not data.isascii():
                 data.decode()
+            begin = self._begin if grant.everything else self._begin_if_admitted
             if data[:1] == b"{":
-                return self._begin([ONE.decode(data)], request_id, client, grant, is_array=False)
+                return begin([ONE.decode(data)], request_id, client, grant, is_array=False)
             if data[:1] == b"[" and len(data) <= _MOST_BYTES:
                 if len(data) > SHORT:
                     parts(data)  # a million commands would hold up the process
-                return self._begin(MANY.decode(data), request_id, client, grant, is_array=True)
+                return begin(MANY.decode(data), request_id, client, grant, is_array=True)
         except _NOT_VALID:
             pass
         return None
 
-    def _begin(
+    def _begin_if_admitted(
         self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
     ) -> Cancellable | None:
-        """Begin with commands that are not checked yet, if the grant admits them. Raises BadRequest for one that is not
-        valid."""
-        if not commands or len(commands) - (type(commands[-1]) is Pop) > _MOST:
-            return None
-        if grant.everything:
-            return self._begin_admitted(commands, request_id, client, grant, is_array=is_array)
+        """As `_begin`, if the grant admits the commands."""
         if not grant.admits(commands):
             return None
         begun = None
         try:
-            begun = self._begin_admitted(commands, request_id, client, grant, is_array=is_array)
+            begun = self._begin(commands, request_id, client, grant, is_array=is_array)
         finally:
             if begun is None:
                 grant.take_back(commands)
         return begun
 
-    def _begin_admitted(
+    def _begin(
         self, commands: list[Any], request_id: str, client: Caller, grant: Grant, *, is_array: bool
     ) -> Cancellable | None:
+        """Begin with commands that are not checked yet. Raises BadRequest for one that is not valid."""
+        if not commands or len(commands) - (type(commands[-1]) is Pop) > _MOST:
+            return None
         last, kinds = commands[-1], {*map(type, commands)}
         if kinds == _ADDS:
             return self._add(commands, request_id, client, grant.within, is_array=is_array)

@@ -36,6 +36,7 @@ class Door:
         self.table = Table(self.tokens, Members(pool, notifier), notifier)
         self.authentication = Authentication(self.table, self.waiting, processes=lambda: processes)
         self.table.on_change.append(self.authentication.renew)
+        self.table.before_report.append(self.authentication.note_uses)
         self._changes = 0
         self._popping: list[asyncio.Task[Popped]] = []
 
@@ -226,14 +227,16 @@ async def test_rights_and_topics_that_are_taken_away_end_the_pops_that_need_them
     assert ended.value.right == "consume" and not door.enter(issued).may("pop")
 
 
-async def test_a_changed_token_keeps_its_counts(door: Door) -> None:
+async def test_what_was_done_with_a_token_before_it_was_changed_is_told_once(door: Door) -> None:
     issued = await door.token("a", "produce")
     await door.enter(issued).checked([params.Stats(), params.Whoami()])
     before = door.enter(issued)
     await door.change(issued, rights=("look",))
     assert door.enter(issued) is not before
-    assert door.enter(issued).counts == {"ok": 1, "forbidden": 1, "too_fast": 0}
-    assert [grant.name for grant in door.authentication.grants()] == ["a"]
+    assert door.enter(issued).counts == {"ok": 0, "forbidden": 0, "too_fast": 0}
+    told = door.authentication.grants()
+    assert [(grant.name, grant.requests, grant.counts["forbidden"]) for grant in told] == [("a", 2, 0), ("a", 2, 1)]
+    assert len(door.authentication.grants()) == 1
 
 
 @pytest.mark.parametrize(("processes", "share"), [(1, 3), (2, 2), (3, 1), (9, 1)])

@@ -50,7 +50,9 @@ async def test_who_is_not_let_in_is_counted_and_logged_by_why(table: Table, live
     table.heard()
     await table.tick()
     metrics = Metrics()
-    entry = Entry(Authentication(table), metrics, RefusalLog())
+    authentication = Authentication(table)
+    metrics.tokens.used = authentication.grants
+    entry = Entry(authentication, metrics, RefusalLog())
     with structlog.testing.capture_logs() as logs:
         assert entry.grant(digest_of(good.token.text), Visitor(1)).name == "good"
         assert entry.dialect_grant(good.token.text, Lmstfy(), "192.0.2.1").name == "good"

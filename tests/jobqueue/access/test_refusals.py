@@ -19,7 +19,9 @@ PEEK = params.Peek(topic="t")
 
 
 class Left:
-    """A bucket with so many permits left."""
+    """A quota with so many permits left."""
+
+    counts_bytes = False
 
     def __init__(self, number: int) -> None:
         self._number = number

@@ -54,7 +54,7 @@ def program() -> Path:
     return built
 
 
-def load(dialect: str, address: str, **plan: int) -> Load:
+def load(dialect: str, address: str, **plan: int | str) -> Load:
     """Run the generator; main.c describes the plan. Raises WrongError if an answer was not as it should be."""
     command = [str(program()), dialect, address, *(f"{name}={number}" for name, number in plan.items())]
     done = subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False)

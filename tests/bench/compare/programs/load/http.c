@@ -8,7 +8,7 @@
 #include "load.h"
 
 static const char HEAD[] = "POST /command HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                           "Content-Length: %zu\r\n\r\n";
+                           "%sContent-Length: %zu\r\n\r\n";
 #define POP_OF "{\"command\":\"pop\",\"topic\":\"bench\""
 
 /* Seconds with up to three decimals. */
@@ -70,8 +70,8 @@ static void ask(struct talk *talk) {
     if (array) put_text("[");
     put_commands(talk);
     if (array) put_text("]");
-    char head[sizeof HEAD + 24];
-    put_front(head, (size_t)snprintf(head, sizeof head, HEAD, output.length));
+    char head[sizeof HEAD + 24 + 256];
+    put_front(head, (size_t)snprintf(head, sizeof head, HEAD, plan.header, output.length));
 }
 
 static void read_jobs(struct talk *talk, const char *at, const char *end) {

@@ -50,6 +50,7 @@ extern const struct dialect http, beanstalk, resp;
 /* What is to be done; set by the arguments, see main.c. */
 struct plan {
     long adders, takers, size, joined, jobs, first, for_ms, at_ms, delay_ms, step_us, wrap, retention;
+    const char *header; /* a line of each request over HTTP, with its end; "" for none */
 };
 
 extern struct plan plan;

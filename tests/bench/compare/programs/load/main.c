@@ -16,7 +16,7 @@
 
 #include "load.h"
 
-struct plan plan = {.size = 1};
+struct plan plan = {.size = 1, .header = ""};
 
 _Noreturn void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
@@ -29,6 +29,12 @@ _Noreturn void wrong(const char *what, const struct talk *talk) {
 }
 
 static void set(const char *argument) {
+    static char header[256];
+    if (!strncmp(argument, "header=", 7)) {
+        if (snprintf(header, sizeof header, "%s\r\n", argument + 7) >= (int)sizeof header) fail("header is too long");
+        plan.header = header;
+        return;
+    }
     const struct { const char *name; long *number; } known[] = {
         {"adders=", &plan.adders}, {"takers=", &plan.takers}, {"size=", &plan.size}, {"joined=", &plan.joined},
         {"jobs=", &plan.jobs}, {"first=", &plan.first}, {"for_ms=", &plan.for_ms}, {"at_ms=", &plan.at_ms},
