@@ -23,7 +23,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs acl demo demo-spark package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens
+.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ bench-million: setup-test  ## a million orders through emit and reconcile: secon
 
 bench-tokens: setup-test  ## adds a second without tokens, with them, and with topics and rates
 	$(BIN)/python -m tests.bench.tokens
+
+bench-tls: setup-test  ## adds a second without TLS and with it, and what a handshake costs
+	$(BIN)/python -m tests.bench.tls
 
 bench-refusals: setup-test  ## how long a refusal takes, by what is wrong with the token
 	$(BIN)/python -m tests.access.doors.refusals

@@ -1,4 +1,4 @@
-"""A real service with TLS of its own, two workers, and clients of it."""
+"""A real service with TLS of its own, and clients of it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _REQUEST = b"POST /command HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n
 class Secure(ServiceProcess):
     """A service whose port speaks TLS. What is asked of it besides goes through its Unix socket."""
 
-    def __init__(self, folder: Path, redis: str, files: Files, settings: str = "") -> None:
+    def __init__(self, folder: Path, redis: str, files: Files, settings: str = "", *, workers: int = WORKERS) -> None:
         self.files = files
         self._socket = str(folder / "own.sock")
         self._own_log = folder / "service.log"
         config = folder / "jobqueue.toml"
         config.write_text(f'socket = "{self._socket}"\n{files.toml()}{settings}')
-        super().__init__("--redis", redis, "--config", str(config), log=self._own_log, workers=WORKERS)
+        super().__init__("--redis", redis, "--config", str(config), log=self._own_log, workers=workers)
 
     async def _ready(self, within_s: float) -> None:
         async def is_ready() -> bool:

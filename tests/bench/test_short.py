@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, sizing, tokens, walk
+from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, sizing, tls, tokens, walk
 from tests.bench.compare import NOT_MEASURED, MissingError
 from tests.bench.compare.__main__ import GROUPS, bench, load, versions
 from tests.bench.compare.install import program
@@ -34,6 +34,11 @@ async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.Capture
 def test_the_benchmark_of_tokens_runs(capsys: pytest.CaptureFixture[str]) -> None:
     tokens.main(1, 0.2)
     assert "a token with topics and a rate" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_tls_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await tls.main(1, 0.2)
+    assert "with TLS" in capsys.readouterr().out
 
 
 def test_the_examples_of_sizing_follow_from_its_formula() -> None:
