@@ -87,7 +87,7 @@ class Unauthorized(BadRequest):
 
 
 class Forbidden(BadRequest):
-    """this request may not be made from there."""
+    """the token does not allow this, or a web page asked for it."""
 
     code = "FORBIDDEN"
 

@@ -53,6 +53,10 @@ or peek beyond that is TOO_LARGE.
 
 `X-Request-Id` is returned with the answer: the client's own, or a generated one. It is also in the log.
 
+Where the service asks for tokens, each request has one: `Authorization: Bearer jqt_…`. UNAUTHORIZED (401) answers the
+whole request, an array too, and closes the connection. FORBIDDEN names the `right` or `topic` that the token lacks.
+`X-Jobqueue-Actor` names the person who acts. See [security](security.md).
+
 A connection on which nothing is sent for `client_timeout_s` (30 s) is closed. If a request is incomplete by then, the
 client gets 408 with the code BAD_HTTP. A client that does not take its answer within that time is disconnected, and
 jobs that were not sent go back to the queue. A connection that has had an answer may stay idle.

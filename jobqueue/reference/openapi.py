@@ -33,14 +33,19 @@ def description() -> Schema:
         "paths": {
             load(NATIVE).path: {"post": _command()},
             "/": {"get": _read("list", "The paths of this service", _json({"type": "object"}))},
-            "/healthz": {"get": _read("alive", "Whether the process is alive", _json(_object(status={"const": "up"})))},
+            "/healthz": {
+                "get": _read(
+                    "alive", "Whether the process is alive", _json(_object(status={"const": "up"})), of_all=True
+                )
+            },
             "/readyz": {"get": _ready()},
             "/metrics": {
                 "get": _read("metrics", "Metrics for Prometheus", {"text/plain": {"schema": {"type": "string"}}})
             },
             "/openapi.json": {"get": _read("describe", "This description", _json({"type": "object"}))},
         },
-        "components": {"schemas": _schemas()},
+        "components": {"schemas": _schemas(), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],  # the second is a service without tokens
     }
 
 
@@ -93,14 +98,18 @@ def _refused(status: int) -> Schema:
     return refused
 
 
-def _read(name: str, summary: str, content: Schema) -> Schema:
-    return {"operationId": name, "summary": summary, "responses": {"200": {"description": "OK", "content": content}}}
+def _read(name: str, summary: str, content: Schema, *, of_all: bool = False) -> Schema:
+    """A page; `of_all`: no service asks for a token there."""
+    refused = {} if of_all else {str(status): _refused(status) for status in (401, 403)}
+    responses = {"200": {"description": "OK", "content": content}, **refused}
+    return {"operationId": name, "summary": summary, "responses": responses, **({"security": [{}]} if of_all else {})}
 
 
 def _ready() -> Schema:
     checks = {"type": "object", "additionalProperties": {"type": "boolean"}}
-    content = _json(_object(ready={"type": "boolean"}, checks=checks))
-    read = _read("ready", "Whether this instance takes requests, and the state of what it depends on", content)
+    content = _json(_object(ready={"type": "boolean"}, checks=checks) | {"required": ["ready"]})
+    summary = "Whether this instance takes requests; for those who may look also the state of what it depends on"
+    read = _read("ready", summary, content, of_all=True)
     read["responses"]["503"] = {"description": "not ready", "content": content}
     return read
 

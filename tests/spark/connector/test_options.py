@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 from pyspark_jobqueue.connector.options import Given, Target
@@ -44,8 +45,10 @@ def test_a_target_has_its_defaults_and_names_are_of_any_case() -> None:
         ({"url": "http://h", "retryWaitMs": "ten"}, "option retryWaitMs must be an integer from 1 to 10000, not 'ten'"),
         ({"url": "http://h", "timeoutMs": "9" * 30}, "option timeoutMs must be an integer"),
         ({"url": "http://h", "token": " "}, "option token is empty"),
+        ({"url": "http://h", "token": "x", "tokenFile": "y"}, "options token and tokenFile exclude each other"),
+        ({"url": "http://h", "tokenFile": "/no/such"}, "the file of option tokenFile cannot be read: No such file"),
         ({"url": "http://h", "tokn": "x"}, "unknown option 'tokn'; did you mean token?"),
-        ({"url": "http://h", "zzz": "x"}, "Available: url, token, timeoutMs, maxRetries, retryWaitMs"),
+        ({"url": "http://h", "zzz": "x"}, "Available: url, token, tokenFile, timeoutMs, maxRetries, retryWaitMs"),
     ],
     ids=str,
 )
@@ -59,6 +62,21 @@ def test_no_secret_is_shown() -> None:
     assert "s3cret" not in refused({"url": "http://h:8000?token=s3cret"})
     assert "s3cret" not in refused({"url": "http://h", "token": "s3cret\n\x00"})
     assert "s3cret" not in repr(Target.of(Given({"url": "http://h", "token": "s3cret"})))
+
+
+def test_a_token_comes_from_its_option_its_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def token(**options: str) -> str | None:
+        return Target.of(Given({"url": "http://h", **options})).token
+
+    file = tmp_path / "token"
+    file.write_text("filed\n")
+    assert token() is None
+    monkeypatch.setenv("JOBQUEUE_TOKEN", "of-the-environment")
+    assert token() == "of-the-environment"
+    assert token(token="given") == "given"  # noqa: S106
+    assert token(tokenFile=str(file)) == "filed"
 
 
 def test_a_target_travels_to_the_tasks() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,22 @@ async def test_a_refusal_of_all_is_raised_and_names_neither_token_nor_job(proxy:
         await batch(Service(secret), adds("a"))
     assert proxy.requests[0].headers["Authorization"] == "Bearer s3cret"
     assert "s3cret" not in str(refused.value) and len(proxy.requests) == 1
+
+
+async def test_a_token_that_was_exchanged_in_its_file_is_shown_to_the_end_of_the_task(
+    proxy: Proxy, tmp_path: Path
+) -> None:
+    refusal = {"status": 401, "answer": {"success": False, "error": "who are you?", "code": "UNAUTHORIZED"}}
+    file = tmp_path / "token"
+    file.write_text("new\n")
+    proxy.faults = [refusal]
+    target = Target((proxy.url,), "old", str(file), max_retries=3, retry_wait_s=0.001)
+    assert (await batch(Service(target), adds("a")))[0]["success"]
+    assert [each.headers["Authorization"] for each in proxy.requests] == ["Bearer old", "Bearer new"]
+    proxy.faults = [refusal] * 2
+    with pytest.raises(Refused):  # the file has no other one
+        await batch(Service(target), adds("b"))
+    assert len(proxy.requests) == 4
 
 
 async def test_what_is_too_large_for_one_request_goes_in_several(proxy: Proxy) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
+from pyspark_jobqueue.connector.token import chosen
 from pyspark_jobqueue.errors import BadOption
 
 # Options that Spark itself adds for SQL tables and streams.
@@ -70,25 +71,26 @@ class Target:
 
     urls: tuple[str, ...]
     token: str | None = None
+    token_file: str | None = None
+    """Where the token comes from; read again when the service refuses it."""
     timeout_s: float = 30.0
     max_retries: int = 10
     retry_wait_s: float = 0.2
 
     @classmethod
     def of(cls, given: Given) -> Self:
-        """Options url, token, timeoutMs, maxRetries and retryWaitMs. Raises BadOption."""
+        """Options url, token, tokenFile, timeoutMs, maxRetries and retryWaitMs. Raises BadOption."""
         urls = tuple(_url(url.strip()) for url in (given.text("url") or "").split(",") if url.strip())
         if not urls:
             raise BadOption(
                 "option url is missing: the address of the service, such as http://localhost:8000. (For an SQL table, "
                 "Spark does not pass on the OPTIONS of CREATE TABLE: add WITH (url = '…') to the statement)"
             )
-        token = given.text("token")
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise BadOption("option token must consist of printable ASCII characters")
+        token, token_file = given.text("token"), given.text("tokenFile")
         return cls(
             urls,
-            token,
+            chosen(token, token_file),
+            token_file,
             given.integer("timeoutMs", 30_000, 1, 3_600_000) / 1000,
             given.integer("maxRetries", 10, 0, 1000),
             given.integer("retryWaitMs", 200, 1, 10_000) / 1000,

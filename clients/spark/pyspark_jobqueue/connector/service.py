@@ -8,6 +8,7 @@ partition again.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import threading
@@ -18,7 +19,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from pyspark_jobqueue.connector.options import Target
-from pyspark_jobqueue.errors import Refused, Unreachable
+from pyspark_jobqueue.connector.token import read
+from pyspark_jobqueue.errors import BadOption, Refused, Unreachable
 
 NOT_NOW = frozenset({"TOPIC_FULL", "TOO_FAST", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL"})
 """The codes after which the same command may succeed."""
@@ -37,6 +39,7 @@ class Service:
 
     def __init__(self, target: Target, start: int = 0) -> None:
         self._target = target
+        self._token = target.token
         self._turn = start % len(target.urls)
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -95,7 +98,7 @@ class Service:
     def _try(self, commands: Sequence[bytes]) -> tuple[list[Answer | None], float, str]:
         """Send the commands once. Returns the answers (None: send it again), the least time to wait before that, and
         why there is anything to send again."""
-        turn = self._turn
+        turn, shown = self._turn, self._token
         try:
             status, retry_after, data = self._post(self._target.urls[turn], b"[" + b",".join(commands) + b"]")
         except (OSError, http.client.HTTPException) as error:
@@ -104,7 +107,7 @@ class Service:
         decoded = _decoded(data)
         if status == 200 and isinstance(decoded, list) and len(decoded) == len(commands):
             return self._final_answers(decoded)
-        return self._refusal_of_all(commands, turn, status, retry_after, decoded)
+        return self._refusal_of_all(commands, turn, shown, status, retry_after, decoded)
 
     def _final_answers(self, given: list[Answer]) -> tuple[list[Answer | None], float, str]:
         """The answers of a batch, with None for those that mean "not now"."""
@@ -116,7 +119,13 @@ class Service:
         return answers, wait_s, f"{later[0].get('error')} ({later[0].get('code')})"
 
     def _refusal_of_all(
-        self, commands: Sequence[bytes], turn: int, status: int, retry_after: float, decoded: Any
+        self,
+        commands: Sequence[bytes],
+        turn: int,
+        shown: str | None,
+        status: int,
+        retry_after: float,
+        decoded: Any,
     ) -> tuple[list[Answer | None], float, str]:
         """What a single answer to a whole request means for its commands."""
         ours = isinstance(decoded, dict) and {"error", "code"} <= decoded.keys()  # gateways answer in JSON too
@@ -130,13 +139,23 @@ class Service:
         if status == 429 or status >= 500 or status == 200:
             self._leave(turn)
             return [None] * len(commands), retry_after, f"{answer['error']} ({answer['code']})"
+        if status == 401 and self._is_replaced(shown):
+            return [None] * len(commands), 0.0, f"{answer['error']} ({answer['code']})"
         raise Refused(answer, self._target.urls[turn])
+
+    def _is_replaced(self, shown: str | None) -> bool:
+        """Whether there is another token than the one that was refused: its file is read again. A file that is missing
+        on this machine, or only half written, changes nothing."""
+        if self._target.token_file is not None and self._token == shown:
+            with contextlib.suppress(BadOption):
+                self._token = read(self._target.token_file)
+        return self._token != shown
 
     def _post(self, url: str, data: bytes) -> tuple[int, float, bytes]:
         connection = self._connection(url)
         headers = {"Content-Type": "application/json"}
-        if self._target.token:
-            headers["Authorization"] = f"Bearer {self._target.token}"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         try:
             connection.request("POST", urlsplit(url).path + "/command", data, headers)
             with connection.getresponse() as response:

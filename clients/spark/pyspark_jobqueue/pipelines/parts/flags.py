@@ -26,14 +26,15 @@ _OURS = re.compile(r"(?:BadOption|Refused|Unreachable|JobQueueError|NoJava): (.+
 
 
 def parser(name: str, about: str) -> argparse.ArgumentParser:
-    """A parser with the common flags. The token comes from JOBQUEUE_TOKEN: other users can see the flags of a
-    process."""
+    """A parser with the common flags. There is none for the token, which the connector takes from JOBQUEUE_TOKEN: other
+    users can see the flags of a process."""
     made = argparse.ArgumentParser(prog=f"python -m pyspark_jobqueue.pipelines.{name}", description=about)
     made.add_argument(
         "--url",
         default=os.environ.get("JOBQUEUE_URL", DEFAULT_URL),
         help="URL of the service; several with commas [JOBQUEUE_URL, or %(default)s]",
     )
+    made.add_argument("--token-file", metavar="FILE", help="file with the token to show, instead of JOBQUEUE_TOKEN")
     made.add_argument("--report", metavar="FILE", help="also write the report to this file, as JSON")
     made.add_argument("--json", action="store_true", help="print the report as JSON even on a terminal")
     made.add_argument("--master", help="Spark's master [spark-submit's, SPARK_REMOTE, or local[*]]")
@@ -43,8 +44,7 @@ def parser(name: str, about: str) -> argparse.ArgumentParser:
 
 def connection(arguments: argparse.Namespace) -> dict[str, str]:
     """The connector's options for reaching the service."""
-    token = os.environ.get("JOBQUEUE_TOKEN")
-    return {"url": arguments.url, **({"token": token} if token else {})}
+    return {"url": arguments.url, **({"tokenFile": arguments.token_file} if arguments.token_file else {})}
 
 
 def begin(arguments: argparse.Namespace) -> SparkSession:
