@@ -27,4 +27,9 @@ def _compiled(within: str) -> list[re.Pattern[str]]:
 
 
 def _expression(pattern: str) -> str:
-    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    """An expression that never goes back, as one with many stars could otherwise take seconds: what is between two
+    stars is sought where it comes first."""
+    first, *others = [re.escape(part).replace(r"\?", ".") for part in pattern.split("*")]
+    if not others:
+        return first
+    return first + "".join(f"(?>.*?{part})" for part in others[:-1]) + ".*" + others[-1]

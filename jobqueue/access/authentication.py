@@ -175,8 +175,11 @@ class Authentication:
             del self.known[key]
             self._gone.append(grant)
             if record is not None:
-                self._end_lost(self._kept(key, grant.owner, record))
-            elif self._waits is not None:
+                grant.later = self._kept(key, grant.owner, record)
+                self._end_lost(grant.later)
+                continue
+            grant.has_ended = True
+            if self._waits is not None:
                 self._waits.end_owned(grant.owner, Unauthorized())
 
     def _record(self, key: bytes | str) -> Record | None:

@@ -20,7 +20,7 @@ from jobqueue.errors import BadRequest, Forbidden, TooFast, Unauthorized
 from jobqueue.schema import inner, params
 
 _VERDICTS: dict[type[Any], str] = {Forbidden: "forbidden", TooFast: "too_fast"}
-_MOST_VERDICTS = 1000
+_MOST_VERDICTS = 100
 _REFUSAL_S = 0.1  # that it takes at most to refuse a whole request by the rate
 _TOO_MANY_WAITS = "the token has as many waiting pops as it may have"
 
@@ -71,6 +71,10 @@ class Grant:
         """The commands that it was asked for, by verdict, until they are counted elsewhere."""
         self.requests = 0
         """The requests that it has let in."""
+        self.later: Grant | None = None
+        """The one in its place, once the record of its token was changed."""
+        self.has_ended = False
+        """Whether its token is gone."""
         self.noted = self.told = 0
         """Of these requests, those that are known to the table of tokens, and to the metrics."""
         self._rights = frozenset(record.rights)
@@ -95,6 +99,24 @@ class Grant:
                 self._verdicts.clear()
             verdict = self._verdicts[topic] = reaches(self.within, topic)
         return verdict
+
+    def current(self) -> Grant:
+        """What the token may do now, while a request goes on. Raises Unauthorized when it has ended."""
+        grant = self
+        while grant.later is not None:
+            grant = grant.later
+        if grant.has_ended:
+            raise Unauthorized()
+        return grant
+
+    def check_wait(self, command: Any) -> None:
+        """Raises the reason why a pop that was let in may not begin to wait after all: what was before it in its
+        request took time."""
+        fault = self.current().fault(command)
+        if fault is not None:
+            raise fault
+        if self._may_wait is not None and not self._has_a_wait_left(command):
+            raise TooFast(_TOO_MANY_WAITS)
 
     def admits(self, commands: Sequence[Any]) -> bool:
         """Whether plain commands may be carried out as they are; their permits are spent then. False is only a doubt:
@@ -140,7 +162,9 @@ class Grant:
         """Commands that were admitted are not carried out after all, but checked again."""
         self.counts["ok"] -= len(commands)
         if self._quota is not None:
-            self._quota.refund(len(commands), _size(commands))
+            free = sum(type(command) is params.Finish for command in commands)
+            self._quota.refund(len(commands) - free, _size(commands))
+            self._quota.owe(-free)
 
     async def checked(self, commands: Sequence[Any]) -> list[Any]:
         """The commands, with an error in the place of each that is refused."""

@@ -15,11 +15,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from buckets.access.rates import lease
-from buckets.errors import JobQueueError
+from buckets.errors import JobQueueError, Unavailable
 from buckets.shards import Shards
 from jobqueue.access.records import Record
 
 _LAPSE_S = 1.0  # after which what is left of a chunk is not spent any more
+_FAILED_S = 0.25  # for which nobody asks again after Redis did not answer; those who wait would ask in turn
 _LEAST_BURST = 10
 _CHUNKS_A_SECOND = 10
 _CHUNKS_A_BURST = 8
@@ -42,6 +43,7 @@ class Permits:
         self._lapses_at = 0.0  # monotonic
         self._lacking = 0  # permits that Redis does not have before a time
         self._lacking_until = 0.0  # monotonic
+        self._fails_until = 0.0  # monotonic
         self._owed = 0
         self._leasing = asyncio.Lock()
         self._paying: asyncio.Task[None] | None = None
@@ -82,6 +84,8 @@ class Permits:
             spent = self._spend_some(count, least)
             if spent:
                 return spent, 0.0
+            if time.monotonic() < self._fails_until:
+                raise Unavailable()
             after_s = self._lacks_for(least) or await self._renew(least, max(count, self._chunk))
             return self._spend_some(count, least), after_s
 
@@ -114,6 +118,7 @@ class Permits:
             )
         except JobQueueError:
             self._owed += owed
+            self._fails_until = time.monotonic() + _FAILED_S
             raise
         if leased:
             self._left, self._lapses_at = leased, asked_at + _LAPSE_S

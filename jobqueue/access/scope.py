@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from jobqueue.access import rights
@@ -62,6 +63,7 @@ def refusal(record: Record, right: str, topic: str | None, *, is_live: bool) -> 
     return ""
 
 
+@functools.lru_cache(maxsize=16_384)  # long ones take milliseconds, and each look at a list of tokens asks for all
 def covers(pattern: str, other: str) -> bool:
     """Whether each topic that the other pattern matches is matched by this one. In both, `*` stands for any characters
     and `?` for one. False is a doubt where this one has a `?`."""

@@ -53,6 +53,8 @@ def read(path: str) -> list[Record]:
         raise SettingsError(f"{place} is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{place} is not TOML: {_where(error)}") from None
+    except RecursionError:
+        raise SettingsError(f"{place} is not TOML: it is nested too deeply") from None
     except ValueError:  # a path with a null byte
         raise SettingsError(f"{place} cannot be read") from None
     records = _records(tables, place)

@@ -70,6 +70,10 @@ class Commands:
         """
         grant = GRANT.get()
         if not grant.everything:
+            try:
+                grant = grant.current()
+            except JobQueueError as ended:
+                return [self._refused(ended, command) for command in commands]
             commands = await grant.checked(commands)
         handover = Handover(reserved, grant)
         if len(commands) == 1:

@@ -32,7 +32,7 @@ def _added(command: inner.Add, result: Added | list[Copy] | JobQueueError) -> An
 @one_inner
 async def pop(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
     """Reserve the next ready jobs, and number them."""
-    handover.check()
+    handover.check(command)
     jobs, numbers = await engine.pop_numbered(command, handover.room, owner=handover.grant.owner)
     handover.reserved.extend(jobs)
     handover.take(jobs)
@@ -42,7 +42,7 @@ async def pop(engine: Engine, command: inner.Pop, handover: Handover) -> Answer:
 @one_inner
 async def take(engine: Engine, command: inner.Take, handover: Handover) -> Answer:
     """Reserve one job by its name."""
-    handover.check()
+    handover.check(command)
     job = await engine.numbered.take(command, handover.within)
     handover.reserved.append(job)
     handover.take([job])
@@ -97,7 +97,7 @@ async def run(engine: Engine, command: inner.Run, handover: Handover) -> Answer:
 @one_inner
 async def get(engine: Engine, command: inner.Get, handover: Handover) -> Answer:
     """A job, or what is remembered of it."""
-    handover.check()
+    handover.check(command)
     job = await engine.numbered.get(command, handover.within)
     handover.take([job])
     return success(job=job)
@@ -106,7 +106,7 @@ async def get(engine: Engine, command: inner.Get, handover: Handover) -> Answer:
 @one_inner
 async def peek(engine: Engine, command: inner.Peek, handover: Handover) -> Answer:
     """Look at the first jobs of a topic in a state."""
-    handover.check()
+    handover.check(command)
     jobs = await engine.listing.peek(command, handover.room)
     handover.take(jobs)
     return success(topic=command.topic, jobs=jobs, numbers=await engine.numbered.numbers(jobs, command.numbered))

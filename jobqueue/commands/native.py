@@ -123,7 +123,7 @@ async def pop(engine: Engine, command: params.Pop, handover: Handover) -> Answer
     `count`, up to that many. If the client hangs up while its pop is waiting, no job is reserved and no try is used
     up. An answer without a job says so if a topic is paused, or if none of them exists. With `id`, reserve that job,
     even if it is not due yet or dead, or its topic is paused; a job in another state is RESERVED or WRONG_STATE."""
-    handover.check()
+    handover.check(command)
     if command.id is not None:
         return await _taken(engine, inner.Take(command.id, command.ttr, command.worker), handover)
     found = await engine.pop(command, handover.room, owner=handover.grant.owner)
@@ -212,7 +212,7 @@ async def update(engine: Engine, command: params.Update, handover: Handover) -> 
 async def get(engine: Engine, command: params.Get, handover: Handover) -> Answer:
     """Everything about a job: body, times, counts, options. Of an ended job, what is remembered, mostly without its
     body. With `body` false, or a token without the right `bodies`, `value` is left out."""
-    handover.check()
+    handover.check(command)
     job, paused_until = await engine.get(command.id, handover.within)
     handover.take([job])
     return success(**described(job, with_body=_shows_bodies(command, handover)), **paused(paused_until))
@@ -246,7 +246,7 @@ async def peek(engine: Engine, command: params.Peek, handover: Handover) -> Answ
     """Look at the jobs of a topic without reserving them: delayed and reserved jobs in the order of their times, dead
     ones in the order in which they died, ready ones in the order in which pops get them. A page with a `cursor` may be
     short or empty. With `body` false, or a token without the right `bodies`, `value` is left out."""
-    handover.check()
+    handover.check(command)
     page, cursor, known = await engine.peek(command, handover.room)
     handover.take(page.jobs)
     with_body = _shows_bodies(command, handover)

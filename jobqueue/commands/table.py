@@ -46,8 +46,10 @@ class Handover:
         """Count the bytes of jobs; a million small ones add up, too."""
         self.room -= sum([_FIELDS + len(job.raw) for job in jobs])
 
-    def check(self) -> None:
-        """Raises TooLarge when no room is left."""
+    def check(self, command: Any) -> None:
+        """Raises TooLarge when no room is left for what a pop takes, and the reason why its token may not wait now."""
+        if not self.grant.everything:
+            self.grant.check_wait(command)
         if self.room <= 0:
             raise TooLarge(f"the answers to this request already hold {ROOM} bytes of jobs; ask again for more")
 

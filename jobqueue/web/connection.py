@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buckets.errors import NoRoom
+from jobqueue.access.actor import USER
 from jobqueue.access.grants import GRANT, NOBODY
 from jobqueue.access.hang_ups import close_if_hung_up
 from jobqueue.caller import CALLER, Cancellable
@@ -39,7 +40,7 @@ class Connection(Peer):
         super().__init__(port)
         self._doing: Cancellable | None = None  # the request in flight
         self.grant = NOBODY
-        """What the request may do that is answered by a task."""
+        """What the request in flight may do: a task may have to go on with it."""
         self._kept: bytes | bytearray = b""  # received, but not begun with
         self._needed = 0  # bytes of the first request in `_kept`, once its head is known
         self._is_unread = False  # whether the client is to read before anything more is written
@@ -182,6 +183,7 @@ class Connection(Peer):
     async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         CALLER.set(self)
         GRANT.set(self.grant)
+        USER.set("")
         try:
             await work
         except Exception as error:  # a bug

@@ -34,9 +34,14 @@ class Handshake(asyncio.Protocol):
         """A client has connected."""
         allows = self.port.allows
         if self.port.limits.join(self) and (not allows or allows(transport.get_extra_info("peername"))):
-            own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-            own.setblocking(False)
-            self._task = self.port.loop.create_task(self._shake_hands(own))
+            try:
+                own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            except OSError as error:  # there are as many files as there may be
+                self._tls.shook_hands(error)
+                self.leave()
+            else:
+                own.setblocking(False)
+                self._task = self.port.loop.create_task(self._shake_hands(own))
         else:
             self.leave()
         cast(asyncio.Transport, transport).abort()  # nothing has been read from it, and the other one stays open

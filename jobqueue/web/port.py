@@ -30,7 +30,7 @@ class SimpleClient(Client, Caller, Visitor, Protocol):
     """The client of a simple request."""
 
     grant: Grant
-    """What the request may do that is answered by a task."""
+    """What the request in flight may do; set when it is let in."""
 
 
 class Answerer(Protocol):

@@ -111,14 +111,13 @@ class Web:
         """Begin to answer a simple request: see `Answerer`."""
         request_id = self._request_id(head.request_id)
         try:
-            grant = self._for_all or self._entry.grant(head.credential, connection)
+            grant = connection.grant = self._for_all or self._entry.grant(head.credential, connection)
         except JobQueueError as refused:
             connection.grant = NOBODY
             connection.complete(self.answer(refused, request_id, connection))
             return None
         begun = self._fast_path.begin(data, request_id, connection, grant)
         if begun is None:
-            connection.grant = grant
             connection.complete(self.answer(data, request_id, connection))
         return begun
 

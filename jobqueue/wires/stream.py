@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import structlog
 
+from jobqueue.access.actor import USER
 from jobqueue.access.connections import ConnectionLimits
 from jobqueue.access.grants import GRANT, NOBODY
 from jobqueue.access.hang_ups import close_if_hung_up, has_hung_up
@@ -258,6 +259,7 @@ class Stream(asyncio.Protocol, ABC, Generic[Request]):
     async def _serve(self, answer: Callable[[], Coroutine[Any, Any, None]]) -> None:
         CALLER.set(self)
         GRANT.set(self.grant)
+        USER.set("")
         try:
             await answer()
         except (ConnectionError, asyncio.CancelledError):

@@ -1,12 +1,31 @@
 -- What the caller may reach: a list of patterns, separated by blanks, of which the job's topic must match one; or several such
 -- lists, one a line, of which it must match each; empty: any topic. See buckets/topics/within.py.
 -- argument: within
+local function form_of(part)
+  return (string.gsub(string.gsub(part, '[%^%$%(%)%%%.%[%]%+%-]', '%%%0'), '%?', '.'))
+end
+
+-- Never goes back, as a pattern with many stars could otherwise take seconds: what is between two stars is sought where it
+-- comes first. Names are ASCII, so each character of the pattern but the stars is a byte of the topic.
+local function matches(topic, pattern)
+  local parts = {}
+  for part in string.gmatch(pattern .. '*', '([^*]*)%*') do parts[#parts + 1] = part end
+  local first, last = parts[1], parts[#parts]
+  if #parts == 1 then return string.find(topic, '^' .. form_of(first) .. '$') ~= nil end
+  local at, stop = #first + 1, #topic - #last
+  if at - 1 > stop or not string.find(topic, '^' .. form_of(first)) then return false end
+  if not string.find(topic, '^' .. form_of(last), stop + 1) then return false end
+  for number = 2, #parts - 1 do
+    local _, to = string.find(topic, form_of(parts[number]), at)
+    if not to or to > stop then return false end
+    at = to + 1
+  end
+  return true
+end
+
 local function matches_any(topic, patterns)
   for pattern in string.gmatch(patterns, '[^ ]+') do
-    if pattern == topic then return true end
-    local literal = string.gsub(pattern, '[%^%$%(%)%%%.%[%]%+%-]', '%%%0')
-    local form = string.gsub(string.gsub(literal, '%*', '.*'), '%?', '.')
-    if string.find(topic, '^' .. form .. '$') then return true end
+    if pattern == topic or matches(topic, pattern) then return true end
   end
   return false
 end

@@ -40,7 +40,7 @@ _OK: Plus = {"code": 0}
 _LESS = {1: ("data", "delay", "ttl", "retry", "msg_id"), 2: ("wait", "data", "msg_id")}
 """Members of a request that its answer has not, or only as its own."""
 _BAD_INPUT = ("BAD_FIELD", "TOO_LARGE")
-_NOT_DONE = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL", "FORBIDDEN")
+_NOT_DONE = ("TOPIC_FULL", "NO_ROOM", "UNAVAILABLE", "SHUTTING_DOWN", "INTERNAL", "FORBIDDEN", "UNAUTHORIZED")
 """Of a confirmation; any other code means that there is nothing left to confirm."""
 
 

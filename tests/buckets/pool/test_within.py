@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -196,3 +197,20 @@ async def test_jobs_of_one_call_are_finished_and_deleted_each_by_its_own_topic(p
     deleted_ones = await pool.delete(["u2", "t2"], "t")
     assert isinstance(deleted_ones[0], NotFound) and deleted_ones[1] == "reserved"
     assert [await state(pool, name) for name in ("u1", "u2")] == ["reserved", "reserved"]
+
+
+@pytest.mark.timeout(20)
+async def test_a_pattern_with_many_stars_takes_no_time(pool: Pool) -> None:
+    within, topic = "a*" * 120 + "b", "a" * 250
+    assert not reaches(within, topic)
+    await pool.add([NewJob("id", topic, b"1")])
+    assert await pool.get("id", within) is None
+    assert await pool.get("id", within[:-1])
+
+
+def test_a_pattern_matches_what_those_of_file_names_match() -> None:
+    chance = random.Random(1)
+    for _ in range(20_000):
+        topic = "".join(chance.choices("ab-", k=chance.randint(1, 8)))
+        within = "".join(chance.choices("ab-*?", k=chance.randint(1, 7)))
+        assert reaches(within, topic) == fnmatch.fnmatchcase(topic, within), (within, topic)

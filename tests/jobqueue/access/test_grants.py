@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -169,3 +170,33 @@ async def own_pool(own_server: Any) -> Any:
     yield pool
     await pool.close()
     await redis.close()
+
+
+def test_what_is_taken_back_leaves_the_permits_as_they_were() -> None:
+    quota = Counted()
+    given = Grant(record("produce", "consume"), "owner", quota)
+    commands = [add(), params.Finish(id="a"), params.Finish(id="b")]
+    assert given.admits(commands)
+    assert (quota.spent, quota.owed) == (1, 2)
+    given.take_back(commands)
+    assert (quota.spent, quota.owed) == (0, 0)
+
+
+class Counted:
+    """A quota that counts."""
+
+    counts_bytes = False
+    spent = owed = 0
+
+    def spend(self, count: int, size: int = 0) -> bool:
+        self.spent += count
+        return True
+
+    def refund(self, count: int, size: int = 0) -> None:
+        self.spent -= count
+
+    def owe(self, count: int) -> None:
+        self.owed += count
+
+    async def take(self, sizes: Sequence[int]) -> tuple[int, float]:
+        return len(sizes), 0.0

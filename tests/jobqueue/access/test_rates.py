@@ -93,7 +93,10 @@ async def test_commands_that_are_never_refused_count_all_the_same(live_pool: Poo
     assert 5 <= done < 20
 
 
-async def test_while_redis_is_away_nothing_is_let_through_and_what_is_owed_stays_owed() -> None:
+async def test_while_redis_is_away_nothing_is_let_through_and_what_is_owed_stays_owed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rates_module, "_FAILED_S", 0)
     calls: list[int] = []
 
     async def lease(name: str, *, owed: int, **terms: int) -> tuple[int, float]:
@@ -125,3 +128,17 @@ async def test_over_several_processes_no_more_passes_than_the_burst_and_what_com
     await asyncio.gather(*(ask(one, begun + 2) for one in processes for _ in range(3)))
     took_s = time.monotonic() - begun
     assert 100 <= passed <= 100 + 200 * (took_s + 1)
+
+
+async def test_nobody_asks_again_at_once_where_redis_did_not_answer() -> None:
+    asked = 0
+
+    async def away(name: str, **about: object) -> tuple[int, float]:
+        nonlocal asked
+        asked += 1
+        raise Unavailable()
+
+    permits = Permits(away, "a", 10, 20)
+    outcomes = await asyncio.gather(*(permits.take(1) for _ in range(50)), return_exceptions=True)
+    assert all(isinstance(each, Unavailable) for each in outcomes)
+    assert asked == 1
