@@ -103,7 +103,7 @@ class Scripts(Way):
         for turn, ids in enumerate(parts(self.ids, batch)):
             jobs = [NewJob(each, "work", BODY, delay_ms=HOUR_MS, retention_ms=retention_ms) for each in ids]
             rest = packed(jobs)
-            calls.append(self.call("add", rest, bucket=turn, buckets=self.pool.buckets))
+            calls.append(self.call("add", rest, bucket=turn, buckets=self.pool.buckets, within=""))
         return calls
 
     def due(self, batch: int, retention_ms: int) -> list[list[Command]]:
@@ -280,7 +280,7 @@ def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
     for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
         jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
         rest = packed(jobs)
-        scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets)], 1)
+        scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets, within="")], 1)
         plain.send([[("ZADD", plain.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
 
 

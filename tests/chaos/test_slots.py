@@ -25,8 +25,9 @@ from tests.waiting import until
 
 _SHARDS = 4
 _BUCKETS = 2
-# These need a check without repairs, a replica, idle topics, another Redis, or tokens.
-_ABSENT = {"barrier", "export", "find_orphans", "forget", "import", "lease_rate", "note_used", "write_tokens"}
+# These need a check without repairs, a replica, another Redis, or tokens.
+_ABSENT = {"barrier", "export", "find_orphans", "import", "lease_rate", "note_used", "write_tokens"}
+_MAYBE = {"forget"}  # by sweeps, if it takes long enough
 
 
 @asynccontextmanager
@@ -131,4 +132,4 @@ async def test_a_script_touches_no_key_of_another_shard(own_server: RedisServer,
             case ["lua", _, key, *others]:
                 assert tag_of(key) == tag, words
                 assert not any(each.startswith("{jq:") and tag_of(each) != tag for each in others), words
-    assert {name for name, script in SCRIPTS.items() if script.sha not in shas} == _ABSENT
+    assert {name for name, script in SCRIPTS.items() if script.sha not in shas} - _MAYBE == _ABSENT

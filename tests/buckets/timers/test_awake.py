@@ -99,7 +99,7 @@ async def test_a_wait_ends_when_its_time_is_over_and_others_work_meanwhile() -> 
     async with asyncio.timeout(PATIENCE_S):
         assert await Awake(1.0).wait(0.005, asyncio.Event())
     assert time.monotonic() - begun >= 0.005
-    assert turns[0] > 2
+    assert turns[0] >= 2
 
 
 async def test_a_wait_ends_when_the_event_is_set() -> None:
