@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401 - a test leaves Python no path to load it from when a host is resolved
 import os
 import tempfile
 from pathlib import Path
