@@ -81,9 +81,16 @@ def _known() -> set[str]:
 
 
 def text() -> str:
-    """The file. A password has to be put in the place of `resetpass`."""
+    """The file. A password has to be put in the place of `resetpass`.
+
+    Nobody can be the user `default`, which is off. It has its rights for the append-only file: servers read the
+    transactions in it with them, and some leave out what they do not allow.
+    """
     allowed = " ".join(f"+{command}" for command in sorted(commands() - NEWER))
-    return f"user default off\nuser jobqueue on resetpass resetkeys ~{{jq:* resetchannels &{{jq:* -@all {allowed}\n"
+    return (
+        "user default off ~* &* +@all\n"
+        f"user jobqueue on resetpass resetkeys ~{{jq:* resetchannels &{{jq:* -@all {allowed}\n"
+    )
 
 
 if __name__ == "__main__":
