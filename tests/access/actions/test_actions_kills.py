@@ -4,6 +4,7 @@ has two."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -95,7 +96,8 @@ async def kill(service: Guarded, *, workers_only: bool) -> None:
         return
     pids = list(map(int, re.findall(r'"worker.started".*?"pid":(\d+)', service.log)))
     for pid in pids[-_WORKERS:]:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the new ones may not have logged yet
+            os.kill(pid, signal.SIGKILL)
     await until(lambda: service.log.count('"worker.started"') == len(pids) + _WORKERS)
 
 
