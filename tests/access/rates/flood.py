@@ -64,10 +64,10 @@ async def steady(url: str, issued: Issued, seconds: float) -> list[float]:
     return took
 
 
-async def measure(turn_s: float, turns: int, connections: int, folder: Path) -> Figures:
+async def measure(turn_s: float, turns: int, connections: int, folder: Path, rate: int = RATE) -> Figures:
     """Take turns."""
     async with guarded(folder, workers=2) as services:
-        noisy = await services.token("produce", rate=RATE)
+        noisy = await services.token("produce", rate=rate)
         other = await services.token("produce", "consume")
         await steady(services.url, other, 1)  # not counted
         quiet: list[float] = []
