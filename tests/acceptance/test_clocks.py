@@ -17,7 +17,7 @@ from tests.acceptance.load import Load
 from tests.acceptance.service import Client, ServiceProcess
 from tests.acceptance.shell import Shell
 from tests.acceptance.test_metrics import told
-from tests.faketime import clock_off_by
+from tests.chaos.faketime import clock_off_by
 from tests.ports import free_port
 from tests.redis_server import RedisServer, binaries
 from tests.waiting import until

@@ -6,7 +6,7 @@ import pytest
 
 from tests.clients.guarded import NEW, OLD, Answer, Guarded
 from tests.conformance.participants import PARTICIPANTS, Line, Participant, Worker
-from tests.faketime import hurried
+from tests.chaos.faketime import hurried
 
 TIMES = 30
 

@@ -1,0 +1,1 @@
+"""Each file of `deploy/`, tried: systemd, proxies, Prometheus, Grafana, images."""
