@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.chaos.faketime import hurried
 from tests.clients.guarded import NEW, OLD, Answer, Guarded
 from tests.conformance.participants import PARTICIPANTS, Line, Participant, Worker
-from tests.chaos.faketime import hurried
 
 TIMES = 30
 
