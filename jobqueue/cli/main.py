@@ -154,8 +154,8 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
     """
     from jobqueue import logs  # noqa: PLC0415 - as above
     from jobqueue.cli import humanize  # noqa: PLC0415
-    from jobqueue.cli.check import check  # noqa: PLC0415
-    from jobqueue.cli.check_service import check_running  # noqa: PLC0415
+    from jobqueue.cli.check.check import check  # noqa: PLC0415
+    from jobqueue.cli.check.service import check_running  # noqa: PLC0415
 
     files = access.taken(flags)
     if url and (config or any(flag is not None for flag in flags.values())):

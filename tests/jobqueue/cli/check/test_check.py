@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from buckets import Pool, Redis
-from jobqueue.cli.check import check
-from jobqueue.cli.findings import Finding
+from jobqueue.cli.check.check import check
+from jobqueue.cli.check.findings import Finding
 from jobqueue.workers.cores import usable
 from tests.acceptance.service import ServiceProcess
 from tests.acceptance.shell import Shell

@@ -20,9 +20,9 @@ from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
 from jobqueue import settings
 from jobqueue.access.secret_values import without_secret
-from jobqueue.cli.check_access import check_access
-from jobqueue.cli.check_service import check_running
-from jobqueue.cli.findings import Finding, Findings
+from jobqueue.cli.check.access import check_access
+from jobqueue.cli.check.findings import Finding, Findings
+from jobqueue.cli.check.service import check_running
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis

@@ -13,8 +13,8 @@ from typing import Any
 
 from jobqueue.cli import humanize
 from jobqueue.cli.ask import topic_pages
+from jobqueue.cli.check.findings import Finding, Findings
 from jobqueue.cli.client import Client, Refusal, Unreachable
-from jobqueue.cli.findings import Finding, Findings
 
 Topic = dict[str, Any]
 

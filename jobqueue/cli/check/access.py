@@ -9,7 +9,7 @@ from buckets.errors import Unfit
 from jobqueue.access import tls, tokens_file
 from jobqueue.access.modes import beyond_loopback, open_without_word, plain_without_word
 from jobqueue.access.secret_values import is_open_to_all
-from jobqueue.cli.findings import Finding, Findings, Level
+from jobqueue.cli.check.findings import Finding, Findings, Level
 from jobqueue.errors import SettingsError
 from jobqueue.settings import Settings
 

@@ -8,9 +8,9 @@ import aiohttp
 import orjson
 
 from jobqueue.cli.access import shown
-from jobqueue.cli.check_jobs import check_jobs
+from jobqueue.cli.check.findings import Finding, Findings, Level
+from jobqueue.cli.check.jobs import check_jobs
 from jobqueue.cli.client import Client, session_of
-from jobqueue.cli.findings import Finding, Findings, Level
 
 if TYPE_CHECKING:
     from jobqueue_client.access.options import Access, AccessFields

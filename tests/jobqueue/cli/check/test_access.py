@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobqueue.cli.check_access import check_access
+from jobqueue.cli.check.access import check_access
 from jobqueue.settings import Settings
 from tests.jobqueue.access.authorities import Files
 
