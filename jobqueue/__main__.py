@@ -1,5 +1,5 @@
 """`python -m jobqueue`: the command line."""
 
-from jobqueue.cli.main import main
+from jobqueue.cli.entry import main
 
-main(prog_name="jobqueue")
+main()

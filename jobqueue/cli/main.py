@@ -15,6 +15,7 @@ from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, service_commands
 from jobqueue.cli.callbacks import callbacks_command
+from jobqueue.cli.setup_commands import completion_command, config_command, healthcheck_command
 from jobqueue.cli.token_commands import token_group
 from jobqueue.errors import SettingsError
 
@@ -38,6 +39,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
+    "Set up": ("config", "healthcheck", "completion"),
     "Look after a service": ("check", "fsck", "move", "token", "whoami", "actions"),
 }
 
@@ -79,7 +81,7 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--redis", metavar="URL", help="use this Redis instead of the embedded one"),
         click.option("--port", type=int, help="port to listen on; 0: any free port [8000]"),
         click.option("--host", help="address to listen on [127.0.0.1]"),
-        click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml"),
+        click.option("--config", metavar="FILE", help="settings file (TOML); `jobqueue config` prints one"),
     ):
         command = option(command)
     return command
@@ -176,7 +178,7 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
 
 @main.command("fsck")
 @click.option("--repair", is_flag=True, help="repair what is found; unreadable records are set aside")
-@click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml")
+@click.option("--config", metavar="FILE", help="settings file (TOML); `jobqueue config` prints one")
 @click.option("--redis", metavar="URL", help="the Redis of the service, if it is not the embedded one")
 @click.option("--redis-file", metavar="FILE", help="file with the URL of the Redis, instead of --redis")
 @click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]")
@@ -216,4 +218,7 @@ def _url(option: str, url: str | None, file: str | None) -> str:
 
 
 main.add_command(callbacks_command)
+main.add_command(config_command)
+main.add_command(healthcheck_command)
+main.add_command(completion_command)
 main.add_command(token_group)

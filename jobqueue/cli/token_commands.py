@@ -63,7 +63,7 @@ def _where(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--data", metavar="DIR", help="data directory of the embedded Redis [jobqueue-data]"),
         click.option("--redis-file", metavar="FILE", help="file with the URL of the Redis, instead of --redis"),
         click.option("--redis", metavar="URL", help="the Redis of the service, if it is not the embedded one"),
-        click.option("--config", metavar="FILE", help="settings file (TOML); see conf/jobqueue.toml"),
+        click.option("--config", metavar="FILE", help="settings file (TOML); `jobqueue config` prints one"),
         click.option("--url", help="ask the service that runs there, with a token of your own"),
     ):
         command = option(command)

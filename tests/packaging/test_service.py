@@ -89,7 +89,7 @@ def sources() -> set[str]:
         f"{name}/{path.relative_to(folder)}"
         for name, folder in PACKAGES.items()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".lua", ".typed")
+        if path.suffix in (".py", ".lua", ".typed", ".toml")
     }
 
 
@@ -188,10 +188,12 @@ def test_a_service_installed_from_it_does_a_job(kind: str, release: Release, tmp
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
     run(*pip, "install", "--quiet", "--no-compile", f"{file}[embedded]", cwd=tmp_path)
     assert run(jobqueue, "--version", cwd=tmp_path).split()[-1] == __version__
+    assert run(jobqueue, "config", cwd=tmp_path) == (ROOT / "conf" / "jobqueue.toml").read_text()
     with serving(environment, tmp_path) as url:
         assert ask(url, command="add", topic="t", id="1", body={"order": 1})["result"] == "created"
         assert ask(url, command="pop", topic="t", wait=5)["value"] == {"order": 1}
         assert ask(url, command="finish", id="1")["state"] == "finished"
+        run(jobqueue, "healthcheck", "--port", url.rpartition(":")[2], cwd=tmp_path)
         run(jobqueue, "check", "--port", url.rpartition(":")[2], "--data", "data", cwd=tmp_path)
         assert f'jobqueue_build_info{{version="{__version__}"}}' in fetch(f"{url}/metrics")
         assert json.loads(fetch(f"{url}/openapi.json"))["paths"]

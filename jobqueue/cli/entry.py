@@ -1,0 +1,17 @@
+"""The program `jobqueue`. `healthcheck`, which runs every few seconds, does not wait for the rest to load."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["healthcheck"] and {"-h", "--help"}.isdisjoint(arguments):
+        from jobqueue.cli import healthcheck  # noqa: PLC0415
+
+        sys.exit(healthcheck.main(arguments[1:]))
+    from jobqueue.cli import main as commands  # noqa: PLC0415
+
+    commands.main(prog_name="jobqueue")
