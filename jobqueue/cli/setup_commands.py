@@ -15,9 +15,9 @@ from jobqueue.cli import healthcheck
 _SETTINGS_FILE = Path(jobqueue.__file__).parent / "reference" / "jobqueue.toml"
 _VARIABLE = "_JOBQUEUE_COMPLETE"  # by which click is asked for completions
 _LOADED = {
-    "bash": 'eval "$(jobqueue completion bash)"        # in ~/.bashrc',
-    "zsh": 'eval "$(jobqueue completion zsh)"         # in ~/.zshrc, after compinit',
-    "fish": "jobqueue completion fish | source         # in ~/.config/fish/config.fish",
+    "bash": '~/.bashrc: eval "$(jobqueue completion bash)"',
+    "zsh": '~/.zshrc, after compinit: eval "$(jobqueue completion zsh)"',
+    "fish": "~/.config/fish/config.fish: jobqueue completion fish | source",
 }
 
 
@@ -33,7 +33,7 @@ def config_command() -> None:
 @click.command(
     "completion",
     short_help="Print what completes commands in a shell",
-    epilog="\b\n" + "\n".join(_LOADED.values()),
+    epilog="\n\n".join(_LOADED.values()),
 )
 @click.argument("shell", type=click.Choice([*_LOADED]))
 @click.pass_context
