@@ -97,9 +97,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     protocols: Dialects = Dialects()
 
     def __repr__(self) -> str:
-        """Without the user, the password and the parameters of the Redis URL; the dialects leave out their tokens."""
-        shown = {name: getattr(self, name) for name in self.__struct_fields__} | {"redis": without_secret(self.redis)}
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        """Without secrets."""
+        return f"Settings({', '.join(f'{name}={value}' for name, value in self.shown().items())})"
+
+    def shown(self) -> dict[str, str]:
+        """Each setting as text, without the user, the password and the parameters of the Redis URL, and without the
+        tokens of the dialects."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__} | {"redis": without_secret(self.redis)}
+        return {name: repr(value) for name, value in values.items()}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
         """The shards of a namespace that is created now, and the buckets of each: two are enough on a Cluster, where

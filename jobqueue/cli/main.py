@@ -20,6 +20,7 @@ from jobqueue.cli.token_commands import token_group
 from jobqueue.errors import SettingsError
 
 if TYPE_CHECKING:
+    from jobqueue.cli.check.findings import Findings
     from jobqueue.process import Lifecycle
 
 _EXAMPLES = """
@@ -40,7 +41,7 @@ _SECTIONS = {
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
     "Set up": ("config", "healthcheck", "completion"),
-    "Look after a service": ("check", "fsck", "move", "token", "whoami", "actions"),
+    "Look after a service": ("check", "doctor", "fsck", "move", "token", "whoami", "actions"),
 }
 
 
@@ -143,10 +144,14 @@ def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycl
     return Supervisor(chosen, workers)
 
 
+def _examined(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which service is looked at."""
+    url = click.option("--url", envvar="JOBQUEUE_URL", show_envvar=True, help="look at the service that runs there")
+    return url(access.accepted(_settings(command)))
+
+
 @main.command("check", short_help="Check a service, its jobs, Redis and settings")
-@click.option("--url", envvar="JOBQUEUE_URL", show_envvar=True, help="check the service that runs there, and its jobs")
-@access.accepted
-@_settings
+@_examined
 @click.pass_context
 def check_command(ctx: click.Context, /, url: str | None, config: str | None, **flags: Any) -> None:
     """Check a running service and its jobs, or what `serve` would start here, and report what is wrong.
@@ -154,26 +159,65 @@ def check_command(ctx: click.Context, /, url: str | None, config: str | None, **
     With --url or JOBQUEUE_URL it asks that service. With other options, or without both, it checks the settings, the
     Redis and the service of this machine. Exit code 1: something is bad.
     """
-    from jobqueue import logs  # noqa: PLC0415 - as above
-    from jobqueue.cli import humanize  # noqa: PLC0415
-    from jobqueue.cli.check.check import check  # noqa: PLC0415
+    from jobqueue.cli.check.check import check  # noqa: PLC0415 - as above
     from jobqueue.cli.check.service import check_running  # noqa: PLC0415
 
     files = access.taken(flags)
-    if url and (config or any(flag is not None for flag in flags.values())):
-        if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError("--url checks a running service, the other options one that is to be started")
-        url = None
+    url = _url_alone(ctx, url, config, flags)
+    sys.exit(0 if _report(check_running(url, files) if url else check(flags, config, files)) else 1)
+
+
+@main.command("doctor", short_help="Check, and write a bundle for a report of a bug")
+@_examined
+@click.option("--bundle", metavar="FILE", help="write what was found to this .tar.gz, without secrets and jobs")
+@click.pass_context
+def doctor_command(
+    ctx: click.Context, /, url: str | None, config: str | None, bundle: str | None, **flags: Any
+) -> None:
+    """Do what `check` does, then ask the running service what the token may do, and for a few of its figures.
+
+    --bundle writes all of it to a file for a report of a bug, with versions, settings, figures and the facts of Redis.
+    It has no secrets, bodies, ids or reasons of jobs; it has names of topics, hosts and files. Exit code 1: something
+    is bad.
+    """
+    from jobqueue.cli.check.bundle import Bundle  # noqa: PLC0415 - as above
+    from jobqueue.cli.check.doctor import Patient, examine  # noqa: PLC0415
+
+    files = access.taken(flags)
+    collected = Bundle() if bundle else None
+    passed = _report(examine(Patient(_url_alone(ctx, url, config, flags), flags, config, files), collected))
+    if bundle and collected:
+        try:
+            collected.write(bundle)
+        except OSError as error:
+            raise click.ClickException(f"{bundle} cannot be written: {error.strerror}") from None
+        click.echo(f"written to {bundle}; read it before you send it to anybody", err=True)
+    sys.exit(0 if passed else 1)
+
+
+def _url_alone(ctx: click.Context, url: str | None, config: str | None, flags: dict[str, Any]) -> str | None:
+    """The URL of the service to look at; None for other options, which override JOBQUEUE_URL. Raises UsageError."""
+    if not (url and (config or any(flag is not None for flag in flags.values()))):
+        return url
+    if ctx.get_parameter_source("url") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--url checks a running service, the other options one that is to be started")
+    return None
+
+
+def _report(findings: Findings) -> bool:
+    """Print findings; whether none is bad."""
+    from jobqueue import logs  # noqa: PLC0415 - as above
+    from jobqueue.cli import humanize  # noqa: PLC0415
 
     async def report() -> bool:
         passed = True
-        async for finding in check_running(url, files) if url else check(flags, config, files):
+        async for finding in findings:
             click.echo(humanize.clean(str(finding)))
             passed = passed and finding.level != "bad"
         return passed
 
     logs.set_up("error", "auto")  # a Redis that is away is a finding, not an event
-    sys.exit(0 if asyncio.run(report()) else 1)
+    return asyncio.run(report())
 
 
 @main.command("fsck")

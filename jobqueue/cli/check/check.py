@@ -66,14 +66,29 @@ async def check(flags: Mapping[str, Any], file: str | None, files: AccessFields 
     if url:
         async for finding in _redis(url, chosen):
             yield finding
-    if chosen.port == 0:
+    url = url_of(chosen)
+    if not url:
         yield Finding("ok", "service", "it will listen on any free port, so none was asked")
         return
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
-    scheme = "https" if chosen.tls_cert else "http"
-    url = f"{scheme}://[{host}]:{chosen.port}" if ":" in host else f"{scheme}://{host}:{chosen.port}"
     async for finding in check_running(url, files, absent="warn"):
         yield finding
+
+
+def url_of(chosen: Settings) -> str:
+    """Where a service with these settings listens; empty: on any free port."""
+    if chosen.port == 0:
+        return ""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
+    scheme = "https" if chosen.tls_cert else "http"
+    return f"{scheme}://[{host}]:{chosen.port}" if ":" in host else f"{scheme}://{host}:{chosen.port}"
+
+
+async def redis_of(chosen: Settings) -> str:
+    """The URL of the Redis of these settings; empty: it would be the embedded one, which does not run."""
+    if chosen.redis:
+        return chosen.redis
+    embedded = EmbeddedRedis(Path(chosen.data), chosen.redis_server or None)
+    return embedded.url if await _listens(embedded) else ""
 
 
 def _packages() -> Iterator[Finding]:

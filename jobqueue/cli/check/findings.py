@@ -14,9 +14,15 @@ class Finding(NamedTuple):
     level: Level
     subject: str
     sentence: str
+    job: str = ""
+    """What the sentence says about a single job: its id, and what its worker gave as a reason."""
 
     def __str__(self) -> str:
         return f"{self.level:<5}{self.subject}: {self.sentence}"
+
+    def without_job(self) -> str:
+        """The line for people who may not see jobs."""
+        return str(self).replace(self.job, "…") if self.job else str(self)
 
 
 Findings = AsyncIterator[Finding]

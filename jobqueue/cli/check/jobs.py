@@ -49,7 +49,7 @@ async def _looked(client: Client) -> Findings:
             yield Finding("warn", f"topic {topic['topic']}", sentence)
     deadly = [topic["topic"] for topic in topics if topic["counts"]["dead"]]
     for name in deadly[:_MOST]:
-        yield Finding("warn", f"topic {name}", await _deaths(client, name))
+        yield await _deaths(client, name)
     if len(deadly) > _MOST:
         yield Finding("warn", "topics", f"more topics with dead letters: {len(deadly) - _MOST}: jobqueue topics")
     if not (found or deadly):
@@ -103,13 +103,14 @@ def _limits(topic: Topic, name: str) -> Iterator[str]:
         )
 
 
-async def _deaths(client: Client, topic: str) -> str:
+async def _deaths(client: Client, topic: str) -> Finding:
     figures = (await client.ask("stats", topic=topic)).fields
     number, newest = figures["counts"]["dead"], figures.get("newest_dead")
     sentence = "1 dead letter" if number == 1 else f"{number:,} dead letters"
+    death = humanize.death(newest) if newest else ""
     if newest:
-        sentence += f"; the newest died {humanize.ahead(newest['dead_since'])}: {humanize.death(newest)}"
-    return f"{sentence}: jobqueue peek {shlex.quote(topic)} --state dead"
+        sentence += f"; the newest died {humanize.ahead(newest['dead_since'])}: {death}"
+    return Finding("warn", f"topic {topic}", f"{sentence}: jobqueue peek {shlex.quote(topic)} --state dead", death)
 
 
 def _span(seconds: float) -> str:

@@ -1,0 +1,77 @@
+"""The bundle of `jobqueue doctor`: text files in a .tar.gz, without secrets and without anything about single jobs."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import re
+import tarfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution, version
+
+from buckets.errors import JobQueueError
+from jobqueue import __version__
+from jobqueue.redis_server.fitness import facts_of, redis_at
+
+_FOLDER = "jobqueue-doctor"
+_TOOLS = 'extra == "test"'
+_ADDRESSES = re.compile(r"(slave\d+|master_host|master_port|cluster_.*)\Z")
+"""Fields of INFO that say where clients and other servers are."""
+
+
+class Bundle:
+    """Files that are collected, then written at once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+
+    def add(self, name: str, lines: Iterable[str]) -> None:
+        """Add a file `<name>.txt`."""
+        self._files[name] = "".join(f"{line}\n" for line in lines)
+
+    def write(self, path: str) -> None:
+        """Write them into a file that its owner alone may read. Raises OSError."""
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(opened, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:  # noqa: PTH123 - has its mode
+            for name, text in sorted(self._files.items()):
+                data = text.encode("utf-8", "replace")
+                about = tarfile.TarInfo(f"{_FOLDER}/{name}.txt")
+                about.size, about.mtime = len(data), int(time.time())
+                archive.addfile(about, io.BytesIO(data))
+
+
+def versions() -> Iterator[str]:
+    """What runs here: this program, Python, the system, and the libraries that are required."""
+    yield f"jobqueue {__version__}"
+    yield f"Python {platform.python_version()}"
+    yield platform.platform()
+    with suppress(PackageNotFoundError):  # a checkout that is not installed
+        for required in distribution("jobqueue").requires or ():
+            name = re.split(r"[^A-Za-z0-9_.-]", required, maxsplit=1)[0]
+            with suppress(PackageNotFoundError):
+                if _TOOLS not in required:
+                    yield f"{name} {version(name)}"
+
+
+async def redis_facts(url: str, timeout_s: float) -> list[str]:
+    """INFO of each server of a Redis; why there is none, if it cannot be asked."""
+    if not url:
+        return ["the embedded Redis is not running"]
+    try:
+        redis = redis_at(url, timeout_s)
+    except JobQueueError as error:
+        return [error.message]
+    lines = []
+    try:
+        for number, server in enumerate(await redis.servers(), 1):
+            lines.append(f"# server {number}")
+            facts = await facts_of(server)
+            lines += [f"{name}:{value}" for name, value in facts.items() if not _ADDRESSES.match(name)]
+    except JobQueueError as error:
+        lines.append(error.message)
+    finally:
+        await redis.close()
+    return lines

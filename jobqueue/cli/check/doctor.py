@@ -1,0 +1,127 @@
+"""`jobqueue doctor`: what `jobqueue check` finds, what a running service says about itself, and a bundle of it all.
+
+The bundle is for a report of a bug. It goes to strangers, so it has no secrets, and nothing about single jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from jobqueue import __version__, settings
+from jobqueue.cli import humanize
+from jobqueue.cli.access import shown
+from jobqueue.cli.check.bundle import Bundle, redis_facts, versions
+from jobqueue.cli.check.check import check, redis_of, url_of
+from jobqueue.cli.check.findings import Finding, Findings
+from jobqueue.cli.check.service import check_running
+from jobqueue.cli.client import Client, Refusal, Unreachable, session_of
+from jobqueue.errors import SettingsError
+
+if TYPE_CHECKING:
+    from jobqueue_client.access.options import Access, AccessFields
+
+_ANSWER_S = 10.0  # for /metrics, which asks Redis about each topic
+_OK = 200
+_NAMES = re.compile(r'[{,](?:topic|token)="')  # of figures that are about one of them
+
+
+class Patient(NamedTuple):
+    """What is looked at: the service at a URL, or without one what `serve` would start with these settings."""
+
+    url: str | None
+    flags: Mapping[str, Any]
+    config: str | None
+    files: AccessFields
+
+
+async def examine(patient: Patient, bundle: Bundle | None) -> Findings:
+    """All findings, which also go into the bundle, with what they do not say."""
+    lines = []
+    async for finding in _findings(patient, bundle):
+        lines.append(humanize.clean(finding.without_job()))
+        yield finding
+    if bundle:
+        bundle.add("versions", versions())
+        bundle.add("check", lines)
+        chosen = None if patient.url else _settings(patient)
+        if chosen:
+            bundle.add("settings", [f"{name} = {value}" for name, value in chosen.shown().items()])
+            bundle.add("redis", await redis_facts(await redis_of(chosen), chosen.redis_timeout_s))
+
+
+async def _findings(patient: Patient, bundle: Bundle | None) -> Findings:
+    async for finding in check_running(patient.url, patient.files) if patient.url else check(*patient[1:]):
+        yield finding
+    chosen = None if patient.url else _settings(patient)
+    url = patient.url or (url_of(chosen) if chosen else "")
+    if not url:
+        return
+    access = shown(url, patient.files)
+    try:
+        yield await _bearer(Client(url, access))
+    except Unreachable:  # which is a finding already
+        return
+    text = await _metrics(url.rstrip("/"), access)
+    yield _figures(text)
+    if bundle and text:
+        bundle.add("metrics", [line for line in text.splitlines() if not _NAMES.search(line)])
+
+
+def _settings(patient: Patient) -> settings.Settings | None:
+    """The settings, if they are valid."""
+    try:
+        return settings.load(patient.flags, patient.config)
+    except SettingsError:
+        return None
+
+
+async def _bearer(client: Client) -> Finding:
+    """What the service lets this command line do. Raises Unreachable."""
+    try:
+        async with client:
+            bearer = (await client.ask("whoami")).fields
+    except Refusal as error:
+        return Finding("warn", "token", str(error))
+    if bearer["open"]:
+        return Finding("ok", "token", "the service asks for none")
+    reach = ", ".join(bearer["topics"]) or "all"
+    return Finding("ok", "token", f"{bearer['name']}; rights: {', '.join(bearer['rights'])}; topics: {reach}")
+
+
+async def _metrics(url: str, access: Access) -> str:
+    """The text of /metrics; empty: it is not for this token, or there is none."""
+    headers = {"Authorization": access.token.authorization} if access.token.authorization else {}
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
+    try:
+        async with (
+            session_of(access) as session,
+            session.get(f"{url}/metrics", headers=headers, timeout=timeout) as got,
+        ):
+            return await got.text() if got.status == _OK else ""
+    except (aiohttp.ClientError, OSError):
+        return ""
+
+
+def _figures(text: str) -> Finding:
+    """A few figures that tell one trouble from another."""
+    if not text:
+        return Finding("ok", "figures", "not seen: /metrics is for tokens with the right metrics")
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    version = next((each.labels["version"] for each in samples if each.name == "jobqueue_build_info"), "unknown")
+    sums: dict[str, float] = {}
+    for sample in samples:
+        sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+    calls = sums.get("jobqueue_redis_call_duration_seconds_count", 0.0)
+    mean_s = sums.get("jobqueue_redis_call_duration_seconds_sum", 0.0) / calls if calls else 0.0
+    sentence = (
+        f"version {version}; instances: {sums.get('jobqueue_instances', 0.0):.0f}; calls of Redis: {calls:.0f}, of"
+        f" {mean_s * 1000:.1f} ms on average; jumps of its clock: {sums.get('jobqueue_clock_jumps_total', 0.0):.0f}"
+    )
+    if version != __version__:
+        return Finding("warn", "figures", f"{sentence}; this program is version {humanize.clean(__version__)}")
+    return Finding("ok", "figures", sentence)
