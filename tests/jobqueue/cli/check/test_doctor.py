@@ -103,8 +103,9 @@ async def test_the_bundle_helps_and_shows_no_secret_and_no_job(tmp_path: Path) -
     assert f"redis = 'redis://{HOST}:" in files["settings.txt"] and "access = 'tokens'" in files["settings.txt"]
     assert "maxmemory_policy:noeviction" in files["redis.txt"] and "connected_slaves:1" in files["redis.txt"]
     assert "jobqueue_build_info{" in files["metrics.txt"] and "jobqueue_locks_held" in files["metrics.txt"]
+    assert 'topic="t"' not in files["metrics.txt"] and 'token="all"' not in files["metrics.txt"]
     everything = "\n".join(files.values())
-    for secret in (PASSWORD, DIALECT, BODY, ID, REASON, str(sick.replica_port)):
+    for secret in (PASSWORD, DIALECT, BODY, ID, REASON, f"port={sick.replica_port}"):
         assert secret not in everything
     for issued in (sick.all, sick.narrow):
         assert issued.token.text not in everything and issued.token.text[12:30] not in everything
