@@ -15,6 +15,7 @@ from jobqueue import __version__, settings
 from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, service_commands
 from jobqueue.cli.callbacks import callbacks_command
+from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token_commands import token_group
 from jobqueue.errors import SettingsError
 
@@ -38,7 +39,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Look after a service": ("check", "fsck", "move", "token", "whoami", "actions"),
+    "Look after a service": ("sizing", "check", "fsck", "move", "token", "whoami", "actions"),
 }
 
 
@@ -216,4 +217,5 @@ def _url(option: str, url: str | None, file: str | None) -> str:
 
 
 main.add_command(callbacks_command)
+main.add_command(sizing_command)
 main.add_command(token_group)
