@@ -1,7 +1,7 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads the environment, and it and `secret_values` alone read files. conf/jobqueue.toml lists every
-setting with its default.
+Only this module reads the environment, except that `notify` takes what the service manager puts there, and it and
+`secret_values` alone read files. conf/jobqueue.toml lists every setting with its default.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "outside": ("public",),
     },
     "jobqueue": {
-        "ground": ("errors", "logs", "loops", "caller"),
+        "ground": ("errors", "logs", "loops", "caller", "notify"),
         "schema": ("schema",),
         "engine": ("settings", "dialect_settings", "access", "engine", "metrics"),
         "commands": ("commands",),
