@@ -121,7 +121,7 @@ bench-before: setup-test  ## compare with older versions of ours: BEFORE="COMMIT
 bench-memory: setup  ## bytes per job in Redis, at 100,000 and 1,000,000 jobs
 	$(BIN)/python -m tests.bench.memory
 
-bench-sizing: setup  ## compare the formula of docs/sizing.md with the memory of Redis, in each state
+bench-sizing: setup  ## bytes in Redis and CPU of a job, compared with what `jobqueue sizing` reckons with
 	$(BIN)/python -m tests.bench.sizing
 
 bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands

@@ -209,7 +209,7 @@ class Service(Lifecycle):
         authentication = Authentication(tokens, waiting, quotas.of, lambda: len(members.living))
         tokens.on_change.append(authentication.renew)
         tokens.before_report.append(authentication.note_uses)
-        metrics.tokens.used, metrics.tokens.live = authentication.grants, tokens.live
+        metrics.tokens.used, metrics.tokens.live = authentication.take_grants, tokens.live
         return authentication
 
     def _table_of_tokens(self, pool: Pool, members: Members, notifier: Notifier) -> Table | None:

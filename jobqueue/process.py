@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Self
 
 import structlog
@@ -21,9 +22,13 @@ from buckets.errors import JobQueueError
 from jobqueue.access.secret_values import without_secret
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
+from jobqueue.loops import Loop, running
+from jobqueue.notify import Notify, taken_from
 from jobqueue.settings import Settings
 
 log = structlog.get_logger()
+
+_WATCHES = 3  # in the watchdog's time: one may come late
 
 
 class Lifecycle(ABC):
@@ -59,6 +64,14 @@ class Lifecycle(ABC):
     @abstractmethod
     def reload(self, settings: Settings) -> None:
         """Apply the policies of other settings from now on."""
+
+    async def answers(self) -> bool:
+        """Wait until one of the processes answers. False: none is running at the moment."""
+        return True
+
+    async def caught_up(self) -> None:
+        """Wait until all processes have applied what was reloaded; this one has at once."""
+        await self.answers()
 
     @abstractmethod
     def kill(self) -> None:
@@ -99,20 +112,22 @@ async def live(
 ) -> None:
     """Run a service until SIGTERM or SIGINT; a second one ends the process at once. `started(url)` is called when it
     listens. SIGHUP applies the policies of `reread()`; without `reread`, SIGHUP (its terminal was closed) stops the
-    service too."""
+    service too. The service manager, if there is one, is told of all this."""
     stop = asyncio.Event()
+    notify = taken_from(os.environ, os.getpid())
 
     def request_stop() -> None:
         if stop.is_set():
             service.kill()
             os._exit(1)  # reserved jobs come back after their TTR, and the next start takes over the embedded Redis
         log.info("service.stopping")
+        notify.stopping()
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop)
-    hang_up = Reloads(service, settings, reread).reload if reread else request_stop
+    hang_up = Reloads(service, settings, reread, notify).reload if reread else request_stop
     loop.add_signal_handler(signal.SIGHUP, hang_up)
 
     def listens() -> None:
@@ -126,11 +141,21 @@ async def live(
             workers=service.workers,
             **({"protocols": protocols} if protocols else {}),
         )
+        notify.ready()
         if started:
             started(service.url)
 
-    await run(service, stop, listens)
+    async with running(*([Loop("watchdog", partial(watch, service, notify))] if notify.watchdog_s else [])):
+        await run(service, stop, listens)
     log.info("service.stopped")
+
+
+async def watch(service: Lifecycle, notify: Notify) -> None:
+    """Notify several times in the watchdog's time, for as long as the service answers."""
+    while True:
+        await asyncio.sleep(notify.watchdog_s / _WATCHES)
+        if await service.answers():
+            notify.answers()
 
 
 async def run(service: Lifecycle, stop: asyncio.Event, listens: Callable[[], None]) -> None:
@@ -153,14 +178,30 @@ async def run(service: Lifecycle, stop: asyncio.Event, listens: Callable[[], Non
 class Reloads:
     """What SIGHUP does to a service."""
 
-    def __init__(self, service: Lifecycle, settings: Settings, reread: Callable[[], Settings]) -> None:
+    def __init__(self, service: Lifecycle, settings: Settings, reread: Callable[[], Settings], notify: Notify) -> None:
         self._service = service
+        self._notify = notify
+        self._finishing: asyncio.Task[None] | None = None
         self._at_start = settings
         self._latest = settings  # of these, only what a running service can change is in effect
         self._reread = reread
 
     def reload(self) -> None:
         """Apply the settings file as it is now. A bad file changes nothing, and the log says what is wrong with it."""
+        if not self._service.url:  # it will be ready when it listens
+            self._apply()
+            return
+        self._notify.reloading()
+        self._apply()
+        if self._finishing:
+            self._finishing.cancel()
+        self._finishing = asyncio.create_task(self._finish(), name="reload")
+
+    async def _finish(self) -> None:
+        await self._service.caught_up()
+        self._notify.ready()
+
+    def _apply(self) -> None:
         try:
             settings = self._reread()
         except SettingsError as error:

@@ -1,7 +1,8 @@
 """The settings: data with defaults. A file (TOML) < the environment (`JOBQUEUE_…`) < flags.
 
-Only this module reads the environment, and it and `secret_values` alone read files; but `jobqueue healthcheck` has no
-time to load it, and reads a few settings by the same rules. conf/jobqueue.toml lists every setting with its default.
+Only this module reads the environment, except that `notify` takes what the service manager puts there, and it and
+`secret_values` alone read files. `jobqueue healthcheck` has no time to load it, and reads a few settings by the same
+rules. conf/jobqueue.toml lists every setting with its default.
 """
 
 from __future__ import annotations

@@ -207,8 +207,9 @@ class Authentication:
                 self._table.note_used(grant.token_id)
                 grant.noted = grant.requests
 
-    def grants(self) -> list[Grant]:
-        """Those that were asked for since their records were read, and those that went since they were last told."""
+    def take_grants(self) -> list[Grant]:
+        """Those that were asked for since their records were read, and those that went since they were last taken:
+        these are forgotten now."""
         self.note_uses()
         gone = [*self._gone]
         self._gone.clear()

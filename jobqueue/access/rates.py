@@ -17,11 +17,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from buckets.access.rates import lease
 from buckets.errors import JobQueueError, Unavailable
 from buckets.shards import Shards
-from jobqueue.access.records import Record
+from jobqueue.access.records import LEAST_BURST, Record
 
 _LAPSE_S = 1.0  # after which what is left of a chunk is not spent any more
 _FAILED_S = 0.25  # for which nobody asks again after Redis did not answer; those who wait would ask in turn
-_LEAST_BURST = 10
 _CHUNKS_A_SECOND = 10
 _CHUNKS_A_BURST = 8
 
@@ -209,7 +208,7 @@ class Quotas:
     def _of_commands(self, record: Record) -> Permits | None:
         if record.rate is None:
             return None
-        burst = max(record.burst or record.rate, _LEAST_BURST)
+        burst = max(record.burst or record.rate, LEAST_BURST)
         return Permits(self._lease, record.id, record.rate, burst)
 
     def _of_bytes(self, record: Record) -> Permits | None:

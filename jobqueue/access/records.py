@@ -26,7 +26,7 @@ KEPT_S = 7 * fields.DAY_S
 """For how long the record of a token that was revoked or has expired is kept."""
 DEFAULT_LIFE_S = 90 * fields.DAY_S
 NEVER = "never"
-_LEAST_BURST = 10
+LEAST_BURST = 10
 _LAST = 100_000_000_000  # unix seconds
 _is_digest = re.compile("[0-9a-f]{64}").fullmatch
 _Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", extra={"words": "a SHA-256 in 64 digits of 0-9 a-f"})]
@@ -189,7 +189,7 @@ def _granted(wish: Wish) -> dict[str, Any]:
         raise BadField(f"rights must be {words}{hint(unknown, tuple(rights.WORDS))}", field="rights")
     if wish.burst is not None and wish.rate is None:
         raise BadField("burst needs a rate", field="burst")
-    burst = wish.burst if wish.rate is None else wish.burst or max(wish.rate, _LEAST_BURST)
+    burst = wish.burst if wish.rate is None else wish.burst or max(wish.rate, LEAST_BURST)
     return given | {
         "rights": tuple(dict.fromkeys(wish.rights)),
         "topics": tuple(dict.fromkeys(wish.topics)),

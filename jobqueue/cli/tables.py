@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -278,3 +279,41 @@ def _due(ranges: Mapping[str, int]) -> Table:
             bar = Bar(most, 0, count, width=_BAR_WIDTH, color="cyan")
             table.add_row(Text(humanize.clean(name.replace("_", " "))), humanize.number(count), bar)
     return table
+
+
+def sizing(needed: Fields) -> RenderableType:
+    """What a load needs: a line for each part."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("jobs", f"{needed['jobs']:,} delayed, {needed['tombstones']:,} tombstones")
+    table.add_row(
+        "memory",
+        f"{_megabytes(needed['redis_bytes'])} of jobs; maxmemory {_megabytes(needed['maxmemory_bytes'])}, "
+        f"{_megabytes(needed['disk_bytes'])} of disk, over all servers",
+    )
+    table.add_row("Redis", f"{_servers(needed)}; {_busy(needed, 'redis_cores')}")
+    table.add_row(
+        "service",
+        f"processes: {needed['processes']}, over two instances at least; {_megabytes(needed['service_bytes'])}; "
+        + _busy(needed, "service_cores"),
+    )
+    return table
+
+
+def _megabytes(count: float) -> str:
+    return f"{math.ceil(count / 1e6):,} MB"
+
+
+def _servers(needed: Fields) -> str:
+    if needed["masters"] == 1:
+        return "one server, one shard"
+    return f"a Cluster of {needed['masters']} masters, shards = {needed['shards']}"
+
+
+def _busy(needed: Fields, name: str) -> str:
+    return f"{_cores(needed[name])} busy, {_cores(needed[name + '_in_batches'])} with batches of 100"
+
+
+def _cores(cores: float) -> str:
+    return "less than 0.1 cores" if cores < 0.1 else f"{cores:.1f} cores"

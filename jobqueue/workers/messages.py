@@ -1,7 +1,8 @@
-"""The messages of a supervisor to its workers: how to start, and later other settings.
+"""The messages of a supervisor to its workers: how to start, later other settings, and questions whether they answer.
 
 They travel through a pipe, the worker's standard input, as JSON behind its length (4 bytes). So no command line shows a
-Redis URL with its password, and the end of the pipe shows the worker that its supervisor is gone.
+Redis URL with its password, and the end of the pipe shows the worker that its supervisor is gone. A question is empty.
+The worker answers each message, in their order, with a line on its standard output when it has done what it says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import msgspec
 from jobqueue.settings import Settings
 
 _HEAD = 4
+QUESTION = bytes(_HEAD)
+"""Whether the worker answers."""
 
 
 def encode(settings: Settings) -> bytes:
@@ -39,6 +42,7 @@ class Inbox(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._orphaned()
 
-    async def settings(self) -> Settings:
-        """Wait for the next message. The first one says how to start; each that follows brings new policies."""
-        return msgspec.json.decode(await self._messages.get(), type=Settings)
+    async def settings(self) -> Settings | None:
+        """Wait for the next message: other settings, or None for a question."""
+        message = await self._messages.get()
+        return msgspec.json.decode(message, type=Settings) if message else None

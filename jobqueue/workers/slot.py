@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from pathlib import Path
 
 import structlog
@@ -21,7 +22,7 @@ import structlog
 from buckets.errors import Unfit
 from jobqueue.metrics.shared import forget, worker_name
 from jobqueue.settings import SHARED_METRICS, Settings
-from jobqueue.workers.messages import encode
+from jobqueue.workers.messages import QUESTION, encode
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ class Slot:
         self._settings = settings
         self._unix = unix
         self._process: Process | None = None
+        self._owed: deque[asyncio.Future[bool]] = deque()  # the answers to messages, in their order
         self._listens: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeping = asyncio.create_task(self._keep(), name=f"worker {number}")
 
@@ -51,13 +53,21 @@ class Slot:
     def reload(self, settings: Settings) -> None:
         """Apply the policies of these settings, also in the processes to come."""
         self._settings = settings
-        if self._process and self._process.stdin:
-            self._process.stdin.write(encode(settings))
+        if self._running:
+            self._tell(self._running, encode(settings))
+
+    async def answers(self) -> bool:
+        """Wait until the worker has done all that it was told. False: it ended instead, or there is no process now."""
+        if self._running is None:
+            return False
+        if not self._owed:  # else one more question would tell nothing more
+            self._tell(self._running, QUESTION)
+        return await asyncio.shield(self._owed[-1])
 
     def kill(self) -> None:
         """kill -9, if there is a process."""
-        if self._process and self._process.returncode is None:
-            self._process.kill()
+        if self._running:
+            self._running.kill()
 
     async def stop(self) -> None:
         """Stop the worker in order, or kill it when that takes too long."""
@@ -104,7 +114,9 @@ class Slot:
             log.info("worker.started", worker=self._number, pid=process.pid)
             if not self._listens.done():
                 self._listens.set_result(None)
+            await self._hear(process.stdout)
         code = await process.wait()
+        self._owe_nothing()
         forget(self._folder, self._name)
         if line and refusal:
             raise Unfit(refusal)
@@ -112,6 +124,24 @@ class Slot:
         if not line and code > 0:
             raise Unfit(f"worker {self._number} ended while it started: {reason}")
         return reason
+
+    def _tell(self, process: Process, message: bytes) -> None:
+        assert process.stdin
+        process.stdin.write(message)
+        self._owed.append(asyncio.get_running_loop().create_future())
+
+    async def _hear(self, answers: asyncio.StreamReader) -> None:
+        """Take the worker's answers until it ends; its first line was one."""
+        line = b"first"
+        while line:
+            if self._owed:
+                self._owed.popleft().set_result(True)
+            line = await answers.readline()
+
+    def _owe_nothing(self) -> None:
+        """The process has ended."""
+        while self._owed:
+            self._owed.popleft().set_result(False)
 
     async def _spawn(self) -> Process:
         """Start a process. The main thread has to do this: the worker dies with the thread that started it."""
@@ -125,9 +155,13 @@ class Slot:
             start_new_session=True,  # Ctrl-C on the terminal is for the supervisor, which then stops the workers
             env=os.environ | {SHARED_METRICS: str(self._folder), "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        assert process.stdin
-        process.stdin.write(encode(self._settings))
+        self._tell(process, encode(self._settings))
         return process
+
+    @property
+    def _running(self) -> Process | None:
+        """The process, if there is one at the moment."""
+        return self._process if self._process and self._process.returncode is None else None
 
     @property
     def _name(self) -> str:

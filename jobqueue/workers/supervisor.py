@@ -7,6 +7,7 @@ workers add up their metrics. A worker (jobqueue/workers/worker.py) is a service
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from jobqueue.settings import Settings, shared_metrics_folder
 from jobqueue.web.address import blamed_on, check_datagrams_free, url_of
 from jobqueue.workers.port import held
 from jobqueue.workers.slot import Slot
+
+_CATCH_UP_S = 10.0  # for the workers to take other settings
 
 
 class Supervisor(Lifecycle):
@@ -40,6 +43,24 @@ class Supervisor(Lifecycle):
         self._settings = self._settings.reloaded(settings)
         for slot in self._slots:
             slot.reload(self._settings)
+
+    async def answers(self) -> bool:
+        """Wait until a worker answers. False: none is running."""
+        asked = [asyncio.create_task(slot.answers()) for slot in self._slots]
+        try:
+            for first in asyncio.as_completed(asked):
+                if await first:
+                    return True
+            return False
+        finally:
+            for each in asked:
+                each.cancel()
+
+    async def caught_up(self) -> None:
+        """Wait until all workers have done what they were told, but not for ever for one that hangs."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CATCH_UP_S):
+                await asyncio.gather(*(slot.answers() for slot in self._slots))
 
     def kill(self) -> None:
         """Kill the workers, hung ones too, and remove their folder."""

@@ -3,7 +3,7 @@
 N is its number, SUPERVISOR the process id of the supervisor that started it, UNIX the number of the file that is the
 Unix socket of the service. It obeys that supervisor alone: settings
 arrive on its standard input, SIGTERM stops it, and it ignores the signals that a terminal sends to everybody. On its
-standard output it reports in one line that it listens, or why it cannot.
+standard output it reports in one line that it listens, or why it cannot, and then answers each message.
 
 It never outlives its supervisor, whatever ended that. The kernel kills it (PR_SET_PDEATHSIG), which also ends a worker
 that hangs or was stopped with SIGSTOP; and it exits when its standard input ends.
@@ -55,6 +55,7 @@ async def _serve(number: int, unix: socket.socket | None = None) -> int:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _, inbox = await loop.connect_read_pipe(lambda: Inbox(orphaned=lambda: os._exit(1)), sys.stdin)
     settings = await inbox.settings()
+    assert settings, "the first message says how to start"
     logs.set_up(settings.log_level, settings.log_format, number)
     share_as(worker_name(os.getppid(), number))
     service = Service(settings, number, unix)
@@ -74,9 +75,10 @@ def _report(refusal: str) -> None:
 
 async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
     await listens.wait()
-    _report("")
     while True:
-        service.reload(await inbox.settings())
+        _report("")
+        if settings := await inbox.settings():
+            service.reload(settings)
 
 
 if __name__ == "__main__":

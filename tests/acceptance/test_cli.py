@@ -292,7 +292,7 @@ async def test_the_help_lists_each_command_once_in_sections_and_those_for_progra
     ran = await shell.run("--help")
     lines = ran.out.partition("Run a service:")[2].splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
-    own = ["serve", "callbacks", "config", "healthcheck", "completion", "check", "doctor", "fsck", "move"]
+    own = ["serve", "callbacks", "sizing", "config", "healthcheck", "completion", "check", "doctor", "fsck", "move"]
     assert sorted(listed) == sorted([*own, *(set(params.BY_NAME) - {"leave"})])
 
 

@@ -1,50 +1,42 @@
-"""`make bench-sizing`: whether Redis needs as many bytes per job as docs/sizing.md says, in each state.
+"""`make bench-sizing`: whether a job takes as many bytes of Redis in each state, and as much of a core, as
+`jobqueue sizing` reckons with.
 
-`python -m tests.bench.sizing 100000` sets the number of jobs per measurement. The exit code is 1 if a figure is
-beyond the tolerance.
+CPU is compared with that of a SET and a ZADD in the same run, as the cores of machines differ. The exit code is 1 if a
+figure is beyond the tolerance.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
+import statistics
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 from buckets import NewJob, Pool, Redis
 from buckets.job import State
+from jobqueue.sizing import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
+from tests.bench.compare.systems.bare_redis import Bare
+from tests.bench.compare.systems.ours import Ours
+from tests.bench.compare.works import BATCH, figures
 from tests.bench.memory import used, vendor
 from tests.redis_server import RedisServer, binaries
 from tests.waiting import tick_all
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sizing.md"
 JOBS = 20_000  # as full as the hash tables of Redis are on average: 61 %
 SHAPES = ((20, 20), (20, 100), (36, 250), (20, 1000), (36, 4000))  # characters of the id, bytes of the body
 # Measured bytes, divided by the document's, on each kind of server.
 BOUNDS = {"redis": (0.85, 1.15), "valkey": (0.7, 1.0)}
+CPU_BOUNDS = (0.85, 1.15)
+CONNECTIONS = 64
+ROUNDS = 9
+SAID_US = [each for cost in (ONE_A_REQUEST, IN_BATCHES) for each in (cost.redis_us, cost.service_us)]
 _TOPIC = "order-new"
 _HOUR_MS = 3_600_000
 _BATCH = 1000
-
-
-class Size(NamedTuple):
-    """Bytes of a job in one state: a base, and so many per character of its id and per byte of its body."""
-
-    base: float
-    per_id: float
-    per_body: float
-
-    def of(self, id_length: int, body: int) -> float:
-        return self.base + self.per_id * id_length + self.per_body * body
-
-
-def sizes() -> dict[str, Size]:
-    """The formula of the document, by state."""
-    row = re.compile(r"^\| (delayed|ready|reserved|dead|tombstone)\b[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", re.M)
-    return {state: Size(*map(float, numbers)) for state, *numbers in row.findall(DOCUMENT.read_text())}
 
 
 async def fill(pool: Pool, state: str, jobs: int, id_length: int, body: int) -> None:
@@ -92,7 +84,7 @@ async def check(server: str, jobs: int, shapes: Sequence[tuple[int, int]]) -> bo
     """Print a line for each figure. Returns whether all are within the tolerance."""
     good = True
     for id_length, body in shapes:
-        for state, size in sizes().items():
+        for state, size in SIZES.items():
             name, found = await measured(server, state, jobs, id_length, body)
             said = size.of(id_length, body)
             least, most = BOUNDS[name]
@@ -104,10 +96,44 @@ async def check(server: str, jobs: int, shapes: Sequence[tuple[int, int]]) -> bo
     return good
 
 
-async def main(jobs: int = JOBS, shapes: Sequence[tuple[int, int]] = SHAPES) -> int:
-    assert len(sizes()) == 5, "the table of docs/sizing.md has another form"
-    return 0 if all([await check(server, jobs, shapes) for server in dict.fromkeys(binaries())]) else 1
+def costs(rounds: int, jobs: int) -> dict[str, float]:
+    """How often a job takes the CPU of a bare SET and ZADD, by what it takes it of."""
+    found: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, ExitStack() as stack:
+        bare, ours = Bare(), Ours()
+        for system in (bare, ours):
+            (Path(folder) / system.NAME).mkdir()
+            stack.callback(system.stop)
+            system.start(Path(folder) / system.NAME)
+        for _ in range(rounds):
+            yardstick = figures(bare.add_one(jobs / 20_000, CONNECTIONS))["store_us"]
+            bare.clear()
+            for title, run in (
+                ("one a request", ours.cycle(jobs, 1, CONNECTIONS)),
+                ("batches", ours.cycle(jobs, BATCH)),
+            ):
+                cpu = figures(run)
+                found[f"Redis, {title}"].append(cpu["store_us"] / yardstick)
+                found[f"the service, {title}"].append(cpu["service_us"] / yardstick)
+    return {name: statistics.median(each) for name, each in found.items()}
+
+
+def check_costs(rounds: int = ROUNDS, jobs: int = JOBS) -> bool:
+    """Print a line for each figure. Returns whether all are within the tolerance."""
+    good = True
+    for (name, times), us in zip(costs(rounds, jobs).items(), SAID_US, strict=True):
+        ratio = times * YARDSTICK_US / us
+        fits = CPU_BOUNDS[0] <= ratio <= CPU_BOUNDS[1]
+        good = good and fits
+        note = "" if fits else f"  (wanted: {CPU_BOUNDS[0]} to {CPU_BOUNDS[1]})"
+        print(f"{name:26} {times:5.2f} times a SET and a ZADD, ratio {ratio:.2f} to what is said{note}", flush=True)
+    return good
+
+
+async def main(jobs: int = JOBS, shapes: Sequence[tuple[int, int]] = SHAPES) -> bool:
+    """Memory, on each server."""
+    return all([await check(server, jobs, shapes) for server in dict.fromkeys(binaries())])
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(int(sys.argv[1]) if sys.argv[1:] else JOBS)))
+    sys.exit(not all([asyncio.run(main()), check_costs()]))

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.compare import BODY, Cpu, Late, MissingError, Run, System, WrongError, check, check_times, job_id
+from tests.bench.compare import (
+    BATCHERS,
+    BODY,
+    Cpu,
+    Late,
+    MissingError,
+    Run,
+    System,
+    WrongError,
+    check,
+    check_times,
+    job_id,
+)
 from tests.bench.compare.load.conversations import http, replies
 from tests.bench.compare.report import Report
 from tests.bench.compare.rounds import Found, Rounds
@@ -45,7 +57,7 @@ class Nowhere(Bare):
 class Losing(Bare):
     NAME = "losing"
 
-    def cycle(self, jobs: int, size: int) -> Run:
+    def cycle(self, jobs: int, size: int, connections: int = BATCHERS) -> Run:
         check(["a"], ["a", "b"])
         raise AssertionError
 

@@ -234,9 +234,9 @@ async def test_what_was_done_with_a_token_before_it_was_changed_is_told_once(doo
     await door.change(issued, rights=("look",))
     assert door.enter(issued) is not before
     assert door.enter(issued).counts == {"ok": 0, "forbidden": 0, "too_fast": 0}
-    told = door.authentication.grants()
+    told = door.authentication.take_grants()
     assert [(grant.name, grant.requests, grant.counts["forbidden"]) for grant in told] == [("a", 2, 0), ("a", 2, 1)]
-    assert len(door.authentication.grants()) == 1
+    assert len(door.authentication.take_grants()) == 1
 
 
 @pytest.mark.parametrize(("processes", "share"), [(1, 3), (2, 2), (3, 1), (9, 1)])

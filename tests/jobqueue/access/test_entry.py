@@ -51,7 +51,7 @@ async def test_who_is_not_let_in_is_counted_and_logged_by_why(table: Table, live
     await table.tick()
     metrics = Metrics()
     authentication = Authentication(table)
-    metrics.tokens.used = authentication.grants
+    metrics.tokens.used = authentication.take_grants
     entry = Entry(authentication, metrics, RefusalLog())
     with structlog.testing.capture_logs() as logs:
         assert entry.grant(digest_of(good.token.text), Visitor(1)).name == "good"

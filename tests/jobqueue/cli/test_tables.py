@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from jobqueue.cli import tables
+from jobqueue.sizing import Load, needs
 
 
 def lines(table: RenderableType, width: int = 100) -> list[str]:
@@ -134,3 +135,16 @@ def test_an_action_says_who_did_what_with_what_came_of_it() -> None:
     shown = lines(tables.actions(some), 120)
     assert shown[-2].split()[1:] == ["chief/[red]zoe[/]", "purge", "mail", "dead", "OK", "2", "192.0.2.1:5"]
     assert shown[-1].split()[2:] == ["-", "reload", "topics", "not", "known", "0"]
+
+
+def test_what_a_load_needs_is_told_in_four_lines() -> None:
+    shown = lines(tables.sizing(needs(Load(jobs=144_000_000, body_bytes=250, rate=40_000, retention_s=60))), width=160)
+    assert shown[0].split(maxsplit=1) == ["jobs", "144,000,000 delayed, 2,400,000 tombstones"]
+    assert "81,178 MB of jobs; maxmemory 121,767 MB, 243,533 MB of disk" in shown[1]
+    assert "a Cluster of 9 masters, shards = 48; 1.2 cores busy, 0.6 cores with batches of 100" in shown[2]
+    assert "processes: 9, over two instances at least; 590 MB; 4.3 cores busy, 0.5 cores with batches" in shown[3]
+
+
+def test_a_small_load_keeps_less_than_a_tenth_of_a_core_busy() -> None:
+    shown = lines(tables.sizing(needs(Load(jobs=10, body_bytes=250, rate=1, retention_s=60))), width=160)
+    assert "one server, one shard; less than 0.1 cores busy" in shown[2]

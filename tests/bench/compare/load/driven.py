@@ -82,9 +82,9 @@ class Driven(System):
     def pop_finish_batch(self, jobs: int, size: int) -> Run:
         return self._work_off(jobs, takers=BATCHERS, size=size)
 
-    def cycle(self, jobs: int, size: int) -> Run:
+    def cycle(self, jobs: int, size: int, connections: int = BATCHERS) -> Run:
         first = self._reserve_ids(jobs)
-        half, joined = BATCHERS // 2, int(self.CYCLE_JOINED)
+        half, joined = connections // 2, int(self.CYCLE_JOINED)
         with self._due_jobs_move(), self._all_finished(jobs):
             run, done = self._timed_load(
                 jobs, adders=half, takers=half, joined=joined, size=size, jobs=jobs, first=first, delay_ms=1

@@ -1,0 +1,1 @@
+"""The units of deploy/systemd, and the service in their sandbox."""
