@@ -29,7 +29,7 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "wires": ("wires",),
         "protocols": ("protocols", "reference"),
         "web": ("web",),
-        "service": ("redis_server", "ports", "app", "testing", "process", "workers", "sizing"),
+        "service": ("redis_server", "ports", "app", "testing", "process", "workers"),
         "sinks": ("sinks",),
         "cli": ("cli", "__main__"),
     },

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 import orjson
 
-from jobqueue.cli.client import Answer
+from jobqueue.cli.needs import Load, needs
 from jobqueue.cli.options import DURATION
 from jobqueue.cli.output import Output
-from jobqueue.sizing import Load, needs
 
 
 @click.command("sizing", short_help="Say what memory, servers and cores a load needs.")
@@ -48,7 +47,7 @@ def sizing_command(
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if output.as_json:
-        output.json(Answer(needed, orjson.dumps(needed)))
+        click.echo(orjson.dumps(needed))
     else:
         output.table("sizing", needed)
 

@@ -94,7 +94,7 @@ async def wait_for_parked(guarded: Guarded, number: int) -> None:
     async def are_parked() -> bool:
         return sum([await each.figure("jobqueue_parked_pops") for each in guarded.services]) == number
 
-    await until(are_parked, within_s=30, every_s=0.05)
+    await until(are_parked, within_s=60, every_s=0.05)
 
 
 @asynccontextmanager

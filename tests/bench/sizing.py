@@ -18,7 +18,7 @@ from pathlib import Path
 
 from buckets import NewJob, Pool, Redis
 from buckets.job import State
-from jobqueue.sizing import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
+from jobqueue.cli.needs import IN_BATCHES, ONE_A_REQUEST, SIZES, YARDSTICK_US
 from tests.bench.compare.systems.bare_redis import Bare
 from tests.bench.compare.systems.ours import Ours
 from tests.bench.compare.works import BATCH, figures

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from jobqueue.cli import tables
-from jobqueue.sizing import Load, needs
+from jobqueue.cli.needs import Load, needs
 
 
 def lines(table: RenderableType, width: int = 100) -> list[str]:
