@@ -7,7 +7,6 @@ import orjson
 
 from jobqueue.cli.needs import Load, needs
 from jobqueue.cli.options import DURATION
-from jobqueue.cli.output import Output
 
 
 @click.command("sizing", short_help="Say what memory, servers and cores a load needs.")
@@ -40,6 +39,8 @@ def sizing_command(
     Two of --jobs, --rate and --delay are needed. The figures are of slow cores, and of jobs whose ids have 20
     characters; docs/sizing.md has the formula.
     """
+    from jobqueue.cli.output import Output  # noqa: PLC0415 - takes time that `--help` does not wait for
+
     output = Output(as_json)
     most, a_second = _load(jobs, rate, delay)
     try:
