@@ -21,7 +21,7 @@ CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl demo demo-spark package clean
+.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock demo demo-spark package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls
 
@@ -96,6 +96,14 @@ man: setup-test  ## write a man page of each command to build/man
 
 acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the code
 	$(BIN)/python -m tests.operations.users_acl > .users.acl && mv .users.acl deploy/redis/users.acl
+
+# The libraries of the image and what builds the wheel, for all platforms, with the hashes of their files. LOCK: where to.
+LOCK ?= deploy/docker/requirements.lock
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+
+lock: setup-test  ## update deploy/docker/requirements.lock after a change of pyproject.toml; UPGRADE=--upgrade takes the newest
+	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--extra embedded --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
 
 fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200

@@ -162,7 +162,7 @@ class RedisNode:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509  # one system call, no lock
+            preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call, no lock
         )
 
     async def up(self) -> None:
@@ -243,5 +243,6 @@ async def _reply(incoming: asyncio.StreamReader, reader: hiredis.Reader) -> Any:
     return reply
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For a new process, before it becomes a program: the kernel kills it when this one ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

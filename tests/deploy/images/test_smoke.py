@@ -1,0 +1,54 @@
+"""Each compose file with real servers and services: jobs added before a master is killed are popped after it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.images.composed import Composed, with_secrets
+from tests.deploy.images.dockerfile import DOCKER
+
+pytestmark = pytest.mark.skipif(
+    not shutil.which("redis-cli"), reason="health checks of the compose files use redis-cli"
+)
+
+# Servers are given up sooner than in the files.
+SOONER = {"DOWN_AFTER_MS": "500", "NODE_TIMEOUT_MS": "1000"}
+
+
+@pytest.fixture(scope="module")
+def docker(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return with_secrets(tmp_path_factory.mktemp("deploy"))
+
+
+@pytest.fixture(params=["compose.yaml", "compose.sentinel.yaml", "compose.cluster.yaml"])
+def composed(docker: tuple[Path, str], request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Composed]:
+    file = Composed(docker[0] / request.param, tmp_path, **SOONER)
+    yield file
+    file.down()
+
+
+async def test_what_the_file_says_of_its_smoke_test_works(composed: Composed, request: pytest.FixtureRequest) -> None:
+    await composed.up()
+    if "make-cluster" in composed.services:
+        composed.run("make-cluster")  # a second time
+    for step in steps(request.node.callspec.params["composed"]):
+        word, *service = step.split()
+        if word in ("kill", "start"):
+            getattr(composed, word)(*service)
+        else:
+            assert "30 jobs" in composed.run("smoke", word)
+
+
+def steps(file: str) -> list[str]:
+    """The steps of the smoke test, as the head of a file lists them."""
+    (line,) = re.findall("Smoke test: (.*):", (DOCKER / file).read_text())
+    found = re.findall("`(.*?)`", line)
+    assert found[0] == "add"
+    assert found[1].startswith("kill ")
+    assert found[-1] == "pop"
+    return found
