@@ -50,7 +50,7 @@ def test_the_image_runs_the_service_as_nobody() -> None:
     variants = [stage for stage in stages if stage.startswith("run AS")]
     assert [stage.split()[2] for stage in variants] == ["embedded", "jobqueue"]
     assert all(stage.rstrip().endswith(f"USER {NOBODY}") for stage in variants)
-    assert command() == "jobqueue serve --host 0.0.0.0 --config /etc/jobqueue/jobqueue.toml".split()
+    assert " ".join(command()) == "jobqueue serve --host 0.0.0.0 --config /etc/jobqueue/jobqueue.toml"
     assert last("STOPSIGNAL") == "SIGTERM"
     assert healthcheck() == ["jobqueue", "healthcheck"]
     assert environment() == {"JOBQUEUE_CONFIG": command()[-1]}
