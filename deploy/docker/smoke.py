@@ -1,7 +1,8 @@
-"""docker compose --file FILE --profile smoke run --rm smoke add      # then kill a master, and:
-docker compose --file FILE --profile smoke run --rm smoke pop
+"""docker compose --file FILE run --rm --no-deps smoke add      # then kill a master, and:
+docker compose --file FILE run --rm --no-deps smoke pop
 
-Adds jobs, and pops them after a master was killed; the exit code is 1 if one is missing.
+Adds jobs, and pops them after a master was killed; the exit code is 1 if one is missing. Without --no-deps, compose
+would start the master again.
 """
 
 from __future__ import annotations

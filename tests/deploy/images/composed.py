@@ -53,6 +53,7 @@ class Composed:
 
     def __init__(self, file: Path, folder: Path, **variables: str) -> None:
         self._source = file.parent
+        self.secrets = file.parent / "secrets"
         self._folder = folder
         self._file = yaml.safe_load(_interpolated(file.read_text(), variables))
         self.services: dict[str, Any] = self._file["services"]
@@ -67,7 +68,7 @@ class Composed:
             if "profiles" not in service:
                 await self._start_after_others(name)
         for name in self._processes.keys() - self._healthy:
-            await self._until_healthy(name)
+            await self.until_healthy(name)
 
     async def _start_after_others(self, name: str) -> None:
         if name in self._processes:
@@ -77,7 +78,7 @@ class Composed:
             if wish["condition"] == "service_completed_successfully":
                 assert self._processes[other].wait(PATIENCE_S) == 0, self.log(other)
             elif other not in self._healthy:
-                await self._until_healthy(other)
+                await self.until_healthy(other)
         self.start(name)
 
     def start(self, name: str) -> None:
@@ -111,7 +112,8 @@ class Composed:
         for process in self._processes.values():
             process.wait(PATIENCE_S)
 
-    async def _until_healthy(self, name: str) -> None:
+    async def until_healthy(self, name: str) -> None:
+        """Wait until its health check says so."""
         test = self.services[name].get("healthcheck", {}).get("test")
         command = ["CMD", *dockerfile.healthcheck()] if test is None and _is_ours(self.services[name]) else test
         if command is None:  # a program that ends
@@ -185,7 +187,7 @@ class Composed:
             file.chmod(0o755)
 
     def _read(self, given: dict[str, str]) -> str:
-        return given["content"] if "content" in given else (self._source / given["file"]).read_text()
+        return (self._source / given["file"]).read_text()
 
     def _placed(self, name: str, text: str) -> str:
         """A text with the addresses and folders that stand for a container's names and paths."""

@@ -66,6 +66,12 @@ def test_only_the_service_is_reached_from_outside_and_only_from_this_machine(
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_configs_are_files(file: Path) -> None:
+    """Compose would copy what stands in the compose file itself into the container, whose root is read-only."""
+    assert all((DOCKER / config["file"]).exists() for config in yaml.safe_load(file.read_text())["configs"].values())
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_redis_has_a_network_without_a_way_out(file: Path) -> None:
     assert yaml.safe_load(file.read_text())["networks"]["redis"]["internal"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,23 @@ async def test_what_the_file_says_of_its_smoke_test_works(composed: Composed, re
             getattr(composed, word)(*service)
         else:
             assert "30 jobs" in composed.run("smoke", word)
+    if "make-cluster" in composed.services:
+        await made_again_after_a_failover(composed)
+
+
+async def made_again_after_a_failover(composed: Composed) -> None:
+    """It is no harm that the container that makes the Cluster runs again whenever the file is brought up."""
+    composed.start("redis-0")
+    await composed.until_healthy("redis-0")
+    composed.run("make-cluster")
+    assert role(composed, "redis-3") == "master"
+
+
+def role(composed: Composed, name: str) -> str:
+    """What a server says that it is."""
+    access = ["--user", "operator", "--pass", (composed.secrets / "operator.password").read_text()]
+    asked = ["redis-cli", "--no-auth-warning", "-h", composed.address(name), *access, "role"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
 
 
 def steps(file: str) -> list[str]:
