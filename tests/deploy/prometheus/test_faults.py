@@ -1,0 +1,150 @@
+"""deploy/prometheus: the alerts fire on what a real service reports under a fault, and are quiet before it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.service import Client, ServiceProcess
+from tests.deploy.prometheus.live import exporting
+from tests.deploy.prometheus.recording import Recording, background, firing, write
+from tests.deploy.prometheus.test_rules import promtool
+from tests.ports import free_ports
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+_TOPIC = "example-mail"  # one of those that the rules list for the objective `delivered`
+_PATIENCE_S = 60
+
+
+class Stage:
+    """Services over a Redis of their own. `async with`."""
+
+    def __init__(self, ports: list[int], settings: str = "", redis: tuple[str, ...] = ()) -> None:
+        """`ports`: of one service each."""
+        self._folder = tempfile.TemporaryDirectory(prefix="jq-")
+        folder = Path(self._folder.name)
+        config = folder / "jobqueue.toml"
+        config.write_text(settings)
+        self.redis = RedisServer(folder, *redis)
+        flags = ("--redis", self.redis.url, "--config", str(config))
+        self.services = [ServiceProcess(*flags, port=port) for port in ports]
+        self.targets = [f"127.0.0.1:{service.port}" for service in self.services]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Stage:
+        self._stack.enter_context(self._folder)
+        self._stack.enter_context(self.redis)
+        for service in self.services:
+            await self._stack.enter_async_context(service)
+        self.client = await self._stack.enter_async_context(Client(self.services[0].url))
+        await until(self._all_held, _PATIENCE_S, every_s=0.05)
+        return self
+
+    async def _all_held(self) -> bool:
+        held = [await service.figure("jobqueue_locks_held") for service in self.services]
+        return sum(held) == 8 and all(held)
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._stack.aclose()
+
+
+async def add_for_ever(client: Client, topic: str = _TOPIC, number: int = 5, **fields: Any) -> None:
+    """Some jobs every quarter of a second, taken or not."""
+    while True:
+        await client.batch([{"command": "add", "topic": topic, "body": "", **fields}] * number)
+        await asyncio.sleep(0.25)
+
+
+async def work_for_ever(client: Client, topic: str = _TOPIC, end: str = "finish") -> None:
+    """Pop jobs of a topic and end each, with `finish` or `bury`."""
+    while True:
+        for job in (await client.ask("pop", topic=topic, count=50, wait=1)).get("jobs", []):
+            await client.ask(end, id=job["id"], lease=job["lease"])
+
+
+async def kills(ports: list[int]) -> dict[str, Any]:
+    """One instance of two is killed, then the other."""
+    async with Stage(ports[:2]) as stage, Recording(*stage.targets) as recording:
+        await recording.minutes(3)
+        await stage.services[0].kill()
+        one_left = await recording.minutes(4)
+        await stage.services[1].kill()
+        none_left = await recording.minutes(3)
+    return recording.case(firing(one_left), firing(none_left, "JobqueueNoInstance"))
+
+
+async def freeze(ports: list[int]) -> dict[str, Any]:
+    """Redis is frozen, while clients go on."""
+    async with (
+        Stage(ports[:1], "redis_timeout_s = 0.5\n") as stage,
+        Recording(*stage.targets) as recording,
+        background(add_for_ever(stage.client), work_for_ever(stage.client)),
+    ):
+        before = await recording.minutes(5)
+        stage.redis.freeze()
+        after = await recording.minutes(10)
+        stage.redis.thaw()
+    expected = ("JobqueueAnswers", "JobqueueRedisDown", "JobqueueTimersNotHeld")
+    return recording.case(firing(before), firing(after, *expected))
+
+
+async def backlog(ports: list[int]) -> dict[str, Any]:
+    """The workers of one topic are away for a while, those of another give up on all jobs."""
+    async with (
+        Stage(ports[:1]) as stage,
+        Recording(*stage.targets) as recording,
+        background(add_for_ever(stage.client)),
+    ):
+        async with background(work_for_ever(stage.client)):
+            before = await recording.minutes(3)
+        async with background(add_for_ever(stage.client, "t"), work_for_ever(stage.client, "t", "bury")):
+            without = await recording.minutes(12)
+        async with background(work_for_ever(stage.client)):
+            after = await recording.minutes(3)
+    waiting = ("JobqueueDeadLetters", "JobqueueNothingPopped", "JobqueueOldestReady")
+    return recording.case(
+        firing(before), firing(without, *waiting), firing(after, "JobqueueDeadLetters", "JobqueueDelivered")
+    )
+
+
+async def fill(ports: list[int]) -> dict[str, Any]:
+    """Redis is filled up."""
+    async with (
+        Stage(ports[:1], redis=("--maxmemory", "16mb")) as stage,
+        exporting(stage.redis.url, ports[1]) as exporter,
+        Recording(*stage.targets, jobqueue_redis=exporter) as recording,
+        background(work_for_ever(stage.client)),
+    ):
+        async with background(add_for_ever(stage.client)):
+            before = await recording.minutes(3)
+        async with background(add_for_ever(stage.client, "t", 20, body="x" * 100_000, delay=600)):
+            after = await recording.minutes(11)
+    expected = ("JobqueueNoRoom", "JobqueueRedisAlmostFull", "JobqueueAnswers")
+    return recording.case(firing(before), firing(after, *expected))
+
+
+FAULTS = (kills, freeze, backlog, fill)
+
+
+@pytest.fixture(scope="module")
+def cases() -> Iterator[dict[str, Any]]:
+    """What was recorded under each fault; all of them at the same time, as they wait more than they work."""
+
+    async def all_faults() -> list[dict[str, Any]]:
+        ports = free_ports(2 * len(FAULTS))  # at once: no two of them are the same
+        return await asyncio.gather(*(fault(ports[2 * n : 2 * n + 2]) for n, fault in enumerate(FAULTS)))
+
+    yield dict(zip((fault.__name__ for fault in FAULTS), asyncio.run(all_faults()), strict=True))
+
+
+@pytest.mark.parametrize("fault", [fault.__name__ for fault in FAULTS])
+def test_the_alerts_of_a_fault_fire_and_no_others(fault: str, cases: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path / "test.yaml", cases[fault])
+    promtool("test", "rules", tmp_path / "test.yaml")
