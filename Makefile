@@ -21,7 +21,7 @@ CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs acl demo demo-spark package clean
+.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs acl dashboards demo demo-spark package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls
 
@@ -90,6 +90,9 @@ format: setup-test  ## format the code
 
 docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 	$(BIN)/python -m jobqueue.reference.markdown > docs/protocol.md
+
+dashboards: setup-test  ## regenerate the dashboards of deploy/grafana from dashboards.py
+	$(BIN)/python deploy/grafana/dashboards.py
 
 acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the code
 	$(BIN)/python -m tests.operations.users_acl > .users.acl && mv .users.acl deploy/redis/users.acl

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +118,3 @@ def firing(minute: int, *alerts: str) -> dict[str, Any]:
 def write(file: Path, *cases: Mapping[str, Any]) -> None:
     """The file for `promtool test rules`."""
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": list(cases)}))
-
-
-@contextlib.asynccontextmanager
-async def background(*work: Any) -> AsyncIterator[None]:
-    """Coroutines that run until the end of the block."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
