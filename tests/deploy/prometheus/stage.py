@@ -31,15 +31,16 @@ class Stage:
         flags = ("--redis", self.redis.url, "--config", str(config))
         self.services = [ServiceProcess(*flags, port=port) for port in ports]
         self.targets = [f"127.0.0.1:{service.port}" for service in self.services]
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Stage:
-        self._stack.enter_context(self._folder)
-        self._stack.enter_context(self.redis)
-        for service in self.services:
-            await self._stack.enter_async_context(service)
-        self.client = await self._stack.enter_async_context(Client(self.services[0].url))
-        await until(self._all_held, _PATIENCE_S, every_s=0.05)
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._folder)
+            stack.enter_context(self.redis)
+            for service in self.services:
+                await stack.enter_async_context(service)
+            self.client = await stack.enter_async_context(Client(self.services[0].url))
+            await until(self._all_held, _PATIENCE_S, every_s=0.05)
+            self._stack = stack.pop_all()
         return self
 
     async def _all_held(self) -> bool:

@@ -42,6 +42,22 @@ async def freeze(ports: list[int]) -> dict[str, Any]:
     return recording.case(firing(before), firing(after, *expected))
 
 
+async def stall(ports: list[int]) -> dict[str, Any]:
+    """Redis stops for a moment, shorter than anybody waits for it, while jobs fall due."""
+    async with (
+        Stage(ports[:1]) as stage,
+        Recording(*stage.targets) as recording,
+        background(add_for_ever(stage.client, "t", delay=0.1), work_for_ever(stage.client, "t")),
+    ):
+        before = await recording.minutes(3)  # fewer than 100 jobs: some may be late on a busy machine
+        await stage.client.batch([{"command": "add", "topic": "t", "body": "", "delay": 1}] * 300)
+        stage.redis.freeze()
+        await asyncio.sleep(1.5)  # until they are due
+        stage.redis.thaw()
+        after = await recording.minutes(3)
+    return recording.case(firing(before), firing(after, "JobqueueOnTime"))
+
+
 async def backlog(ports: list[int]) -> dict[str, Any]:
     """The workers of one topic are away for a while, those of another give up on all jobs."""
     async with (
@@ -77,7 +93,7 @@ async def fill(ports: list[int]) -> dict[str, Any]:
     return recording.case(firing(before), firing(after, *expected))
 
 
-FAULTS = (kills, freeze, backlog, fill)
+FAULTS = (kills, freeze, stall, backlog, fill)
 
 
 @pytest.fixture(scope="module")
