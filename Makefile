@@ -21,7 +21,8 @@ CHAOS_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock demo demo-spark package clean
+.PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
+.PHONY: package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls
 
@@ -93,6 +94,9 @@ docs: setup  ## regenerate docs/protocol.md from the docstrings and types
 
 man: setup-test  ## write a man page of each command to build/man
 	$(BIN)/python -m tests.packaging.man_pages build/man
+
+dashboards: setup-test  ## regenerate the dashboards of deploy/grafana from dashboards.py
+	$(BIN)/python deploy/grafana/dashboards.py
 
 acl: setup-test  ## regenerate deploy/redis/users.acl from the commands in the code
 	$(BIN)/python -m tests.operations.users_acl > .users.acl && mv .users.acl deploy/redis/users.acl

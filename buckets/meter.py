@@ -31,8 +31,9 @@ class Meter:
     def locked(self, taken: bool) -> None:
         """This process took the lock of a bucket's timer, or no longer has it."""
 
-    def signed(self, instances: int) -> None:
-        """The list of members has changed: the number of live instances, including this one."""
+    def signed(self, instances: int, timers: int) -> None:
+        """The list of members has changed: the number of live instances, including this one, and of the timers that
+        they share, one a bucket."""
 
     def compared(self, ahead_s: float) -> None:
         """Redis's clock is ahead of this host's by `ahead_s` seconds (below 0: behind)."""

@@ -173,8 +173,9 @@ class Members:
     def _take(self, living: list[bytes]) -> None:
         if living != self.living:
             self.living = living
-            self._owners = assign(len(self._pool.keys) * self._pool.buckets, living)
-            self._pool.redis.meter.signed(len(living))
+            timers = len(self._pool.keys) * self._pool.buckets
+            self._owners = assign(timers, living)
+            self._pool.redis.meter.signed(len(living), timers)
             log.info("roll.changed", extra={"instances": len(living)})
             self._wake_locks()
 

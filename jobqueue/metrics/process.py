@@ -111,6 +111,7 @@ class Metrics(Meter):
             self._lock_changes.add(change, n=0)  # so that both exist from the start
         self._locks = self._gauge("jobqueue_locks_held", "Timer locks that this process holds.")
         self._instances = self._newest("jobqueue_instances", "Live instances: the processes that share the timers.")
+        self._timers = self._newest("jobqueue_timers", "Timers that the instances share: one a bucket.")
         self._make_clock()
 
     def _make_clock(self) -> None:
@@ -244,8 +245,9 @@ class Metrics(Meter):
         self._held += 1 if taken else -1
         self._lock_changes.add("taken" if taken else "lost")
 
-    def signed(self, instances: int) -> None:
+    def signed(self, instances: int, timers: int) -> None:
         self._instances.set(instances)
+        self._timers.set(timers)
 
     def compared(self, ahead_s: float) -> None:
         self._ahead.set(ahead_s)

@@ -30,7 +30,7 @@ class Notes(Meter):
         self.ready: list[tuple[str, int, int]] = []
         self.deliveries: list[tuple[str, int]] = []
         self.locks: list[bool] = []
-        self.instances: list[int] = []
+        self.instances: list[tuple[int, int]] = []
         self.ahead: list[float] = []
         self.jumps: list[float] = []
 
@@ -53,8 +53,8 @@ class Notes(Meter):
     def locked(self, taken: bool) -> None:
         self.locks.append(taken)
 
-    def signed(self, instances: int) -> None:
-        self.instances.append(instances)
+    def signed(self, instances: int, timers: int) -> None:
+        self.instances.append((instances, timers))
 
     def compared(self, ahead_s: float) -> None:
         self.ahead.append(ahead_s)
@@ -235,7 +235,7 @@ async def test_a_lock_is_told_when_it_is_taken_and_when_it_is_lost_and_not_in_be
     await sign(live_pool, "zz")
     await instance.tick()
     assert notes.locks == [True] * live_pool.buckets + [False] * live_pool.buckets
-    assert notes.instances == [1, 2]
+    assert notes.instances == [(1, 8), (2, 8)]
 
 
 async def test_locks_that_are_given_up_in_order_are_lost(live_pool: Pool, notes: Notes) -> None:

@@ -42,7 +42,7 @@ def steady(answer: Any) -> Any:
 
 def texts() -> list[Path]:
     """Every file that a user may read or whose messages a user may see."""
-    folders = (ROOT / folder for folder in ("buckets", "clients", "conf", "docs", "jobqueue", "tests"))
+    folders = (ROOT / folder for folder in ("buckets", "clients", "conf", "deploy", "docs", "jobqueue", "tests"))
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in _TEXTS]
     own = [path for path in files if not {"node_modules", "vendor"} & set(path.parts)]
     return [*ROOT.glob("*.md"), *own]

@@ -14,12 +14,13 @@ _FEATURES = {
     *("configMapGenerator", "images", "patches"),
 }
 _KEYS = {
-    "volumeMounts": "mountPath",
-    "topologySpreadConstraints": "topologyKey",
-    "containers": "name",
-    "volumes": "name",
+    "volumeMounts": ("mountPath",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "containers": ("name",),
+    "volumes": ("name",),
 }
-"""What entries of a list are told apart by; other lists are replaced as a whole."""
+"""What entries of a list are told apart by; other lists are replaced as a whole, and these where the patch says so."""
+_REPLACE = {"$patch": "replace"}
 
 
 def build(folder: Path) -> list[Resource]:
@@ -96,11 +97,17 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _merged_list(old: list[Resource], new: list[Resource], key: str) -> list[Resource]:
-    entries = {entry[key]: entry for entry in old}
+def _merged_list(old: list[Resource], new: list[Resource], keys: tuple[str, ...]) -> list[Resource]:
+    if _REPLACE in new:
+        return [entry for entry in new if entry != _REPLACE]
+    entries = {_key(entry, keys): entry for entry in old}
     for entry in new:
-        entries[entry[key]] = _merged(entries.get(entry[key], {}), entry)
+        entries[_key(entry, keys)] = _merged(entries.get(_key(entry, keys), {}), entry)
     return list(entries.values())
+
+
+def _key(entry: Resource, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(entry[key] for key in keys)
 
 
 def _tag(image: dict[str, str], resources: list[Resource]) -> None:

@@ -112,6 +112,15 @@ def test_locks_are_counted_as_they_come_and_go() -> None:
     assert told["jobqueue_locks_held",] == 2
 
 
+def test_the_instances_and_the_timers_that_they_share_are_as_the_list_of_members_said_last() -> None:
+    metrics = Metrics()
+    assert own(metrics)["jobqueue_timers",] == 0
+    metrics.signed(1, 8)
+    metrics.signed(3, 8)
+    told = own(metrics)
+    assert (told["jobqueue_instances",], told["jobqueue_timers",]) == (3, 8)
+
+
 def test_commands_answered_together_each_count_with_the_time_of_all() -> None:
     metrics = Metrics()
     metrics.answered(

@@ -1,0 +1,85 @@
+"""What a real service and a real redis_exporter answer to a scrape."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+
+from tests.acceptance.service import ROOT, ServiceProcess
+from tests.ports import free_port
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+_SUFFIXES = {"histogram": ("_bucket", "_count", "_sum")}
+
+
+class Live(NamedTuple):
+    """The metrics of live programs."""
+
+    kinds: Mapping[str, str]
+    """By name: counter, gauge, histogram."""
+    agreed: frozenset[str]
+    """Those that all instances report alike."""
+
+
+def program(name: str) -> str:
+    """The path of a program that `.ci/run` installs."""
+    path = shutil.which(name)
+    assert path, f"{name} is not on PATH"
+    return path
+
+
+@contextlib.asynccontextmanager
+async def exporting(redis_url: str, port: int = 0) -> AsyncIterator[str]:
+    """A redis_exporter of a Redis; its host and port."""
+    address = f"127.0.0.1:{port or free_port()}"
+    process = await asyncio.create_subprocess_exec(
+        program("prometheus-redis-exporter"),
+        *("--redis.addr", redis_url, "--web.listen-address", address),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await until(lambda: _answers(address), within_s=30)
+        yield address
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _answers(address: str) -> bool:
+    try:
+        return "redis_up 1" in await scraped(address)
+    except aiohttp.ClientError:
+        return False
+
+
+async def scraped(address: str) -> str:
+    """The metrics of a host and port."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as answer:
+        answer.raise_for_status()
+        return await answer.text()
+
+
+async def live() -> Live:
+    """What there is to be scraped."""
+    with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder)) as redis:
+        async with ServiceProcess("--redis", redis.url) as service, exporting(redis.url) as exporter:
+            text = await scraped(f"127.0.0.1:{service.port}") + await scraped(exporter)
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
+    same = set(re.findall(r"^# HELP (\S+) .*take the maximum", text, re.M))
+    for name, kind in list(kinds.items()):
+        kinds.update({name + suffix: kind for suffix in _SUFFIXES.get(kind, ())})
+    return Live({**kinds, "up": "gauge"}, frozenset(same | _documented()))
+
+
+def _documented() -> set[str]:
+    """Those of which docs/operations.md says that the maximum is to be taken."""
+    return set(re.findall(r"^\| `(\w+).*ake the maximum", (ROOT / "docs" / "operations.md").read_text(), re.M))
