@@ -64,6 +64,10 @@ class Proxy(ABC):
     async def uses(self, port: int) -> bool:
         """Whether it sends requests to the instance on a port."""
 
+    @abstractmethod
+    async def errors(self) -> int:
+        """How many answers of 500 and above its clients got."""
+
     async def __aenter__(self) -> Self:
         log = (self.folder / "output").open("ab")
         with log:
@@ -116,7 +120,7 @@ class Nginx(Proxy):
             f"user {getpass.getuser()}; worker_processes 2; daemon off; pid {own}/pid; error_log stderr;\n"
             "events { worker_connections 1024; }\n"
             "http {\n"
-            '  log_format instances "$upstream_addr $status";\n'
+            '  log_format instances "$upstream_addr|$upstream_status|$status";\n'
             f"  access_log {self._log} instances;\n"
             + "".join(f"  {each}_temp_path {own}/{each};\n" for each in temporary)
             + "  include jobqueue.conf;\n}\n"
@@ -129,12 +133,19 @@ class Nginx(Proxy):
         return ["nginx", "-c", str(self.folder / "nginx.conf"), "-e", "stderr"]
 
     async def uses(self, port: int) -> bool:
-        """Whether the instance answered one of the last requests."""
-        return any(f"127.0.0.1:{port} 200" in line for line in self.requests()[-20:])
+        """Whether the instance answered when it was last asked."""
+        for asked, statuses, _ in reversed(self._requests()):
+            answers = dict(zip(asked.split(", "), statuses.split(", "), strict=True))
+            if f"127.0.0.1:{port}" in answers:
+                return answers[f"127.0.0.1:{port}"] == "200"
+        return False
 
-    def requests(self) -> list[str]:
-        """For each request the instances that were asked, and the status."""
-        return self._log.read_text().splitlines()
+    async def errors(self) -> int:
+        return sum(status >= "500" for *_, status in self._requests())
+
+    def _requests(self) -> list[list[str]]:
+        """For each request the instances that were asked, their statuses, and the one that the client got."""
+        return [line.split("|") for line in self._log.read_text().splitlines()]
 
 
 class Haproxy(Proxy):
@@ -160,11 +171,17 @@ class Haproxy(Proxy):
         return ["haproxy", "-db", "-f", str(self._file)]
 
     async def uses(self, port: int) -> bool:
+        return any(row["addr"] == f"127.0.0.1:{port}" and row["status"] == "UP" for row in await self._figures())
+
+    async def errors(self) -> int:
+        return sum(int(row["hrsp_5xx"]) for row in await self._figures() if row["svname"] == "FRONTEND")
+
+    async def _figures(self) -> list[dict[str, str]]:
         reader, writer = await asyncio.open_unix_connection(str(self._socket))
         writer.write(b"show stat\n")
-        rows = csv.DictReader((await reader.read()).decode().lstrip("# ").splitlines())
+        said = (await reader.read()).decode()
         writer.close()
-        return any(row["addr"] == f"127.0.0.1:{port}" and row["status"] == "UP" for row in rows)
+        return list(csv.DictReader(said.removeprefix("# ").splitlines()))
 
 
 PROXIES: list[type[Proxy]] = [Nginx, Haproxy]
