@@ -53,7 +53,7 @@ class Stage:
             return Answer(answer.status, answer.headers, await answer.read())
 
     async def status_of(self, path: str, **headers: str) -> int:
-        return (await self.request("GET", path, **headers)).status
+        return (await self.request("GET", path, b"", **headers)).status
 
     async def ask(self, command: str, **fields: Any) -> Any:
         answer = await self.request("POST", "/command", json.dumps({"command": command, **fields}).encode())

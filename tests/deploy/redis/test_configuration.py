@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,10 @@ class Machine:
 @pytest.fixture
 def machines() -> Iterator[list[Machine]]:
     """Whatever a test puts in is killed."""
-    with ExitStack() as stack:
-        held: list[Machine] = []
-        stack.callback(lambda: [each.kill() for each in held])
-        yield held
+    held: list[Machine] = []
+    yield held
+    for each in held:
+        each.kill()
 
 
 async def check_is_silent(url: str, folder: Path, durability: str) -> None:
