@@ -24,7 +24,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
 .PHONY: package clean
 .PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
-.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls
+.PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls bench-upgrade
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -181,6 +181,9 @@ bench-rates: setup-test  ## the rate of a token over three instances, one of the
 
 bench-flood: setup-test  ## how long others wait while the client of one token floods the service
 	$(BIN)/python -m tests.access.rates.flood
+
+bench-upgrade: setup-test  ## how long workers get nothing while instances behind nginx and HAProxy are replaced
+	$(BIN)/python -m tests.deploy.proxies
 
 package: setup-test  ## build the sdist and the wheel into dist/
 	rm -rf build dist

@@ -119,6 +119,7 @@ class ShuttingDown(TryLater):
     """this instance is shutting down; retry, and another one will answer."""
 
     code = "SHUTTING_DOWN"
+    retry_after = 0  # behind a proxy, the same address leads to the other one at once
 
 
 class SettingsError(Exception):

@@ -69,13 +69,14 @@ class Place:
 
     def __init__(self, port: int, redis: str, log: Path) -> None:
         self.log = log
-        self._port, self._redis = port, redis
+        self.port = port
+        self._redis = redis
         self.service: ServiceProcess | None = None
 
     async def run(self, program: Program) -> None:
         await self.stop()
         flags = ("--redis", self._redis, "--log-format", "json")
-        self.service = ServiceProcess(*flags, port=self._port, log=self.log, program=program)
+        self.service = ServiceProcess(*flags, port=self.port, log=self.log, program=program)
         await self.service.start()
 
     async def stop(self) -> None:
