@@ -11,6 +11,7 @@ import click
 import pytest
 
 from jobqueue.cli.main import main
+from tests.deploy.programs import program
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_a_page_holds_what_stands_behind_the_options_too(pages: Path) -> None:
 
 def _shown(page: Path) -> str:
     """A page as `man` shows it on a wide terminal; groff finds nothing wrong with it."""
-    command = ["groff", "-ww", "-k", "-man", "-Tutf8", "-P-c", "-P-bou", "-rLL=400n", "-rHY=0", str(page)]
+    command = [program("groff"), "-ww", "-k", "-man", "-Tutf8", "-P-c", "-P-bou", "-rLL=400n", "-rHY=0", str(page)]
     ran = subprocess.run(command, capture_output=True, check=True, timeout=60)
     assert ran.stderr == b"", ran.stderr.decode()
     return ran.stdout.decode().replace("\u2212", "-").replace("\u2010", "-")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import aiohttp
 
 from tests.acceptance.service import ROOT, ServiceProcess
+from tests.deploy.programs import program
 from tests.ports import free_port
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -28,13 +28,6 @@ class Live(NamedTuple):
     """By name: counter, gauge, histogram."""
     agreed: frozenset[str]
     """Those that all instances report alike."""
-
-
-def program(name: str) -> str:
-    """The path of a program that `.ci/run` installs."""
-    path = shutil.which(name)
-    assert path, f"{name} is not on PATH"
-    return path
 
 
 @contextlib.asynccontextmanager

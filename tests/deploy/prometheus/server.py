@@ -11,8 +11,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.deploy.programs import program
 from tests.deploy.prometheus.expressions import FOLDER
-from tests.deploy.prometheus.live import program
 from tests.ports import free_port
 from tests.waiting import until
 

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from tests.acceptance.service import ROOT
+from tests.deploy.programs import program
 from tests.deploy.prometheus.expressions import FOLDER, RULES, alerts, recorded, rules, uses
-from tests.deploy.prometheus.live import Live, program
+from tests.deploy.prometheus.live import Live
 from tests.documents.test_readme import anchors
 
 _CASES = FOLDER / "rules_test.yaml"

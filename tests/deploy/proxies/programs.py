@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 import trustme
 
 from tests.acceptance.service import ROOT
+from tests.deploy.programs import program
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -130,7 +131,7 @@ class Nginx(Proxy):
         return self._said(*self._command(), "-t")
 
     def _command(self) -> list[str]:
-        return ["nginx", "-c", str(self.folder / "nginx.conf"), "-e", "stderr"]
+        return [program("nginx"), "-c", str(self.folder / "nginx.conf"), "-e", "stderr"]
 
     async def uses(self, port: int) -> bool:
         """Whether the instance answered when it was last asked."""
@@ -165,10 +166,10 @@ class Haproxy(Proxy):
         self._file.write_text(self._fill("haproxy/haproxy.cfg", places))
 
     def check(self) -> str:
-        return self._said("haproxy", "-c", "-f", str(self._file))
+        return self._said(program("haproxy"), "-c", "-f", str(self._file))
 
     def _command(self) -> list[str]:
-        return ["haproxy", "-db", "-f", str(self._file)]
+        return [program("haproxy"), "-db", "-f", str(self._file)]
 
     async def uses(self, port: int) -> bool:
         return any(row["addr"] == f"127.0.0.1:{port}" and row["status"] == "UP" for row in await self._figures())

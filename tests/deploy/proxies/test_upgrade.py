@@ -19,6 +19,8 @@ PROXY_OF = {"python": Nginx, "node": Haproxy, "php": Nginx}
 
 
 async def test_instances_are_replaced_behind_proxies_and_each_job_is_delivered_in_time(tmp_path: Path) -> None:
+    for missing in filter(None, (each.lacks() for each in PROGRAMS)):
+        pytest.skip(missing)
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
         programs = [(program, PROXY_OF[program.name]) for program in PROGRAMS]
         result = await run(programs, installed(tmp_path), Path(folder))

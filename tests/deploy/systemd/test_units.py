@@ -11,6 +11,7 @@ import pytest
 
 from jobqueue import settings
 from tests.acceptance.service import ROOT
+from tests.deploy.programs import program
 from tests.deploy.systemd.unit import FOLDER, Unit
 
 UNITS = ("jobqueue.service", "jobqueue-callbacks@.service")
@@ -20,7 +21,7 @@ _WORST = 20  # tenths of the exposure that `systemd-analyze security` finds
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["/usr/bin/systemd-analyze", *arguments], check=False, capture_output=True, text=True, timeout=60
+        [program("systemd-analyze"), *arguments], check=False, capture_output=True, text=True, timeout=60
     )
 
 
