@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,24 @@ def anchors(document: Path) -> set[str]:
     """The names by which a link can point to the headings of a document, as the usual hosts derive them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_tests_that_documents_name_are_there() -> None:
+    named = {
+        (document.name, name)
+        for document in texts()
+        if document.suffix == ".md"
+        for name in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", document.read_text())
+    }
+    assert len(named) > 40
+    assert [each for each in named if not (ROOT / each[1]).exists()] == []
+
+
+def test_the_issue_forms_are_such() -> None:
+    checked = Path(sys.executable).with_name("check-jsonschema")
+    forms = [str(path) for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yaml")]
+    assert forms
+    subprocess.run([checked, "--builtin-schema", "vendor.github-issue-forms", *forms], check=True, timeout=60)
 
 
 async def test_the_session_of_the_readme_goes_as_it_says() -> None:
