@@ -27,13 +27,20 @@ class Recorder:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received = bytearray()
         self.received.append(received)
-        with contextlib.suppress(OSError):
+        try:
             back, on = await asyncio.open_connection("127.0.0.1", self._target)
-            await asyncio.gather(_copy(reader, on, received), _copy(back, writer, bytearray()))
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_copy(reader, on, received), _copy(back, writer, bytearray()))
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: bytearray) -> None:
-    while data := await reader.read(1 << 16):
-        kept += data
-        writer.write(data)
-    writer.close()
+    """Until a side closes or resets its connection; then the other one is closed."""
+    try:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                kept += data
+                writer.write(data)
+    finally:
+        writer.close()
