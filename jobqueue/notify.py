@@ -26,10 +26,12 @@ class Notify:
     def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.watchdog_s = watchdog_s if address else 0.0
+        self._stops = False
 
     def ready(self) -> None:
-        """It listens, or has reloaded."""
-        self._send("READY=1")
+        """It listens, or has reloaded; not while it stops."""
+        if not self._stops:
+            self._send("READY=1")
 
     def reloading(self) -> None:
         """It reloads; `ready` follows."""
@@ -37,6 +39,7 @@ class Notify:
 
     def stopping(self) -> None:
         """It has begun to stop."""
+        self._stops = True
         self._send("STOPPING=1")
 
     def answers(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import socket
@@ -14,6 +15,7 @@ _SHARE = 2_000
 # first one.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1").removeprefix("gw")) + 1
 _OWN = _PORTS[_WORKER * _SHARE % len(_PORTS) :][:_SHARE]
+_turn = itertools.cycle(random.sample(_OWN, len(_OWN)))  # each once before any comes again, bound or not
 
 
 def free_ports(number: int) -> list[int]:
@@ -21,7 +23,7 @@ def free_ports(number: int) -> list[int]:
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < number:
-            port, probe = random.choice(_OWN), held.enter_context(socket.socket())
+            port, probe = next(_turn), held.enter_context(socket.socket())
             with suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 found.append(port)

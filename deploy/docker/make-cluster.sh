@@ -30,4 +30,8 @@ done
 for host in "$@"; do
   until ask "$host" cluster info | grep -q "^cluster_state:ok"; do sleep 0.2; done
 done
+# Until each replica follows a master, whichever of the servers that is by now.
+for host in "$4" "$5" "$6"; do
+  until ask "$host" info replication | grep -qE "^(role:master|master_link_status:up)"; do sleep 0.2; done
+done
 echo "The Cluster serves all slots."

@@ -7,6 +7,7 @@ acl=$PWD/../redis/users.acl
 umask 077
 mkdir secrets  # fails where there are some: they are in use
 cd secrets
+trap '[ -s smoke.token ] || rm -rf "$PWD"' EXIT  # all of it, or nothing
 # In a container of the image; JOBQUEUE names another program.
 : "${JOBQUEUE:=docker run --rm --user $(id -u):$(id -g) --volume $PWD:/secrets --workdir /secrets jobqueue:0.1.0}"
 

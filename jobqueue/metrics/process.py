@@ -70,6 +70,8 @@ class Metrics(Meter):
             "Changes that asked for more than local durability, by what was asked for and what was reached.",
             ["asked", "reached"],
         )
+        for asked in ("replicated", "fsynced"):  # so that the first burst shows as an increase
+            self._secured.add(asked, "local", n=0)
         self._parked = self._gauge("jobqueue_parked_pops", "Pops waiting for a job.")
         self._access = Count(
             self.registry, "jobqueue_access_total", "Requests, by the verdict on who may make them.", ["verdict"]
@@ -136,6 +138,7 @@ class Metrics(Meter):
             "Calls to Redis that failed, by code; refusals are not failures.",
             ["code"],
         )
+        self._errors.add("NO_ROOM", n=0)  # as above
         self._call_seconds = Spread(
             registry,
             "jobqueue_redis_call_duration_seconds",

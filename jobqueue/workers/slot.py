@@ -127,16 +127,17 @@ class Slot:
 
     def _tell(self, process: Process, message: bytes) -> None:
         assert process.stdin
-        process.stdin.write(message)
+        if not process.stdin.is_closing():  # else it has ended, though its exit code is yet to come
+            process.stdin.write(message)
         self._owed.append(asyncio.get_running_loop().create_future())
 
     async def _hear(self, answers: asyncio.StreamReader) -> None:
         """Take the worker's answers until it ends; its first line was one."""
-        line = b"first"
-        while line:
+        while True:
             if self._owed:
                 self._owed.popleft().set_result(True)
-            line = await answers.readline()
+            if not await answers.readline():
+                return
 
     def _owe_nothing(self) -> None:
         """The process has ended."""

@@ -34,7 +34,7 @@ PACKAGES = {
     "pyspark_jobqueue": ROOT / "clients" / "spark" / "pyspark_jobqueue",
 }
 # Other tests may write beside these while they are copied.
-_FOLDERS = (".ci", "buckets", "clients", "conf", "deploy", "docs", "jobqueue", "tests")
+_FOLDERS = (".ci", ".github", "buckets", "clients", "conf", "deploy", "docs", "jobqueue", "tests")
 _FILES = ("*.md", "*.toml", "*.cfg", "*.in", "LICENSE", "Makefile", ".gitignore", ".luacheckrc")
 _LEFT_BY_TOOLS = (".*_cache", ".hypothesis", "node_modules", "vendor", "__pycache__", "build", "dist", "*.egg-info")
 

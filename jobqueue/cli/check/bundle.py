@@ -35,6 +35,7 @@ class Bundle:
     def write(self, path: str) -> None:
         """Write them into a file that its owner alone may read. Raises OSError."""
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.fchmod(opened, 0o600)  # of a file that was there, too
         with open(opened, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:  # noqa: PTH123 - has its mode
             for name, text in sorted(self._files.items()):
                 data = text.encode("utf-8", "replace")

@@ -55,7 +55,11 @@ async def examine(patient: Patient, bundle: Bundle | None) -> Findings:
 
 
 async def _findings(patient: Patient, bundle: Bundle | None) -> Findings:
-    async for finding in check_running(patient.url, patient.files) if patient.url else check(*patient[1:]):
+    async for finding in (
+        check_running(patient.url, patient.files)
+        if patient.url
+        else check(patient.flags, patient.config, patient.files)
+    ):
         yield finding
     chosen = None if patient.url else _settings(patient)
     url = patient.url or (url_of(chosen) if chosen else "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import orjson
 
+from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.access import shown
 from jobqueue.cli.check.findings import Finding, Findings, Level
 from jobqueue.cli.check.jobs import check_jobs
@@ -33,6 +34,7 @@ async def check_running(url: str, files: AccessFields | None = None, absent: Lev
 
 async def _service(url: str, access: Access, absent: Level) -> Finding:
     """Whether a service answers at a URL."""
+    place = without_secret(url) if "@" in url else url
     headers = {} if access.token.authorization is None else {"Authorization": access.token.authorization}
     timeout = aiohttp.ClientTimeout(total=_READY_S)
     try:
@@ -44,15 +46,15 @@ async def _service(url: str, access: Access, absent: Level) -> Finding:
             missing = [name for name, passed in answer.get("checks", {}).items() if not passed]
             is_ready = answer["ready"]
     except aiohttp.ClientSSLError as error:
-        return Finding("bad", "service", f"the one at {url} cannot be asked over TLS: {error.os_error}")
+        return Finding("bad", "service", f"the one at {place} cannot be asked over TLS: {error.os_error}")
     except aiohttp.ClientConnectorError:
-        return Finding(absent, "service", f"none is listening at {url}; jobqueue serve starts one")
+        return Finding(absent, "service", f"none is listening at {place}; jobqueue serve starts one")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        return Finding("bad", "service", f"{url} is not a URL such as http://127.0.0.1:8000")
+        return Finding("bad", "service", f"{place} is not a URL such as http://127.0.0.1:8000")
     except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = error or "no answer in time"
-        return Finding("bad", "service", f"the program at {url} does not answer like a service: {why}")
+        return Finding("bad", "service", f"the program at {place} does not answer like a service: {why}")
     if is_ready:
-        return Finding("ok", "service", f"ready at {url}")
+        return Finding("ok", "service", f"ready at {place}")
     which = ", ".join(missing) or "a token with the right look is told which"
-    return Finding("bad", "service", f"the one at {url} is not ready; failed checks: {which}")
+    return Finding("bad", "service", f"the one at {place} is not ready; failed checks: {which}")

@@ -329,7 +329,7 @@ async def test_the_end_of_a_pause_wakes_no_more_pops_than_there_are_jobs(redis: 
     await waiting.notifier.connected.wait()
     await add(live_pool, "a")
     await add(live_pool, "b")
-    await Topics(live_pool).pause("t", 2000)
+    await Topics(live_pool).pause("t", 4000)
     pops = [asyncio.create_task(waiting.pop(["t"], 1, PATIENCE_S)) for _ in range(100)]
     await until(lambda: waiting.parked == 100)
     await asyncio.sleep(0.1)  # each has looked once more

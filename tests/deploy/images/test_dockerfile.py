@@ -18,7 +18,13 @@ NOBODY = "65532:65532"
 
 def copied() -> set[str]:
     """What the image takes from the repository."""
-    return {source for name, rest in instructions() if name == "COPY" for source in rest.split()[:-1]}
+    return {
+        source
+        for name, rest in instructions()
+        if name == "COPY"
+        for source in rest.split()[:-1]
+        if not source.startswith("--")
+    }
 
 
 def test_hadolint_finds_nothing() -> None:

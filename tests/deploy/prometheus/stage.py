@@ -16,6 +16,7 @@ from tests.waiting import until
 
 _TOPIC = "example-mail"  # one of those that the rules list for the objective `delivered`
 _PATIENCE_S = 60
+_TIMERS = 8
 
 
 class Stage:
@@ -45,7 +46,19 @@ class Stage:
 
     async def _all_held(self) -> bool:
         held = [await service.figure("jobqueue_locks_held") for service in self.services]
-        return sum(held) == 8 and all(held)
+        return sum(held) == _TIMERS and all(held)
+
+    async def second_holds_all(self) -> bool:
+        """Whether the second service has all timers."""
+        return await self.services[1].figure("jobqueue_locks_held") == _TIMERS
+
+    async def is_worked_off(self) -> bool:
+        """Whether no job waits for long."""
+        return ((await self.client.ask("stats", topic=_TOPIC))["oldest_ready"] or 0) < 1
+
+    async def is_full(self) -> bool:
+        """Whether Redis has refused a job for want of room."""
+        return await self.services[0].figure('jobqueue_redis_errors_total{code="NO_ROOM"}') > 0
 
     async def __aexit__(self, *exception: object) -> None:
         await self._stack.aclose()

@@ -14,6 +14,7 @@ from tests.deploy.prometheus.recording import Recording, firing, write
 from tests.deploy.prometheus.stage import Stage, add_for_ever, background, work_for_ever
 from tests.deploy.prometheus.test_rules import promtool
 from tests.ports import free_ports
+from tests.waiting import until
 
 
 async def kills(ports: list[int]) -> dict[str, Any]:
@@ -21,7 +22,8 @@ async def kills(ports: list[int]) -> dict[str, Any]:
     async with Stage(ports[:2]) as stage, Recording(*stage.targets) as recording:
         await recording.minutes(3)
         await stage.services[0].kill()
-        one_left = await recording.minutes(4)
+        await until(stage.second_holds_all, 60, every_s=0.05)
+        one_left = await recording.minutes(3)
         await stage.services[1].kill()
         none_left = await recording.minutes(3)
     return recording.case(firing(one_left), firing(none_left, "JobqueueNoInstance"))
@@ -47,12 +49,12 @@ async def stall(ports: list[int]) -> dict[str, Any]:
     async with (
         Stage(ports[:1]) as stage,
         Recording(*stage.targets) as recording,
-        background(add_for_ever(stage.client, "t", delay=0.1), work_for_ever(stage.client, "t")),
+        background(add_for_ever(stage.client, "t", 1, delay=0.1), work_for_ever(stage.client, "t")),
     ):
         before = await recording.minutes(3)  # fewer than 100 jobs: some may be late on a busy machine
-        await stage.client.batch([{"command": "add", "topic": "t", "body": "", "delay": 1}] * 300)
+        await stage.client.batch([{"command": "add", "topic": "t", "body": "", "delay": 3}] * 300)
         stage.redis.freeze()
-        await asyncio.sleep(1.5)  # until they are due
+        await asyncio.sleep(3.5)  # until they are due
         stage.redis.thaw()
         after = await recording.minutes(3)
     return recording.case(firing(before), firing(after, "JobqueueOnTime"))
@@ -68,8 +70,9 @@ async def backlog(ports: list[int]) -> dict[str, Any]:
         async with background(work_for_ever(stage.client)):
             before = await recording.minutes(3)
         async with background(add_for_ever(stage.client, "t"), work_for_ever(stage.client, "t", "bury")):
-            without = await recording.minutes(12)
+            without = await recording.minutes(14)
         async with background(work_for_ever(stage.client)):
+            await until(stage.is_worked_off, 60, every_s=0.05)
             after = await recording.minutes(3)
     waiting = ("JobqueueDeadLetters", "JobqueueNothingPopped", "JobqueueOldestReady")
     return recording.case(
@@ -88,7 +91,8 @@ async def fill(ports: list[int]) -> dict[str, Any]:
         async with background(add_for_ever(stage.client)):
             before = await recording.minutes(3)
         async with background(add_for_ever(stage.client, "t", 20, body="x" * 100_000, delay=600)):
-            after = await recording.minutes(11)
+            await until(stage.is_full, 60, every_s=0.1)
+            after = await recording.minutes(9)
     expected = ("JobqueueNoRoom", "JobqueueRedisAlmostFull", "JobqueueAnswers")
     return recording.case(firing(before), firing(after, *expected))
 

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import csv
 import getpass
+import grp
+import os
 import ssl
 import subprocess
 from abc import ABC, abstractmethod
@@ -158,6 +160,9 @@ class Haproxy(Proxy):
         super().__init__(folder, at, change)
         self._socket = self.folder / "admin.sock"
         places = {
+            "user haproxy": f"user {getpass.getuser()}",  # Debian's package is only unpacked
+            "group haproxy": f"group {grp.getgrgid(os.getgid()).gr_name}",
+            "chroot /var/lib/haproxy": f"chroot {self.folder}" if os.geteuid() == 0 else "",
             "bind :443 ssl": f"bind 127.0.0.1:{self.port} ssl",
             "crt /etc/haproxy/queue.pem": f"crt {self.folder}/queue.pem",
             "socket /run/haproxy/admin.sock": f"socket {self._socket}",

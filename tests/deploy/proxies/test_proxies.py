@@ -77,7 +77,7 @@ class Stage:
             await self.status_of("/healthz")
             return all([await self.proxy.uses(each.port) for each in self.instances])
 
-        await until(used)
+        await until(used, within_s=60, every_s=0.05)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -176,7 +176,7 @@ async def fails(request: asyncio.Task[Answer]) -> bool:
     """Whether the proxy gives a request up: with a page of its own, or by hanging up."""
     try:
         return (await request).status == 502
-    except aiohttp.ServerDisconnectedError:
+    except aiohttp.ClientConnectionError:
         return True
 
 

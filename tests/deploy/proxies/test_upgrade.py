@@ -23,7 +23,7 @@ async def test_instances_are_replaced_behind_proxies_and_each_job_is_delivered_i
         pytest.skip(missing)
     with tempfile.TemporaryDirectory(prefix="jq-") as folder:
         programs = [(program, PROXY_OF[program.name]) for program in PROGRAMS]
-        result = await run(programs, installed(tmp_path), Path(folder))
+        result = await run(programs, installed(tmp_path), Path(folder), every_s=0.02)
     for worker in result.workers:
         assert len(worker.ids) == worker.added > 0
         assert worker.early == []

@@ -40,6 +40,8 @@ class Worked:
 
     program: Program
     proxy: Proxy
+    every_s: float
+    """Between two jobs."""
     added: int = 0
     times: list[float] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
@@ -74,15 +76,18 @@ class Result:
     """The answers of 500 and above that clients got, by the proxy; they repeated these requests."""
 
 
-async def run(programs: Sequence[tuple[Program, type[Proxy]]], older: Older, folder: Path) -> Result:
-    """Replace both instances and go back, in a folder for logs, with these workers."""
+async def run(
+    programs: Sequence[tuple[Program, type[Proxy]]], older: Older, folder: Path, every_s: float = EVERY_S
+) -> Result:
+    """Replace both instances and go back, in a folder for logs, with these workers, for each of which a job falls due
+    every so many seconds."""
     old = [older.program]
     with RedisServer(folder) as redis:
         async with two_places(redis.url, folder) as places, contextlib.AsyncExitStack() as stack:
             await asyncio.gather(*(place.run(old) for place in places))
             ports = [place.service.port for place in places if place.service]
             proxies = {kind: await stack.enter_async_context(kind(folder, ports)) for kind in PROXIES}
-            workers = [Worked(program, proxies[kind]) for program, kind in programs]
+            workers = [Worked(program, proxies[kind], every_s) for program, kind in programs]
             await _Upgrade(places, workers, [*proxies.values()]).run(old)
             await both_find_no_fault(older, redis.url)
             for place in places:
@@ -153,7 +158,7 @@ async def _add(worker: Worked, client: AsyncClient, over: asyncio.Event) -> None
             job = {"id": f"{worker.topic}:{worker.added}", "topic": worker.topic, "body": 1, "at": due, "ttr": 3}
             batch.append({"command": "add", **job})
             worker.added += 1
-            due += EVERY_S
+            due += worker.every_s
         answers = await client.batch(batch) if batch else []
         assert not any(isinstance(answer, Exception) for answer in answers), answers
         with contextlib.suppress(TimeoutError):

@@ -18,7 +18,12 @@ from tests.redis_server import binaries
 from tests.waiting import until
 
 FOLDER = ROOT / "deploy" / "redis"
-WORDS = {"PASSWORD": "the-queues", "REPLICA_PASSWORD": "the-replicas", "SENTINEL_PASSWORD": "the-sentinels"}
+WORDS = {
+    "PASSWORD": "the-queues",
+    "OPERATOR_PASSWORD": "the-operators",
+    "REPLICA_PASSWORD": "the-replicas",
+    "SENTINEL_PASSWORD": "the-sentinels",
+}
 SETTINGS = 'access = "tokens"\ndurability = "{durability}"\n'
 
 
@@ -27,7 +32,7 @@ def steps(heading: str) -> str:
     text = (
         (FOLDER / "README.md").read_text().partition(f"## {heading}\n")[2].partition("```sh\n")[2].partition("```")[0]
     )
-    running = ("redis-server ", "redis-sentinel ", "jobqueue ", "chown ")
+    running = ("systemctl ", "jobqueue ", "chown ")
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(running))
 
 
@@ -42,12 +47,11 @@ class Machine:
         script = "set -e\n" + steps("One Redis") + (steps("Replicas and Sentinels") if sentinel else "")
         if master not in (0, port):
             script += f'echo "replicaof 127.0.0.1 {master}" >> /etc/redis/replicated.conf\n'
-        script = script.replace("/etc/redis", str(folder))
+        script = script.replace("/etc/redis", str(folder)).replace("/etc/systemd/system", f"{folder}/units")
+        script = script.replace("> redis-url", f"> {folder}/redis-url")
         subprocess.run(
             ["/bin/sh", "-c", script], check=True, cwd=FOLDER, env={"PATH": "/usr/bin:/bin", **WORDS}, timeout=10
         )
-        with (folder / "users.acl").open("a") as users:
-            users.write("user operator on nopass ~* &* +@all\n")
         places = {"/etc/redis": str(folder), "/var/lib/redis": str(folder), "10.0.0.21 6379": f"127.0.0.1 {master}"}
         places |= {"port 6379": f"port {port}", "port 26379": f"port {sentinel}", "10.0.0.21": "127.0.0.1"}
         for file in folder.glob("*.conf"):
@@ -78,7 +82,9 @@ class Machine:
     def ask(self, *command: str | int, user: str | None = "operator") -> Any:
         """What the Redis answers to a command; the Sentinel, without a user."""
         port = self.port if user else self.sentinel
-        with redis.Redis(port=port, username=user, password="any" if user else None, decode_responses=True) as client:
+        with redis.Redis(
+            port=port, username=user, password=WORDS["OPERATOR_PASSWORD"] if user else None, decode_responses=True
+        ) as client:
             return client.execute_command(*command)
 
     def answers(self, *command: str | int, user: str | None = "operator") -> Any:
