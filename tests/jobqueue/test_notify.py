@@ -27,6 +27,16 @@ ADD = {"command": "add", "topic": "paid", "body": 1}
 VIRTUAL = '[virtual_topics]\npaid = ["invoice", "mail"]\n'
 
 
+async def test_a_reload_that_ends_while_the_service_stops_is_not_told() -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-") as name, ServiceManager(f"{name}/notify") as manager:
+        notify = Notify(manager.address, WATCHDOG_S)
+        notify.stopping()
+        notify.ready()
+        notify.answers()
+        await manager.hears_watchdog(1)
+        assert manager.heard == ["STOPPING=1"]
+
+
 class Notifying:
     """A service, the manager that it notifies, its log and its settings file."""
 

@@ -89,6 +89,7 @@ def files_of(bundle: Path) -> dict[str, str]:
 
 async def test_the_bundle_helps_and_shows_no_secret_and_no_job(tmp_path: Path) -> None:
     bundle, less = tmp_path / "bundle.tar.gz", tmp_path / "less.tar.gz"
+    bundle.touch(0o644)  # from another time
     async with ward(tmp_path) as sick:
         ran = await sick.doctor(sick.all, *sick.local, "--bundle", str(bundle))
         assert ran.code == 0, ran
