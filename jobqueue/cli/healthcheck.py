@@ -30,7 +30,7 @@ LIVE = "ask /healthz instead: whether the process answers, with or without Redis
 HEALTHY, UNHEALTHY, NOT_ASKED = 0, 1, 2
 
 _SETTINGS = {"host": "127.0.0.1", "port": "8000", "socket": "", "tls_cert": "", "tls_client": "none"}
-_LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
+LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
 _WITHIN_S = 5.0
 _MOST_BYTES = 65_536
 _EXCHANGED_S = 120.0  # within which a service has taken up a certificate that was exchanged; it looks every minute
@@ -95,7 +95,7 @@ def place_of(flags: Mapping[str, str | None], config: str | None, environment: M
         raise NotAsked("port = 0 is any free port, which only the log of the service names: use --port, or set socket")
     if not path and values["tls_client"] == "required":
         raise NotAsked('tls_client = "required" lets in nobody without a certificate; set socket, where none is needed')
-    return Place(_LOOPBACK.get(values["host"], values["host"]), int(port), path, values["tls_cert"])
+    return Place(LOOPBACK.get(values["host"], values["host"]), int(port), path, values["tls_cert"])
 
 
 def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

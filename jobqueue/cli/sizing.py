@@ -16,7 +16,7 @@ from jobqueue.cli.options import DURATION
 )
 @click.option("--delay", type=DURATION, metavar="DURATION", help="of a job, on average")
 @click.option(
-    *("--body-bytes", "body_bytes"),
+    "--body-bytes",
     type=click.IntRange(0),
     metavar="N",
     default=250,

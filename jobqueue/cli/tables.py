@@ -35,12 +35,18 @@ _BAR_WIDTH = 30
 
 def answer(fields: Fields) -> RenderableType:
     """An answer about one thing: a line per field, without null fields."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _named()
     for name, value in fields.items():
         if name not in _HIDDEN and value is not None and value != []:
             table.add_row(Text(humanize.clean(name)), _value(name, value))
+    return table
+
+
+def _named() -> Table:
+    """A table of names and what they stand for."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
     return table
 
 
@@ -283,9 +289,7 @@ def _due(ranges: Mapping[str, int]) -> Table:
 
 def sizing(needed: Fields) -> RenderableType:
     """What a load needs: a line for each part."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _named()
     table.add_row("jobs", f"{needed['jobs']:,} delayed, {needed['tombstones']:,} tombstones")
     table.add_row(
         "memory",

@@ -23,6 +23,7 @@ from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.check.access import check_access
 from jobqueue.cli.check.findings import Finding, Findings
 from jobqueue.cli.check.service import check_running
+from jobqueue.cli.healthcheck import LOOPBACK, Place
 from jobqueue.dialect_settings import addresses
 from jobqueue.errors import SettingsError
 from jobqueue.redis_server.embedded import EmbeddedRedis
@@ -78,9 +79,7 @@ def url_of(chosen: Settings) -> str:
     """Where a service with these settings listens; empty: on any free port."""
     if chosen.port == 0:
         return ""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(chosen.host, chosen.host)  # noqa: S104 - asked, not bound
-    scheme = "https" if chosen.tls_cert else "http"
-    return f"{scheme}://[{host}]:{chosen.port}" if ":" in host else f"{scheme}://{host}:{chosen.port}"
+    return str(Place(LOOPBACK.get(chosen.host, chosen.host), chosen.port, "", chosen.tls_cert))
 
 
 async def redis_of(chosen: Settings) -> str:

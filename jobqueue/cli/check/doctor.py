@@ -42,26 +42,26 @@ class Patient(NamedTuple):
 async def examine(patient: Patient, bundle: Bundle | None) -> Findings:
     """All findings, which also go into the bundle, with what they do not say."""
     lines = []
-    async for finding in _findings(patient, bundle):
+    chosen = None if patient.url else _settings(patient)
+    async for finding in _findings(patient, chosen, bundle):
         lines.append(humanize.clean(finding.without_job()))
         yield finding
     if bundle:
         bundle.add("versions", versions())
         bundle.add("check", lines)
-        chosen = None if patient.url else _settings(patient)
         if chosen:
             bundle.add("settings", [f"{name} = {value}" for name, value in chosen.shown().items()])
             bundle.add("redis", await redis_facts(await redis_of(chosen), chosen.redis_timeout_s))
 
 
-async def _findings(patient: Patient, bundle: Bundle | None) -> Findings:
-    async for finding in (
-        check_running(patient.url, patient.files)
-        if patient.url
-        else check(patient.flags, patient.config, patient.files)
-    ):
+async def _findings(patient: Patient, chosen: settings.Settings | None, bundle: Bundle | None) -> Findings:
+    """`chosen`: the settings of a service that is not at a URL, if they are valid."""
+    if patient.url:
+        found = check_running(patient.url, patient.files)
+    else:
+        found = check(patient.flags, patient.config, patient.files)
+    async for finding in found:
         yield finding
-    chosen = None if patient.url else _settings(patient)
     url = patient.url or (url_of(chosen) if chosen else "")
     if not url:
         return

@@ -137,25 +137,10 @@ class _Run:
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
         """The worker, until every job is finished."""
-        command = [*self._program.command, json.dumps(self._urls), TOPIC]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=self._log)
-        reading = asyncio.create_task(self._read(process))
-        try:
+        received = self.result.received
+        async with self._program.running(json.dumps(self._urls), TOPIC, log=self._log, heard=received.add):
             yield
             await self._all_finished()
-            process.terminate()
-            await process.wait()
-            await reading
-        finally:
-            reading.cancel()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout
-        async for line in process.stdout:
-            self.result.received.add(json.loads(line))
 
     async def _all_finished(self) -> None:
         """Wait for the last jobs, those of a kill included, which come after their TTR."""

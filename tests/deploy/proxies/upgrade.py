@@ -168,23 +168,8 @@ async def _add(worker: Worked, client: AsyncClient, over: asyncio.Event) -> None
 @contextlib.asynccontextmanager
 async def _working(worker: Worked) -> AsyncIterator[None]:
     """The worker's process, which must end in order."""
-    command = [*worker.program.command, json.dumps([worker.proxy.url]), worker.topic, str(worker.proxy.ca)]
+    arguments = (json.dumps([worker.proxy.url]), worker.topic, str(worker.proxy.ca))
     with (worker.proxy.folder / f"{worker.topic}.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=log)
-    reading = asyncio.create_task(_read(process, worker))
-    try:
-        yield
-        process.terminate()
-        assert await process.wait() == 0
-        await reading
-    finally:
-        reading.cancel()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def _read(process: asyncio.subprocess.Process, worker: Worked) -> None:
-    assert process.stdout
-    async for line in process.stdout:
-        worker.receive(json.loads(line))
+        async with worker.program.running(*arguments, log=log, heard=worker.receive) as process:
+            yield
+    assert process.returncode == 0

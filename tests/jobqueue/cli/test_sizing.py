@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from jobqueue.cli.main import main
 from jobqueue.cli.needs import IN_BATCHES, ONE_A_REQUEST, SIZES, Cost, Load, needs
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "sizing.md").read_text()
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "sizing.md").read_text()
 
 
 def said(*flags: str) -> dict[str, Any]:
