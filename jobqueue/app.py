@@ -35,7 +35,6 @@ from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
 from jobqueue.metrics.totals import Totals
-from jobqueue.ports import Ports
 from jobqueue.process import Lifecycle
 from jobqueue.protocols import PROTOCOLS, Dialect, Tools, load_dialect
 from jobqueue.redis_server.fitness import redis_at
@@ -43,6 +42,7 @@ from jobqueue.redis_server.opening import service_redis
 from jobqueue.settings import Settings, shared_metrics_folder
 from jobqueue.web.address import check_free, check_free_for_dialects
 from jobqueue.web.guard import Guard
+from jobqueue.web.ports import Ports
 from jobqueue.web.site import Web
 
 _NEW_OBJECTS = 20_000  # before the cycle collector runs; some 5 MB

@@ -14,10 +14,10 @@ ROOT = Path(__file__).parent.parent
 # From the bottom up; each names the folders and modules that it holds.
 STRATA: dict[str, dict[str, tuple[str, ...]]] = {
     "buckets": {
-        "words": ("errors", "outage", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
+        "words": ("errors", "clock", "keys", "layout", "job", "record", "meter", "scripts"),
         "redis": ("redis",),
         "jobs": ("namespace", "shards", "pages", "pool"),
-        "topics": ("durability", "topics", "notifier", "waiting", "pollers"),
+        "topics": ("events", "durability", "topics", "notifier", "waiting", "pollers"),
         "keepers": ("timers", "access", "fsck", "migration"),
         "outside": ("public",),
     },
@@ -29,7 +29,8 @@ STRATA: dict[str, dict[str, tuple[str, ...]]] = {
         "wires": ("wires",),
         "protocols": ("protocols", "reference"),
         "web": ("web",),
-        "service": ("redis_server", "ports", "app", "testing", "process", "workers"),
+        "journal": ("journal",),
+        "service": ("redis_server", "app", "testing", "process", "workers"),
         "sinks": ("sinks",),
         "cli": ("cli", "__main__"),
     },

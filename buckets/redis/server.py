@@ -11,8 +11,8 @@ from redis.exceptions import RedisError
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.meter import Meter
-from buckets.outage import reason
 from buckets.redis.link import LOST, Ear, Link, Wire, hang_up
+from buckets.redis.outage import reason
 from buckets.scripts import SCRIPTS
 
 log = logging.getLogger(__name__)

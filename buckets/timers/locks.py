@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
-from buckets.outage import Outage
 from buckets.pool.pool import Pool
+from buckets.redis.outage import Outage
 from buckets.shards import Shards
 from buckets.timers.members import Members
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from buckets.errors import JobQueueError, NoMeta, Unavailable
 from buckets.notifier import Notifier
-from buckets.outage import Outage
 from buckets.pool.pool import Pool
+from buckets.redis.outage import Outage
 from buckets.shards import Shards
 from buckets.timers.assignment import assign
 from buckets.timers.clock_jumps import ClockJumps

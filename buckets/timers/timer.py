@@ -11,8 +11,8 @@ import asyncio
 import logging
 
 from buckets.errors import JobQueueError
-from buckets.outage import Outage
 from buckets.pool.pool import PAGE, Pool
+from buckets.redis.outage import Outage
 from buckets.redis.server import SILENT_S
 from buckets.timers.awake import AHEAD_S, LONGEST_S, Awake
 from buckets.timers.lead_time import LeadTime

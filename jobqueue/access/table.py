@@ -21,7 +21,7 @@ from buckets import Members, Notifier
 from buckets.access.tokens import Entry, Stored, Tokens
 from buckets.errors import JobQueueError
 from buckets.notifier import Listener
-from buckets.outage import Outage
+from buckets.redis.outage import Outage
 from jobqueue.access.live_tokens import LiveTokens, merge
 from jobqueue.access.records import Record, as_json
 from jobqueue.access.tokens_file import TokensFile, fault_of, read

@@ -1,4 +1,4 @@
-"""buckets.outage: an outage has one line when it begins and one when it is over, and its error is never empty."""
+"""buckets.redis.outage: an outage has one line when it begins and one when it is over, and its error is never empty."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from buckets.errors import Unavailable
 from buckets.notifier import Notifier
-from buckets.outage import Outage, reason
 from buckets.pool.pool import Pool
+from buckets.redis.outage import Outage, reason
 from tests.buckets.instances import Instance
 from tests.waiting import until
 

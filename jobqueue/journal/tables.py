@@ -1,0 +1,198 @@
+"""The tables of a journal. Users read the views (views.py); tables may change from version to version.
+
+Times are in the unit that the comment of a column says, since the epoch, by Redis's clock. States, verbs and causes are
+the numbers of buckets/job.py. Ids, topics and names compare by bytes. A **place** is where an event stands: the id of
+its entry (`ms`, `seq`) in the stream of a shard, and its number in it (`n`).
+
+`source` names one namespace on one Redis: after a move to another Redis it is another source.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import mysql
+
+from jobqueue.metrics.process import LATENESS_S
+
+MOST_SOURCE = 64  # characters
+_LONG_BLOB = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+_LONG_TEXT = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+
+
+def _name(length: int = 255) -> String:
+    """A name of ASCII characters that is compared by bytes."""
+    return (
+        String(length, collation="C")
+        .with_variant(String(length, collation="BINARY"), "sqlite")
+        .with_variant(mysql.VARCHAR(length, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+    )
+
+
+def _words(length: int) -> String:
+    """Text of users, of any characters."""
+    return String(length).with_variant(
+        mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
+    )
+
+
+metadata = MetaData()
+
+position = Table(
+    "jq_position",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("shard", SmallInteger, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),  # rises when Redis went back
+    Column("ms", BigInteger, nullable=False),  # the last entry that is here
+    Column("seq", BigInteger, nullable=False),
+    Column("entries", BigInteger, nullable=False),  # drained in this epoch
+    Column("stream", _name(32), nullable=False),  # the word of the stream
+    Column("since", BigInteger, nullable=False),  # us: when this journal began
+    Column("time", BigInteger, nullable=False),  # us: everything told until then is here, or in a gap
+)
+"""How far each shard is drained."""
+
+event = Table(
+    "jq_event",
+    metadata,
+    Column("ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("shard", SmallInteger, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("n", Integer, primary_key=True, autoincrement=False),
+    # 0; of an event whose place is taken by another one since Redis went back, its epoch; -1 of a walk.
+    Column("branch", Integer, primary_key=True, autoincrement=False),
+    Column("id", _name(), nullable=False),  # empty: of a topic
+    Column("life", BigInteger, nullable=False),  # ms: when the job was created
+    Column("topic", _name(), nullable=False),
+    Column("verb", SmallInteger, nullable=False),
+    Column("state_before", SmallInteger, nullable=False),  # 0: none, or a tombstone
+    Column("state_after", SmallInteger, nullable=False),  # 0: set aside, vanished, or of a topic
+    Column("at", BigInteger, nullable=False),  # us
+    Column("was", BigInteger, nullable=False),  # ms: the record's `next` before; of a pause, its end
+    Column("due", BigInteger, nullable=False),  # ms
+    Column("next", BigInteger, nullable=False),  # ms
+    Column("priority", SmallInteger, nullable=False),
+    Column("cause", SmallInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("deliveries", Integer, nullable=False),
+    Column("lease", BigInteger, nullable=False),  # us
+    Column("instance", _words(96), nullable=False),  # who made the move
+    Column("actor", _words(255), nullable=False),  # empty: none is known
+    Column("worker", _words(255)),  # null: this move did not write it
+    Column("reason", _words(1024)),
+    Column("checksum", BigInteger, nullable=False),
+    Index("jq_event_id", "id", "ms"),
+)
+"""The events. PostgreSQL and MariaDB have partitions by day (UTC) of `ms`."""
+
+job = Table(
+    "jq_job",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("id", _name(), primary_key=True),
+    Column("shard", SmallInteger, nullable=False),
+    Column("life", BigInteger, nullable=False),
+    Column("topic", _name(), nullable=False),
+    Column("state", SmallInteger, nullable=False),  # 0: set aside or vanished
+    Column("priority", SmallInteger, nullable=False),
+    Column("cause", SmallInteger, nullable=False),
+    Column("due", BigInteger, nullable=False),  # ms
+    Column("next", BigInteger, nullable=False),  # ms
+    Column("ttr", BigInteger, nullable=False),  # ms
+    Column("tries", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("deliveries", Integer, nullable=False),
+    Column("step", SmallInteger, nullable=False),
+    Column("lease", BigInteger, nullable=False),  # us
+    Column("keeps_body", SmallInteger, nullable=False),
+    Column("options", _LONG_BLOB, nullable=False),  # the optional block of the record, unknown tags included
+    Column("worker", _words(255)),  # from the options, for queries; null: it has none
+    Column("reason", _words(1024)),
+    Column("body", _LONG_TEXT),
+    Column("body_kept", SmallInteger, nullable=False),  # 0: none is kept; 1: here; 2: missed
+    Column("ms", BigInteger, nullable=False),  # the place of what was last told
+    Column("seq", BigInteger, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),  # us: when
+    Column("ended", BigInteger),  # us; null: it lives
+    Index("jq_job_topic", "source", "topic", "state", "next"),
+    Index("jq_job_ended", "ended"),
+)
+"""The newest life of each job, as it was last told: all that its record has."""
+
+minute = Table(
+    "jq_minute",
+    metadata,
+    Column("minute", BigInteger, primary_key=True, autoincrement=False),  # minutes since the epoch
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("topic", _name(), primary_key=True),
+    Column("verb", SmallInteger, primary_key=True, autoincrement=False),
+    Column("state", SmallInteger, primary_key=True, autoincrement=False),  # after
+    Column("events", BigInteger, nullable=False),
+    # Of first deliveries, from due to delivered; else 0.
+    Column("firsts", BigInteger, nullable=False),
+    Column("late_sum", Float(53), nullable=False),  # s
+    Column("late_most", Float(53), nullable=False),  # s
+    *(Column(f"late_{number}", BigInteger, nullable=False) for number in range(len(LATENESS_S) + 1)),
+)
+"""Sums by minute. `late_<n>` counts first deliveries by lateness: more than LATENESS_S[n - 1] and at most LATENESS_S[n]
+seconds; the last one all above. Walks and vanished jobs are not counted."""
+
+gap = Table(
+    "jq_gap",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("source", _name(MOST_SOURCE), nullable=False),
+    Column("shard", SmallInteger, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("kind", SmallInteger, nullable=False),  # 1: lost, events that never came here; 2: forgotten, by Redis
+    Column("from_ms", BigInteger, nullable=False),  # the last place before it
+    Column("from_seq", BigInteger, nullable=False),
+    Column("to_ms", BigInteger, nullable=False),  # the last place in it
+    Column("to_seq", BigInteger, nullable=False),
+    Column("entries", BigInteger, nullable=False),  # lost ones; 0 of forgotten ones
+    Column("found", BigInteger, nullable=False),  # us
+    Column("walked", BigInteger),  # us: when a walk had filled it; null: not yet
+)
+"""What is not here (lost), and what is here and Redis has forgotten, as after a failover."""
+
+refused = Table(
+    "jq_refused",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("source", _name(MOST_SOURCE), nullable=False),
+    Column("shard", SmallInteger, nullable=False),
+    Column("ms", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("n", Integer, nullable=False),  # -1: the whole entry
+    Column("time", BigInteger, nullable=False),  # us: when it was refused
+    Column("reason", _words(1024), nullable=False),
+    Column("raw", _LONG_BLOB, nullable=False),  # an id, a zero byte, its value; or all of an entry
+)
+"""What could not be read or stored."""
+
+restore = Table(
+    "jq_restore",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("source", _name(MOST_SOURCE), nullable=False),
+    Column("begun", BigInteger, nullable=False),  # us
+    Column("ended", BigInteger),  # us; null: it runs, or was killed
+    Column("options", Text, nullable=False),  # JSON
+    Column("cursor", Text, nullable=False),  # JSON
+    Column("sums", Text, nullable=False),  # JSON
+)
+"""Runs of restore."""
