@@ -16,7 +16,7 @@ from tests.buckets import lives
 from tests.buckets.jobs import add, get, pop_one
 from tests.waiting import tick_all
 
-NOTHING = {name: None for name in ("timer", "is_listed", "behind", "paused_us", "before", "above", "newer")}
+NOTHING = dict.fromkeys(("timer", "is_listed", "behind", "paused_us", "before", "above", "newer"))
 
 
 async def where(pool: Pool, job_id: str = "a", within: str = "") -> Standing:
