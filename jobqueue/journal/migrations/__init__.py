@@ -1,0 +1,2 @@
+"""Revisions of the schema, for Alembic: what changes the tables that an older version has founded. A change of a view needs
+one too, which may be empty: after the last one all views are made again."""
