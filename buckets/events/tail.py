@@ -38,14 +38,14 @@ async def read_tail(shards: Shards, shard: int, job_id: str, behind: tuple[int, 
     found: list[TailEvent] = []
     looked, last = 0, f"{behind[0]}-{behind[1]}".encode()
     while looked < MOST_ENTRIES:
+        entries: list[tuple[bytes, list[bytes] | None]] = []
         try:
             entries = await shards.redis.read("XRANGE", key, b"(" + last, "+", "COUNT", _PAGE)
         except JobQueueError as error:
             if "WRONGTYPE" not in error.message:
-                raise
-            entries = []  # another program's key
+                raise  # else it is another program's key
         for raw_id, fields in entries:
-            found += _of_job(raw_id, fields or (), wanted)
+            found += _of_job(raw_id, fields or [], wanted)
         looked += len(entries)
         if len(entries) < _PAGE:
             return Tail(found, is_whole=True)

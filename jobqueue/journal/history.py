@@ -17,6 +17,7 @@ from jobqueue.journal.explaining.timeline import Wait
 from jobqueue.journal.explaining.told import LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
 from jobqueue.journal.rows import words_of
 from jobqueue.journal.store import Away
+from jobqueue.journal.url import Refused
 
 MOST_EVENTS = 10_000
 """Of a job; older ones are left out."""
@@ -77,14 +78,15 @@ class Journal:
             newest = (await connection.execute(self._newest_of(job_id))).first()
             if shard is None:
                 shard = rows[0].shard if rows else newest.shard if newest else None
-            history = History(
+            return History(
                 sorted((Told(*row[1:]) for row in rows[:MOST_EVENTS]), key=lambda told: told.order),
                 [] if shard is None else await self._gaps(connection, _gap.shard == shard),
                 Newest(*newest[1:]) if newest else None,
                 *await self._bounds(connection, shard),
                 is_cut=len(rows) > MOST_EVENTS,
+                shard=shard,
+                is_kept=bool(rows),
             )
-        return history
 
     def _events_of(self, job_id: str) -> Select[Any]:
         return (
@@ -117,17 +119,16 @@ class Journal:
             return None, None
         return max(since, (first or 0) * 1000), until
 
-    async def meanwhile(self, wait: Wait, shard: int, *, is_kept: bool) -> Meanwhile:
-        """What is known of a wait. `is_kept`: whether the journal keeps pauses, as it does if it has any event of the
-        job."""
+    async def meanwhile(self, wait: Wait, history: History) -> Meanwhile:
+        """What is known of a wait of a job with this history."""
         found = Meanwhile(wait.begin, wait.end)
         async with self._asking() as connection:
             since, until = await self._bounds(connection, None)
             if since is None or until is None:
                 return found
             found.is_gap = bool(await self._gaps(connection, _overlaps(wait)))
-            if is_kept:
-                pauses = await self._pauses(connection, wait, shard)
+            if history.is_kept and history.shard is not None:
+                pauses = await self._pauses(connection, wait, history.shard)
                 found.pauses = pauses if pauses or since <= wait.begin else None
             end = min(wait.end, until)
             if since <= wait.begin < end:
@@ -165,7 +166,7 @@ class Journal:
             found.delivered, found.is_least, found.of_any_priority = whole, True, True
 
     async def _deliveries(self, connection: AsyncConnection, topic: str, minutes: Sequence[int]) -> dict[int, int]:
-        """How many jobs of a topic were delivered, by minute. (A range of minutes would be read with all its topics.)"""
+        """How many jobs of a topic were delivered, by minute. A range of minutes would be read with all topics."""
         query = (
             select(_minute.minute, func.sum(_minute.events))
             .where(_minute.minute.in_(minutes), _minute.source == self._source, _minute.topic == topic)
@@ -218,9 +219,23 @@ class Journal:
         return None
 
 
+async def source_of(engine: AsyncEngine, given: str | None) -> str:
+    """The source to read: the one that is given, or the only one. Raises Refused, Away."""
+    try:
+        async with engine.connect() as connection:
+            found = await connection.execute(select(_position.source).distinct().order_by(_position.source))
+            sources: list[str] = list(found.scalars())
+    except (SQLAlchemyError, OSError) as error:
+        raise Away(str(getattr(error, "orig", None) or error)) from error
+    if given is not None and given not in sources:
+        raise Refused(f"the journal has no source {given}; it has {', '.join(sources) or 'none'}")
+    if given is None and len(sources) != 1:
+        raise Refused(f"which source? The journal has {', '.join(sources) or 'none yet'}; --namespace names one")
+    return given or sources[0]
+
+
 def _overlaps(wait: Wait) -> Any:
-    lost = and_(_gap.kind == LOST, _gap.from_ms <= wait.end // 1000, _gap.to_ms >= wait.begin // 1000)
-    return lost
+    return and_(_gap.kind == LOST, _gap.from_ms <= wait.end // 1000, _gap.to_ms >= wait.begin // 1000)
 
 
 def pauses_of(told: Iterable[Sequence[int]]) -> list[Pause]:

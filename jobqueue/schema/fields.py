@@ -218,6 +218,11 @@ Attempt = Annotated[
     Meta(description='false: "not now" rather than a failure; this delivery does not count as a try'),
 ]
 ShowsBody = Annotated[bool, _must_be("true or false"), Meta(description="false: without the bodies of jobs")]
+Life = Annotated[
+    Annotated[float, Meta(ge=0, le=100_000_000_000)] | Literal["all"],
+    _must_be("unix seconds, as answers give `created`, or all"),
+    Meta(description="which life of the job: the one that was created then, or all; an id may be added again"),
+]
 Reason = Annotated[str, _string(0, 1000), Meta(description="why; stored with the job")]
 State = Annotated[_LiveState, Meta(description="only jobs in this state")]
 Cursor = Annotated[

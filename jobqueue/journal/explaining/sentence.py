@@ -26,7 +26,7 @@ class Now:
     bounds: Bounds | None = None
     """Of its topic's dead letters."""
     last_delivery: int | None = None
-    """us: of its topic, by the journal."""
+    """us: when the minute began in which a job of its topic was delivered last, by the journal."""
     since_ready: Meanwhile | None = None
     """If it is ready: what the journal knows of that time."""
     notes: list[str] = field(default_factory=list)
@@ -108,15 +108,15 @@ def _ready(job: Job, standing: Standing, now: Now, last: Told | None) -> str:
     reasons = [
         *filter(None, [_paused(standing), _place(standing)]),
         *([] if now.waiting is None else [_waiting(now.waiting)]),
-        *([] if now.last_delivery is None else [f"the last delivery of the topic was {_ago(now, standing)}"]),
+        *([] if now.last_delivery is None else [_last_delivery(now.last_delivery)]),
     ]
     known = why(now.since_ready) if now.since_ready else ""
     meanwhile = f"; since it is ready: {known}" if known else ""
     return f"ready for {since}{ended} and not popped: {listed(reasons)}{meanwhile}"
 
 
-def _ago(now: Now, standing: Standing) -> str:
-    return f"{span(max(standing.now_us - (now.last_delivery or 0), 0))} ago"
+def _last_delivery(minute_us: int) -> str:
+    return f"a job of the topic was last delivered in the minute of {moment(minute_us)[:16]} UTC"
 
 
 def _paused(standing: Standing) -> str:

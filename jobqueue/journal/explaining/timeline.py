@@ -71,19 +71,15 @@ class Wait(NamedTuple):
     end: int
 
 
-def waits(events: Sequence[Told], now_us: int | None = None) -> list[Wait]:
-    """The waits of a life that are worth an explanation, the longest first. `now_us`: when the last one is asked about,
-    if it lasts."""
+def waits(events: Sequence[Told]) -> list[Wait]:
+    """The waits of a life that are over, and worth an explanation."""
     found = []
     before: Told | None = None
     for event in events:
         if event.verb in _DELIVERED and event.before == State.READY:
             found.append(Wait(event.place, event.topic, event.priority, _ready_since(event.was, before), event.at))
         before = event if event.after and event.verb != Verb.WALK else before
-    if now_us is not None and before is not None and before.after == State.READY:
-        found.append(Wait(None, before.topic, before.priority, _ready_since(before.next, before), now_us))
-    worth = [wait for wait in found if wait.end - wait.begin >= WORTH_US]
-    return sorted(worth, key=lambda wait: wait.begin - wait.end)
+    return [wait for wait in found if wait.end - wait.begin >= WORTH_US]
 
 
 def _ready_since(since_ms: int, before: Told | None) -> int:

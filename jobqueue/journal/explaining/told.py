@@ -133,6 +133,9 @@ class History:
     """us: all that happened to the job until then is here, or in a gap."""
     is_cut: bool = False
     """Whether there are more events than were read, the oldest of which are left out."""
+    shard: int | None = None
+    is_kept: bool = False
+    """Whether SQL has any event of the job. Then it has the pauses of topics, too."""
 
     def is_forgotten(self, event: Told) -> bool:
         return any(gap.kind == FORGOTTEN and event.branch < gap.epoch and gap.has(event.place) for gap in self.gaps)
