@@ -24,9 +24,7 @@ class Standing(Struct, forbid_unknown_fields=True, kw_only=True):
     life: Annotated[float | None, Meta(description="when the life that is explained was created; of all, the last")]
     lives: Annotated[list[float], Meta(description="when the known lives of the job were created")]
     now: Annotated[float | None, Meta(description="Redis's time; null: it was not asked")]
-    until: Annotated[
-        float | None, Meta(description="until when the journal knows; null: none was read")
-    ]
+    until: Annotated[float | None, Meta(description="until when the journal knows; null: none was read")]
     job: Annotated[Described | None, Meta(description="as `get` shows it, without its body; null: Redis has no record")]
     shard: Annotated[int, Meta(description="the shard that holds it")] | UnsetType = UNSET
     bucket: Annotated[int, Meta(description="delayed or reserved: the bucket that has its time")] | UnsetType = UNSET
