@@ -106,8 +106,8 @@ def test_a_script_without_a_list_takes_none() -> None:
 
 
 def test_arguments_go_in_the_order_of_the_head_whatever_their_order_in_python() -> None:
-    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "bucket": 1, "now": "", "meta": "m"}, [])
-    assert arguments == [2, "m", "n", "", 1, 5]
+    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "by": "w", "bucket": 1, "now": "", "meta": "m"}, [])
+    assert arguments == [2, "m", "n", "", "w", 1, 5]
 
 
 def test_a_script_that_uses_its_arguments_further_down_is_not_loaded(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (
-        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|ACTIONS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|ACTIONS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
         r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")
