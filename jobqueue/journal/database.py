@@ -27,8 +27,8 @@ async def open_engine(url: str) -> AsyncEngine:
     Raises Refused where it cannot be used, Away where it cannot be reached.
     """
     where = address(url)
-    if where.kind == "sqlite" and not Path(where.path).exists():
-        raise Refused(f"there is no file {where.path}; `jobqueue journal run` founds a journal")
+    if where.kind == "sqlite":
+        _must_exist(Path(where.path))
     return await _opened(where, schema.check)
 
 
@@ -73,8 +73,7 @@ async def _make(where: Address) -> AsyncEngine:
     """An engine on a server that answers and is new enough, or on a file. Raises Refused, Away."""
     if where.kind == "sqlite":
         sqlite.check_version()
-        if not Path(where.path).absolute().parent.is_dir():
-            raise Refused(f"there is no folder {Path(where.path).absolute().parent}")
+        _must_have_folder(where.path)
         # Without a pool: a connection to a file costs nothing, and none is left in a thread.
         file = URL.create("sqlite+aiosqlite", database=where.path)
         return create_async_engine(file, connect_args={"timeout": sqlite.LOCKED_S}, poolclass=NullPool)
@@ -89,3 +88,14 @@ async def _run(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _R
             return await connection.run_sync(work)
     except (SQLAlchemyError, OSError) as error:
         raise Away(str(getattr(error, "orig", None) or error)) from error
+
+
+def _must_exist(path: Path) -> None:
+    if not path.exists():
+        raise Refused(f"there is no file {path}; `jobqueue journal run` founds a journal")
+
+
+def _must_have_folder(path: str) -> None:
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise Refused(f"there is no folder {folder}")

@@ -17,7 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, text
 from sqlalchemy.engine import Dialect
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from jobqueue.journal import partitions, views
 from jobqueue.journal.tables import metadata
@@ -151,6 +151,11 @@ def _alone(connection: Connection) -> Iterator[None]:
             connection.commit()
 
 
+def _makers(table: Table) -> list[ExecutableDDLElement]:
+    indexes = sorted(table.indexes, key=lambda index: str(index.name))
+    return [CreateTable(table), *map(CreateIndex, indexes)]
+
+
 def ddl(kind: str) -> list[str]:
     """All statements that found a journal, for an administrator. `kind`: sqlite, postgresql, mysql or mariadb."""
     kind = "mysql" if kind == "mariadb" else kind
@@ -158,7 +163,7 @@ def ddl(kind: str) -> list[str]:
     made = [
         str(clause.compile(dialect=dialect)).strip()
         for table in (_version, *metadata.sorted_tables)
-        for clause in (CreateTable(table), *map(CreateIndex, sorted(table.indexes, key=lambda index: str(index.name))))
+        for clause in _makers(table)
     ]
     founded = f"INSERT INTO {_version.name} (version_num) VALUES ('{head()}')"
     before = ["PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL"] if kind == "sqlite" else []
