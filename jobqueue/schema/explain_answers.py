@@ -75,7 +75,9 @@ class Line(Struct, forbid_unknown_fields=True, kw_only=True):
     """What happened to a job at one time; spans are in seconds."""
 
     at: Annotated[float, Meta(description="when, in unix seconds, by Redis's clock")]
-    what: Annotated[str, Meta(description="added, fell due, delivered, lease over, finished, gap, …")]
+    what: Annotated[
+        str, Meta(description="added, fell due, delivered, lease over, finished, gap, …, as in the view `jq_timeline`")
+    ]
     how: Annotated[str, Meta(description="how and why, in words")]
     who: Annotated[str, Meta(description="who did it: the worker, the actor or the instance")]
     life: Annotated[float, Meta(description="the life that it belongs to: when that was created")]

@@ -13,7 +13,8 @@ from jobqueue.journal.explaining.words import clock, span
 
 _DELIVERED = (Verb.POP, Verb.TAKE)
 _STATES = {int(state): state.word for state in State} | {0: "gone"}
-_DEATHS = {Cause.TRIES: "its tries are used up", Cause.TTL: "its ttl is over", Cause.BURIED: "it was buried"}
+_DEADLY = (Verb.DUE, Verb.RELEASE)
+_DEATHS = {Cause.TRIES: "its tries are used up", Cause.TTL: "its ttl is over"}
 
 
 @dataclass(slots=True)
@@ -155,8 +156,8 @@ class _Teller:
         line = Line(event.at, "moved", life=event.life, who=_who(event))
         _TELL.get(event.verb, _Teller._other)(self, event, line)
         self._back_off(event, line)
-        if event.after == State.DEAD and event.verb not in (Verb.BURY, Verb.WALK, Verb.IMPORT, Verb.RESTORE):
-            line.what, line.how = "died", _joined(line.how, _DEATHS.get(Cause(event.cause), ""))
+        if event.after == State.DEAD and event.verb in _DEADLY:
+            line.how = _joined(line.how, f"dead: {_DEATHS.get(Cause(event.cause), 'why is not told')}")
         if event.reason:
             line.how = f"{line.how}: {event.reason}" if line.how else event.reason
         if event.after and event.verb != Verb.WALK:
@@ -170,7 +171,7 @@ class _Teller:
             line.backed_off = max(min(event.at, before.next * 1000) - before.at, 0)
 
     def _added(self, event: Told, line: Line) -> None:
-        line.what = {Verb.ADD: "added", Verb.REPLACE: "replaced"}.get(Verb(event.verb), "brought here")
+        line.what = {Verb.ADD: "added", Verb.REPLACE: "replaced"}.get(Verb(event.verb), "moved here")
         line.how = _state(event)
         if event.verb == Verb.IMPORT:
             line.how = f"from another Redis, {line.how}"
@@ -180,13 +181,14 @@ class _Teller:
         line.what, line.how, line.who = "restored", run + _state(event), event.instance
 
     def _due(self, event: Told, line: Line) -> None:
+        line.what = "fell due" if event.after != State.DEAD else "ttl over"
         if event.before == State.READY:
-            return  # its ttl is over: when that was, it does not tell
+            return  # when its ttl was over, it does not tell
         line.late = max(event.at - event.was * 1000, 0)
         if event.before == State.RESERVED:
             self._lease_over(event, line)
         else:
-            line.what, line.how = "fell due", f"+{span(line.late)} after its time"
+            line.how = f"+{span(line.late)} after its time"
 
     def _lease_over(self, event: Told, line: Line) -> None:
         line.what, line.worked = "lease over", max(event.was * 1000 - event.lease, 0)
@@ -215,13 +217,13 @@ class _Teller:
         return f"waited {span(waited)}: {reason}" if reason else f"waited {span(waited)}"
 
     def _unpopped(self, event: Told, line: Line) -> None:
-        line.what, line.how = "taken back", "it did not reach its worker; this delivery does not count"
+        line.what, line.how = "delivery undone", "it did not reach its worker; this delivery does not count"
 
     def _touched(self, event: Told, line: Line) -> None:
         line.what, line.how = "touched", f"its lease lasts until {clock(event.next * 1000, event.at)}"
 
     def _released(self, event: Told, line: Line) -> None:
-        line.what, line.worked = "given back", _worked(event)
+        line.what, line.worked = "released", _worked(event)
         line.how = f"after {span(line.worked)}"
         if event.after != State.DEAD:
             line.how += f", {_state(event, 'again')}"
@@ -239,8 +241,10 @@ class _Teller:
             line.how = f"by a worker whose lease was over; it was {_STATES[event.before]}"
 
     def _deleted(self, event: Told, line: Line) -> None:
-        line.what, line.how = "deleted", f"it was {_STATES.get(event.before, 'gone')}"
-        line.how += {Verb.PURGE: ", by a purge", Verb.TRIM: ", beyond what its topic keeps"}.get(Verb(event.verb), "")
+        line.what = {Verb.PURGE: "purged", Verb.TRIM: "trimmed"}.get(Verb(event.verb), "deleted")
+        line.how = f"it was {_STATES.get(event.before, 'gone')}"
+        if event.verb == Verb.TRIM:
+            line.how += ", beyond what its topic keeps"
         if event.before == State.RESERVED:
             line.worked = _worked(event)
 
@@ -249,13 +253,13 @@ class _Teller:
 
     def _run(self, event: Told, line: Line) -> None:
         early = event.was * 1000 - event.at
-        line.what, line.how = "run now", f"{span(early)} before its time" if early > 0 else ""
+        line.what, line.how = "made due", f"{span(early)} before its time" if early > 0 else ""
 
-    def _changed(self, event: Told, line: Line) -> None:
-        line.what, line.how = "changed", _state(event)
+    def _updated(self, event: Told, line: Line) -> None:
+        line.what, line.how = "updated", _state(event)
 
     def _rewritten(self, event: Told, line: Line) -> None:
-        line.what, line.how = "changed", f"a new body, {_state(event)}"
+        line.what, line.how = "rewritten", f"a new body, {_state(event)}"
 
     def _exported(self, event: Told, line: Line) -> None:
         line.what, line.how = "moved away", "to another Redis"
@@ -267,7 +271,7 @@ class _Teller:
         line.what, line.how = "set aside", "its record could not be read"
 
     def _walked(self, event: Told, line: Line) -> None:
-        line.what, line.how, line.who = "read", f"by a walk of the journal: {_state(event)}", ""
+        line.what, line.how, line.who = "seen", f"by a walk of the journal: {_state(event)}", ""
 
     def _vanished(self, event: Told, line: Line) -> None:
         line.what, line.how, line.who = "vanished", "a walk did not find it in Redis: how it ended is not known", ""
@@ -294,7 +298,7 @@ _TELL: dict[int, Callable[[_Teller, Told, Line], None]] = {
     Verb.TRIM: _Teller._deleted,
     Verb.KICK: _Teller._kicked,
     Verb.RUN: _Teller._run,
-    Verb.UPDATE: _Teller._changed,
+    Verb.UPDATE: _Teller._updated,
     Verb.REWRITE: _Teller._rewritten,
     Verb.EXPORT: _Teller._exported,
     Verb.MEND: _Teller._mended,
