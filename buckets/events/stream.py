@@ -120,11 +120,17 @@ class Stream:
             raise
         return reply[0][1] if reply else []
 
+    async def deliver_behind(self, place: Place) -> None:
+        """Count what is up to a place as delivered."""
+        await self._reading.ask(self._key, "XGROUP", "SETID", self._key, _GROUP, str(place))
+
+    async def bytes(self) -> int:
+        """The memory of the stream, as Redis estimates it from a few entries."""
+        return await self._reading.ask(self._key, "MEMORY", "USAGE", self._key, "SAMPLES", 5) or 0
+
     async def entries(self, after: Place, upto: Place, most: int) -> list[Entry]:
         """Entries behind a place, up to another, delivered or not."""
-        found: list[Entry] = await self._shards.redis.read(
-            "XRANGE", self._key, f"({after}", str(upto), "COUNT", most
-        )
+        found: list[Entry] = await self._shards.redis.read("XRANGE", self._key, f"({after}", str(upto), "COUNT", most)
         return found
 
     async def records(self, ids: Sequence[str]) -> Records:

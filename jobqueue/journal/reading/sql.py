@@ -113,7 +113,9 @@ class Sql:
         change = update(gap).where(*_unfilled(source, shard), gap.c.number <= number).values(walked=now_us)
         await self.run(lambda connection: connection.execute(change) and None)
 
-    async def checksums(self, source: str, shard: int, after: Place, upto: Place) -> dict[tuple[int, int, int], set[int]]:
+    async def checksums(
+        self, source: str, shard: int, after: Place, upto: Place
+    ) -> dict[tuple[int, int, int], set[int]]:
         """By place, the checksums of the events that are behind a place, up to another."""
         query = select(event.c.ms, event.c.seq, event.c.n, event.c.checksum).where(
             event.c.ms.between(after.ms, upto.ms), event.c.source == source, event.c.shard == shard, event.c.branch >= 0
