@@ -1,4 +1,4 @@
-"""The loop of one shard: what was left pending, then what is fresh, one transaction a batch, then its acknowledgement."""
+"""The loop of a shard: what was left pending, then what is fresh, one transaction a batch, then its acknowledgement."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ class ShardReader:
         elif told_us - position.time >= _TIMELY_S * 1e6:
             position = await self._timely(position, told_us)
         if await self._walk.is_due():
-            position = await self._walk.step(position)
+            position = await self._walk.step(position, is_all=found.is_all)
         elif found.events < self._options.batch / 2 and found.ids:
             await self._pause(self._options.linger_s)
         return position

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
 from buckets.errors import JobQueueError
 from buckets.events.codec import Entry, Event, Unreadable, read_event
-from buckets.events.stream import Place, Records, Stream
+from buckets.events.stream import START, Place, Records, Stream
 from buckets.job import Verb
 from buckets.keys import FAMILIES
 from buckets.pages import Pages
@@ -25,6 +24,7 @@ from buckets.shards import Shards
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import place_of
+from jobqueue.journal.reading.writing import MOST_REASON
 from jobqueue.journal.rows import WALKED, Collector, Unread
 from jobqueue.journal.store import Batch, Position
 
@@ -39,20 +39,22 @@ _REST = 1.0  # for each second of Redis's work
 _INSTANCE = "journal"
 
 
-class _Unmet(NamedTuple):
-    """A job that lives by the journal and was not met."""
+class _Met(NamedTuple):
+    """What a walk tells of a job."""
 
-    id: str
-    life: int
-    topic: str
+    place: Place
+    entry: Entry
+    event: Event | Unread
+    n: int
 
 
-@dataclass(slots=True)
-class _Asked:
-    """Jobs that were asked for once more and that Redis does not know."""
+class _Asked(NamedTuple):
+    """Jobs that were asked for once more and that Redis does not know: by id, life and topic."""
 
-    jobs: Sequence[_Unmet]
-    records: Records
+    place: Place
+    """As of this."""
+    now_us: int
+    jobs: Mapping[str, tuple[int, str]]
 
 
 class Walk:
@@ -74,6 +76,7 @@ class Walk:
         self._is_met = False
         self._last_id = ""
         self._asked: _Asked | None = None
+        self._read_at = Records(0, START, [])
 
     async def is_due(self) -> bool:
         """Whether there is something to walk for."""
@@ -83,130 +86,140 @@ class Walk:
             self._number = await self._sql.to_walk(self._source, self._shard)
         return self._number is not None
 
-    async def step(self, position: Position) -> Position:
-        """Read some records, or ask for some jobs, and write them; returns the position."""
+    async def step(self, position: Position, *, is_all: bool) -> Position:
+        """Read some records, or ask for some jobs, and write them; returns the position. `is_all`: whether all that was
+        told before this step is in the journal, whatever its position is."""
         try:
             if not self._is_met:
-                return await self._meet(position)
-            return await self._vanish(position)
+                await self._meet(position)
+            elif is_all or (self._waits_for and place_of(position) >= self._waits_for):
+                await self._vanish(position)
         except JobQueueError:
             self.reset()  # a scan does not go on elsewhere
             raise
+        return position
 
-    async def _meet(self, position: Position) -> Position:
+    @property
+    def _waits_for(self) -> Place | None:
+        """What must have been drained before the next step."""
+        return self._asked.place if self._asked else self._begun
+
+    async def _meet(self, position: Position) -> None:
         if self._ids is None or self._begun is None:
             self._begun = (await self._stream.records([])).place
             self._ids = self._scanned()
-        collector = self._collector()
-        found = 0
+        met: list[_Met] = []
         async for ids in self._ids:
-            found += await self._read(ids, collector)
-            if found >= _OF_A_STEP:
+            await self._read(ids, met)
+            if len(met) >= _OF_A_STEP:
                 break
         else:
             self._is_met = True
-        return await self._write(position, collector)
+        await self._write(position, met)
 
     async def _scanned(self) -> AsyncIterator[list[str]]:
         prefix = self._shards.keys[self._shard].tag + FAMILIES["JOB"]
-        pattern = "".join(f"\\{each}" if each in "\\*?[" else each for each in prefix) + "*"
-        async for page in Pages(self._shards.redis, _REST).keys(pattern):
+        async for page in Pages(self._shards.redis, _REST).keys(f"{prefix}*"):  # a namespace has nothing to be escaped
             yield [key.decode("utf-8", "replace").removeprefix(prefix) for key in page]
 
-    async def _read(self, ids: Sequence[str], collector: Collector) -> int:
-        """Read records; how many there were."""
-        pages, found = Pages(self._shards.redis, _REST), 0
+    async def _read(self, ids: Sequence[str], met: list[_Met]) -> list[str]:
+        """Read the records of jobs; returns those that have none."""
+        pages, gone = Pages(self._shards.redis, _REST), []
         while ids:
             read = await pages.step(self._stream.records(ids[:_AT_ONCE]))
             for job_id, record in zip(ids, read.records, strict=False):
                 if record:
-                    self._add(collector, read, job_id, record)
-                    found += 1
+                    met.append(self._met(read, job_id, record))
+                else:
+                    gone.append(job_id)
             ids = ids[len(read.records) :]
-        return found
+            self._read_at = read
+        return gone
 
-    def _add(self, collector: Collector, read: Records, job_id: str, record: bytes) -> None:
+    def _met(self, read: Records, job_id: str, record: bytes) -> _Met:
         entry = Entry(Verb.WALK, True, read.now_us, _INSTANCE, "")
         event: Event | Unread
         try:
             event = read_event(entry, job_id.encode(), record)
         except Unreadable as error:
             event = (job_id.encode(), record, str(error))
-        collector.add(*read.place, entry, [event], self._next)
+        return self._numbered(read.place, entry, event)
+
+    def _numbered(self, place: Place, entry: Entry, event: Event | Unread) -> _Met:
         self._next += 1
+        return _Met(place, entry, event, self._next)
 
-    async def _vanish(self, position: Position) -> Position:
-        """Ask for a page of unmet jobs, or write those that nothing was told of until the place of the answer."""
-        assert self._begun and self._number
+    async def _vanish(self, position: Position) -> None:
+        """Ask for a page of unmet jobs, or write those of which nothing was told until the answer."""
         if self._asked:
-            if place_of(position) < self._asked.records.place:
-                return position
             asked, self._asked = self._asked, None
-            return await self._write_vanished(position, asked)
-        if place_of(position) < self._begun:
-            return position
-        unmet = [_Unmet(*row) for row in await self._sql.unmet(*self._key, self._met_from, self._last_id, _AT_ONCE)]
-        if not unmet:
+            await self._write(position, await self._vanished(asked))
+            return
+        rows = await self._sql.unmet(self._source, self._shard, self._met_from, self._last_id, _AT_ONCE)
+        if not rows:
             await self._end()
-            return position
-        self._last_id = unmet[-1].id
-        return await self._ask(position, unmet)
-
-    @property
-    def _key(self) -> tuple[str, int]:
-        return self._source, self._shard
+            return
+        unmet = {job_id: (life, topic) for job_id, life, topic in rows}
+        self._last_id = rows[-1][0]
+        met: list[_Met] = []
+        gone = await self._read(list(unmet), met)
+        await self._write(position, met)
+        if gone:
+            read = self._read_at
+            self._asked = _Asked(read.place, read.now_us, {job_id: unmet[job_id] for job_id in gone})
 
     @property
     def _met_from(self) -> tuple[int, int, int]:
+        """The place from which on everything was met or told since the walk began."""
         assert self._begun
         return (*self._begun, FIRST)
 
-    async def _ask(self, position: Position, unmet: Sequence[_Unmet]) -> Position:
-        collector = self._collector()
-        gone: list[_Unmet] = []
-        records = None
-        while unmet:
-            records = await self._stream.records([each.id for each in unmet])
-            for each, record in zip(unmet, records.records, strict=False):
-                if record:
-                    self._add(collector, records, each.id, record)
-                else:
-                    gone.append(each)
-            unmet = unmet[len(records.records) :]
-        if gone and records:
-            self._asked = _Asked(gone, records)
-        return await self._write(position, collector)
+    async def _vanished(self, asked: _Asked) -> list[_Met]:
+        still = await self._sql.still_unmet(self._source, list(asked.jobs), self._met_from)
+        entry = Entry(Verb.VANISHED, True, asked.now_us, _INSTANCE, "")
+        return [
+            self._numbered(asked.place, entry, _vanished(job_id, life, topic, entry.at))
+            for job_id, (life, topic) in asked.jobs.items()
+            if job_id in still
+        ]
 
-    async def _write_vanished(self, position: Position, asked: _Asked) -> Position:
-        still = await self._sql.still_unmet(*self._key, [each.id for each in asked.jobs], self._met_from)
-        collector = self._collector()
-        entry = Entry(Verb.VANISHED, True, asked.records.now_us, _INSTANCE, "")
-        for each in asked.jobs:
-            if each.id in still:
-                checksum = zlib.crc32(f"{each.id} {each.life}".encode())
-                event = Event(
-                    each.id, Verb.VANISHED, 0, 0, entry.at, 0, each.topic, created=each.life, checksum=checksum
-                )
-                collector.add(*asked.records.place, entry, [event], self._next)
-                self._next += 1
-        return await self._write(position, collector)
-
-    def _collector(self) -> Collector:
-        options = self._options
-        return Collector(*self._key, branch=WALKED, events=options.events, bodies=options.bodies)
-
-    async def _write(self, position: Position, collector: Collector) -> Position:
+    async def _write(self, position: Position, met: Sequence[_Met]) -> None:
+        if not met:
+            return
+        collector = Collector(
+            self._source, self._shard, branch=WALKED, events=self._options.events, bodies=self._options.bodies
+        )
+        for each in met:
+            collector.add(*each.place, each.entry, [each.event], each.n)
         rows = collector.rows()
-        if rows.events or rows.jobs or rows.refused:
-            await self._sql.write(
-                Batch(*self._key, position, position, rows.events, rows.jobs, (), (), rows.refused, may_repeat=True)
-            )
-        return position
+        try:
+            await self._sql.write(self._batch(position, rows.events, rows.jobs, rows.refused))
+        except ContentRefused as error:
+            if len(met) == 1:
+                await self._sql.write(self._batch(position, refused=[self._refused(met[0], str(error))]))
+            else:
+                half = len(met) // 2
+                await self._write(position, met[:half])
+                await self._write(position, met[half:])
+
+    def _batch(
+        self, position: Position, events: Sequence[Row] = (), jobs: Sequence[Row] = (), refused: Sequence[Row] = ()
+    ) -> Batch:
+        return Batch(self._source, self._shard, position, position, events, jobs, refused=refused, may_repeat=True)
+
+    def _refused(self, met: _Met, why: str) -> Row:
+        log.error("journal.refused", shard=self._shard, entry=str(met.place), event=met.n, reason=why)
+        raw = met.event.id.encode() if isinstance(met.event, Event) else b"\0".join(met.event[:2])
+        return (self._source, self._shard, *met.place, met.n, met.entry.at, why[:MOST_REASON], raw)
 
     async def _end(self) -> None:
         assert self._number
-        now_us = await self._shards.now_us()
-        await self._sql.walked(*self._key, self._number, now_us)
+        await self._sql.walked(self._source, self._shard, self._number, await self._shards.now_us())
         log.info("journal.walked", shard=self._shard, records=self._next - FIRST)
         self._number = None
         self.reset()
+
+
+def _vanished(job_id: str, life: int, topic: str, at: int) -> Event:
+    checksum = zlib.crc32(f"{job_id} {life}".encode())
+    return Event(job_id, Verb.VANISHED, 0, 0, at, 0, topic, created=life, checksum=checksum)

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 WHOLE = -1  # in place of the number of an event: the whole entry
 WITH_BODY = {Verb.ADD, Verb.REPLACE, Verb.REWRITE, Verb.IMPORT, Verb.RESTORE}
 _AT_A_TIME = 8  # bodies that are fetched
-_MOST_REASON = 1024
+MOST_REASON = 1024
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class Writer:
         """A row of `jq_refused`."""
         raw = b"\0".join(unit.fields if n == WHOLE else unit.fields[2 + 2 * n : 4 + 2 * n])
         now_us = int(time.time() * 1e6)
-        return (self._source, self._shard, *unit.place, n, now_us, why[:_MOST_REASON], raw)
+        return (self._source, self._shard, *unit.place, n, now_us, why[:MOST_REASON], raw)
 
     def _tell_refused(self, unit: Unit, n: int, why: str) -> None:
         self._figures.refused(1)
