@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -26,7 +26,7 @@ from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.verdict import place_of
 from jobqueue.journal.reading.writing import MOST_REASON
 from jobqueue.journal.rows import WALKED, Collector, Unread
-from jobqueue.journal.store import Batch, Position
+from jobqueue.journal.store import Batch, ContentRefused, Position, Row
 
 log = structlog.get_logger()
 
