@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.errors import JobQueueError, Unfit
 from buckets.keys import FAMILIES, NAMESPACE, Keys
 from buckets.pages import Pages
 from buckets.redis.client import Redis

@@ -146,7 +146,9 @@ class ShardReader:
         view = await self._settle(position)
         while (found := verdict.judge(position, view)) is not Verdict.WELL:
             if found is Verdict.NO_STREAM:
-                await self._pause(_LOOK_S if not self._is_on else _SHORTEST_S)
+                if view.is_on:
+                    await self._stream.restore_group()
+                await self._pause(_SHORTEST_S if view.is_on else _LOOK_S)
                 return None
             position = await self._agreed(position, view, found)
             view = await self._settle(position)
