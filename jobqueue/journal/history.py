@@ -114,10 +114,11 @@ class Journal:
         which = [_position.source == self._source] + ([] if shard is None else [_position.shard == shard])
         query = select(func.min(_position.since), func.min(_position.time)).where(*which)
         since, until = (await connection.execute(query)).one()
-        first = (await connection.execute(select(func.min(_event.ms)))).scalar()
         if since is None:
             return None, None
-        return max(since, (first or 0) * 1000), until
+        oldest = (await connection.execute(select(func.min(_event.ms)))).scalar()
+        first = (await connection.execute(select(func.min(_event.at)).where(_event.ms == oldest))).scalar()
+        return max(since, first or 0), until
 
     async def meanwhile(self, wait: Wait, history: History) -> Meanwhile:
         """What is known of a wait of a job with this history."""
@@ -126,12 +127,13 @@ class Journal:
             since, until = await self._bounds(connection, None)
             if since is None or until is None:
                 return found
+            is_all = since // 1000 <= wait.begin // 1000
             found.is_gap = bool(await self._gaps(connection, _overlaps(wait)))
             if history.is_kept and history.shard is not None:
                 pauses = await self._pauses(connection, wait, history.shard)
-                found.pauses = pauses if pauses or since <= wait.begin else None
+                found.pauses = pauses if pauses or is_all else None
             end = min(wait.end, until)
-            if since <= wait.begin < end:
+            if is_all and wait.begin < end:
                 found.known_until = end if end < wait.end else None
                 await self._count(connection, wait, end, found)
         return found

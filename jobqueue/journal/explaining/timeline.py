@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buckets.job import Cause, State, Verb
-from jobqueue.journal.explaining.told import FORGOTTEN, Gap, History, Meanwhile, Place, Told
+from jobqueue.journal.explaining.told import FORGOTTEN, LOST, Gap, History, Meanwhile, Place, Told
 from jobqueue.journal.explaining.waiting import WORTH_US, why
 from jobqueue.journal.explaining.words import clock, span
 
@@ -130,13 +130,14 @@ def _marks(gaps: Sequence[Gap], events: Sequence[Told], until: int | None) -> li
     last = events[-1]
     has_ended = last.after in (State.FINISHED, State.DELETED)
     end_ms = last.ms if has_ended else (until or last.at) // 1000
-    marks = [(gap.end, _mark(gap, last.life)) for gap in gaps if gap.overlaps(events[0].ms, end_ms)]
+    between = [gap for gap in gaps if gap.kind in (LOST, FORGOTTEN) and gap.overlaps(events[0].ms, end_ms)]
+    marks = [(gap.end, _mark(gap, last.life)) for gap in between]
     return sorted(marks, key=lambda mark: mark[0])
 
 
 def _mark(gap: Gap, life: int) -> Line:
     begin, end = gap.begin[0] * 1000, gap.end[0] * 1000
-    between = f"between {clock(begin, end)} and {clock(end, end)}"
+    between = f"between {clock(begin, end)} and {clock(end, end)}" if begin else f"until {clock(end, end)}"
     if gap.kind == FORGOTTEN:
         how = f"Redis went back, as in a failover: what was told {between} it has forgotten"
         return Line(end, "went back", how, life)
