@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_LONGEST_IN_MS = 120_000  # a longer span is told in its two largest units
 _MOST_US = 253_402_300_799_999_999  # the end of the year 9999
 
 
@@ -20,11 +21,11 @@ def clock(us: int, day_of: int) -> str:
 
 
 def span(us: int) -> str:
-    """A time span: `677 ms`, `9.214 s`, `2 h 5 min`."""
+    """A time span: `677 ms`, `9.214 s`, `60.677 s`, `2 h 5 min`."""
     ms = round(us / 1000)
     if ms < 1000:
         return f"{ms} ms"
-    if ms < 60_000:
+    if ms < _LONGEST_IN_MS:
         return f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"
     left, parts = round(us / 1e6), list[str]()
     for size, unit in _UNITS:
