@@ -33,7 +33,7 @@ class Life:
     def told(self, verb: Verb, at: float, after: State | int, next_s: float = 0.0, **fields: Any) -> Life:
         """Add an event, `at` seconds after noon; `next_s`: the job's next time."""
         before = self._now
-        words = {"actor": "", "worker": None, "reason": None, "instance": "q:1"}
+        words: dict[str, Any] = {"actor": "", "worker": None, "reason": None, "instance": "q:1"}
         place = {"ms": ms(at), "seq": len(self.events)}
         state = {"verb": verb, "before": before.after, "after": after, "at": us(at), "was": before.next}
         if verb in (Verb.POP, Verb.TAKE):

@@ -104,8 +104,8 @@ async def test_a_ready_job_says_what_is_before_it(pool: Pool, clock: HeldClock) 
     await pop_one(pool)
     await pop_one(pool)
     assert await said(pool, waiting=2, last_delivery=us(0)) == (
-        "ready for 9.214 s and not popped: no job of its priority is before it, 2 pops of the topic wait and a job of the "
-        "topic was last delivered in the minute of 2026-11-25 12:00 UTC"
+        "ready for 9.214 s and not popped: no job of its priority is before it, 2 pops of the topic wait and a job of "
+        "the topic was last delivered in the minute of 2026-11-25 12:00 UTC"
     )
     since = Meanwhile(us(0), us(9.214), pauses=[], delivered=2)
     assert (await said(pool, since_ready=since)).endswith(
@@ -117,8 +117,8 @@ async def test_a_ready_job_of_a_paused_topic_says_so(pool: Pool) -> None:
     await add(pool, "a")
     await Topics(pool).pause("t")
     assert await said(pool, waiting=1) == (
-        "ready for 0 ms and not popped: its topic is paused until somebody resumes it, no job of its priority is before "
-        "it and a pop of the topic waits"
+        "ready for 0 ms and not popped: its topic is paused until somebody resumes it, no job of its priority is "
+        "before it and a pop of the topic waits"
     )
 
 
