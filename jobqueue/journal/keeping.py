@@ -147,10 +147,11 @@ def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Se
 def _delete(connection: Connection, kind: str, table: str, key: Sequence[str], where: str) -> int:
     """Delete a step of rows; returns how many."""
     names = ", ".join(key)
+    some = f"FROM {table} WHERE {where} LIMIT {STEP}"
     statement = {
-        "sqlite": f"DELETE FROM {table} WHERE ({names}) IN (SELECT {names} FROM {table} WHERE {where} LIMIT {STEP})",
-        "postgresql": f"DELETE FROM {table} WHERE ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {STEP})",
-        "mysql": f"DELETE FROM {table} WHERE {where} LIMIT {STEP}",
+        "sqlite": f"DELETE FROM {table} WHERE ({names}) IN (SELECT {names} {some})",
+        "postgresql": f"DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid {some}))",
+        "mysql": f"DELETE {some}",
     }[kind]
     number = connection.exec_driver_sql(statement).rowcount
     connection.commit()
