@@ -10,16 +10,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from buckets.events.stream import START, Place
 from buckets.job import LIVE
 from jobqueue.journal.database import open_engine, open_store
-from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN
+from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN, gap_row, place_of
 from jobqueue.journal.store import Away, Batch, Position, Store
 from jobqueue.journal.tables import event, gap, job
+from jobqueue.journal.writing import columns
 
 log = structlog.get_logger()
 
@@ -109,6 +110,15 @@ class Sql:
         """The number of the newest gap that a walk is to fill; None: there is none."""
         query = select(func.max(gap.c.number)).where(*_unfilled(source, shard))
         return await self.run(lambda connection: connection.execute(query).scalar())
+
+    async def ask_for_walk(self, source: str, shard: int, now_us: int) -> None:
+        """Have the reader of a shard walk, whichever process it is in. Nothing where the shard was never drained."""
+        position = await self.position(source, shard)
+        if position:
+            place = place_of(position)
+            row = gap_row(source, shard, position.epoch, UNKNOWN, place, place, 0, now_us)
+            values = dict(zip(columns(gap), row, strict=True))
+            await self.run(lambda connection: connection.execute(insert(gap).values(values)) and None)
 
     async def walked(self, source: str, shard: int, number: int, now_us: int) -> None:
         """A walk has filled the gaps up to a number."""
