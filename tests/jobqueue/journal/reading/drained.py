@@ -26,9 +26,9 @@ SOURCE = "jq"
 class Journal:
     """A journal, and a drain that may run into it."""
 
-    def __init__(self, shards: Shards, url: str, redis_url: str, **options: Any) -> None:
+    def __init__(self, shards: Shards, url: str, redis_url: str, options: Options) -> None:
         self.shards, self.url, self._redis_url = shards, url, redis_url
-        self.options = Options(**{"source": SOURCE, "linger_s": 0.001} | options)
+        self.options = options
         self.sql = Sql(url)
         self.figures = Figures()
         self._running: list[asyncio.Task[None]] = []
@@ -98,7 +98,7 @@ async def switched_on(shards: Shards, entries: int = 100_000) -> None:
 @asynccontextmanager
 async def opened(shards: Shards, url: str, redis_url: str, **options: Any) -> AsyncIterator[Journal]:
     """A journal, with its tables."""
-    journal = Journal(shards, url, redis_url, **options)
+    journal = Journal(shards, url, redis_url, Options(source=SOURCE, linger_s=0.001, **options))
     await journal.sql.open()
     try:
         yield journal
