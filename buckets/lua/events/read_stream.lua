@@ -5,7 +5,7 @@
 --   `journal` was given, those that it was given and has not acknowledged, the last that it was given}; empty: no stream
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
--- include: event_group
+-- include: event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
