@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -12,6 +13,8 @@ from buckets.events.stream import Stream
 from buckets.events.switch import read_events
 from buckets.redis.client import Redis
 from buckets.shards import Shards
+from jobqueue.journal.keeping import Periods
+from jobqueue.journal.reading import totals
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.shard import ShardReader
@@ -21,6 +24,8 @@ from jobqueue.journal.reading.writing import Writer
 
 _POUR_S = 0.1  # the longest age of shared metrics
 _BYTES_S = 30.0
+_ADD_UP_S = 2.0
+_KEEP_S = 1.0  # between steps, of which most find nothing to do
 STOPPED_S = 10.0
 """For the batch under way, once the process is to stop."""
 
@@ -30,17 +35,25 @@ class NotCommitted(Exception):
 
 
 class Drain:
-    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries."""
+    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries.
+    `periods`: for how long what is written is kept; None: somebody else sees to it."""
 
     def __init__(
-        self, shards: Shards, sql: Sql, options: Options, figures: Figures, reading: Callable[[], Redis]
+        self,
+        shards: Shards,
+        sql: Sql,
+        options: Options,
+        figures: Figures,
+        reading: Callable[[], Redis],
+        periods: Periods | None = None,
     ) -> None:
-        self._shards, self._figures = shards, figures
+        self._shards, self._sql, self._figures, self._periods = shards, sql, figures, periods
         self._clients = [reading() for _ in shards.keys]
-        self.readers = [self._reader(shard, client, sql, options) for shard, client in enumerate(self._clients)]
+        self._streams = [Stream(shards, shard, client) for shard, client in enumerate(self._clients)]
+        self._source = options.source
+        self.readers = [self._reader(shard, stream, sql, options) for shard, stream in enumerate(self._streams)]
 
-    def _reader(self, shard: int, client: Redis, sql: Sql, options: Options) -> ShardReader:
-        stream = Stream(self._shards, shard, client)
+    def _reader(self, shard: int, stream: Stream, sql: Sql, options: Options) -> ShardReader:
         writer = Writer(sql, self._shards, shard, options, self._figures)
         walk = Walk(self._shards, shard, stream, sql, options)
         return ShardReader(stream, shard, sql, writer, walk, options, self._figures)
@@ -50,7 +63,7 @@ class Drain:
         async with AsyncExitStack() as stack:
             for client in self._clients:
                 stack.push_async_callback(client.close)
-            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh())]
+            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh(), self._keep(), self._add_up())]
             stack.push_async_callback(_ended, *beside)
             tasks = [asyncio.create_task(reader.run(), name="journal reader") for reader in self.readers]
             stack.push_async_callback(_ended, *tasks)
@@ -77,6 +90,23 @@ class Drain:
             self._figures.pour()
             await asyncio.sleep(_POUR_S)
 
+    async def _keep(self) -> None:
+        """Delete what is too old."""
+        while self._periods:
+            with contextlib.suppress(JobQueueError):
+                await self._sql.keep(self._periods, await self._shards.now_ms())
+            await asyncio.sleep(_KEEP_S)
+
+    async def _add_up(self) -> None:
+        """Have events and totals added up from a new beginning, where that is due."""
+        while True:
+            with contextlib.suppress(JobQueueError):
+                now_us = await self._shards.now_us()
+                if any(reader.lock.is_held for reader in self.readers):
+                    if await totals.is_due(self._sql, self._source, now_us):
+                        await totals.renew(self._streams, self._sql, self._source)
+            await asyncio.sleep(_ADD_UP_S)
+
     async def _weigh(self) -> None:
         """Measure the streams now and then."""
         while True:
@@ -86,11 +116,9 @@ class Drain:
             await asyncio.sleep(_BYTES_S)
 
     async def _weigh_one(self, shard: int) -> None:
-        try:
+        with contextlib.suppress(JobQueueError):
             found = await read_events(self._shards, shard)
-        except JobQueueError:
-            return
-        self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
+            self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:

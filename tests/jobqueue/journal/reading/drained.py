@@ -26,11 +26,12 @@ SOURCE = "jq"
 class Journal:
     """A journal, and a drain that may run into it."""
 
-    def __init__(self, shards: Shards, url: str, redis_url: str, **options: Any) -> None:
+    def __init__(self, shards: Shards, url: str, redis_url: str, options: Options) -> None:
         self.shards, self.url, self._redis_url = shards, url, redis_url
-        self.options = Options(**{"source": SOURCE, "linger_s": 0.001} | options)
+        self.options = options
         self.sql = Sql(url)
         self.figures = Figures()
+        self._running: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def draining(self) -> AsyncIterator[Drain]:
@@ -38,10 +39,12 @@ class Journal:
         drain = Drain(self.shards, self.sql, self.options, self.figures, lambda: Redis(self._redis_url))
         stop = asyncio.Event()
         running = asyncio.create_task(drain.run(stop))
+        self._running.append(running)
         try:
             yield drain
         finally:
             stop.set()
+            self._running.remove(running)
             await running
 
     async def drain(self) -> None:
@@ -56,6 +59,7 @@ class Journal:
         async with asyncio.timeout(within_s):
             for shard in range(len(self.shards.keys)):
                 while not await self._is_drained(shard, target):
+                    assert not any(running.done() for running in self._running), "a drain has ended"
                     await asyncio.sleep(0.01)
 
     async def _is_drained(self, shard: int, target_us: int) -> bool:
@@ -94,7 +98,7 @@ async def switched_on(shards: Shards, entries: int = 100_000) -> None:
 @asynccontextmanager
 async def opened(shards: Shards, url: str, redis_url: str, **options: Any) -> AsyncIterator[Journal]:
     """A journal, with its tables."""
-    journal = Journal(shards, url, redis_url, **options)
+    journal = Journal(shards, url, redis_url, Options(source=SOURCE, linger_s=0.001, **options))
     await journal.sql.open()
     try:
         yield journal
