@@ -126,7 +126,8 @@ class Service(Lifecycle):
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
-        sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
+        events_bytes = settings.events_max_mb << 20
+        sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s, events_bytes) for lock in locks]
         tokens = self._table_of_tokens(pool, members, notifier)
         authentication = self._authentication(tokens, pool, waiting, members, metrics)
         engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed) if tokens else None
