@@ -18,7 +18,7 @@ LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
 READERS = (
-    *("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
+    *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
     *("read_number", "read_stream", "walk", "totals"),
 )
 HEAD = re.compile(
