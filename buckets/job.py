@@ -41,6 +41,7 @@ LIVE = (State.DELAYED, State.READY, State.RESERVED, State.DEAD)
 MOVES: dict[tuple[State | None, State], set[str]] = {
     (None, State.DELAYED): {"add", "import"},
     (None, State.READY): {"add", "import"},
+    (None, State.RESERVED): {"import"},  # of a journal
     (None, State.DEAD): {"import"},  # of another Redis
     (State.DELAYED, State.DELAYED): {"add", "update", "rewrite"},  # replaced; changed
     (State.DELAYED, State.READY): {"add", "due", "run", "update", "rewrite"},

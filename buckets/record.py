@@ -17,8 +17,18 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag
-from buckets.layout import DELIVERY_FIELDS, HEADER, LENGTH, NEW_FIELDS, NEW_HEADER, SPAN
+from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag, Verb
+from buckets.layout import (
+    DELIVERY_FIELDS,
+    EVENT_BODY,
+    EVENT_NEW,
+    EVENT_VERSION,
+    HEADER,
+    LENGTH,
+    NEW_FIELDS,
+    NEW_HEADER,
+    SPAN,
+)
 
 VERSION = 1
 FAR_MS = 86_400_000  # a delayed job that is due later than this is counted by the hour, any other by the minute
@@ -246,6 +256,10 @@ _LUA = {
     **{f"TAG_{tag.name}": _lua(tag) for tag in Tag},
     "DEFAULT_RETENTION": _lua(DEFAULT_RETENTION_MS),
     "FAR": _lua(FAR_MS),
+    **{f"VERB_{verb.name}": _lua(verb) for verb in Verb},
+    "EVENT_VERSION": _lua(EVENT_VERSION),
+    "EVENT_NEW": _lua(EVENT_NEW),
+    "EVENT_BODY": _lua(EVENT_BODY),
 }
 """The numbers of the record by the names that scripts have for them."""
 _WORD = re.compile(r"(?<![.\w])\w+")

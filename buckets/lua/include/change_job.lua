@@ -35,6 +35,7 @@ local function change_job(id, delay, due, priority, ttl, body)
   else
     append(plan.headers, JOB .. job.id, header(job))
   end
-  commit()
+  tell(job, rest, body)
+  commit(body and VERB_REWRITE or VERB_UPDATE)
   return {WORDS[job.state], job.due}
 end

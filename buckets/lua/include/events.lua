@@ -1,0 +1,13 @@
+-- What this script tells a journal of its moves (see buckets/events): nothing, unless `meta` says how many entries to keep. A
+-- damaged `meta` must not hold up moves.
+-- include: clock indexes
+-- argument: by
+local entries_kept = tonumber(redis.pcall('HGET', meta, 'events'))
+local told = entries_kept and {}  -- id, value, id, value, … as they are in the entry; nil: events are off
+
+-- Write the entry: behind all other writes, before the bell rings. `flags`: EVENT_NEW, or 0.
+local function tell_all(verb, flags)
+  if #told == 0 then return end
+  local head = struct.pack('>BBBI7', EVENT_VERSION, verb, flags, now_us) .. by
+  index('XADD', EVENTS, 'MAXLEN', '~', whole(entries_kept), '*', 'm', head, unpack(told))
+end
