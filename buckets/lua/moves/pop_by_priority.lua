@@ -79,7 +79,7 @@ for priority = 9, 0, -1 do
   for _, topic in ipairs(filled) do
     if not done() then
       search(READY .. priority .. ':' .. topic)
-      last = topic
+      if done() then last = topic end
     end
   end
 end

@@ -136,7 +136,7 @@ class PostgreSQL(Server):
 
     def prepare(self) -> None:
         where = ["-D", str(self.folder / "data"), "-U", "jobqueue"]
-        run([*self._as_other, str(self._programs / "initdb"), *where, *"-A trust --no-locale -E UTF8 -N".split()])
+        run([*self._as_other, str(self._programs / "initdb"), *where, "-A", "trust", "--no-locale", "-E", "UTF8", "-N"])
 
     def command(self) -> list[str]:
         settings = {"listen_addresses": "", "fsync": "off", "max_connections": "50", "shared_buffers": "64MB"}
