@@ -67,7 +67,8 @@ class Reading:
 
     async def rows(self, statement: Select[Any]) -> Sequence[Any]:
         """The rows of a query. Raises Stopped when the database is away for too long."""
-        return (await self.run(statement)).all()
+        rows: Sequence[Any] = (await self.run(statement)).all()
+        return rows
 
     async def run(self, statement: Executable) -> Any:
         """Run a statement that may be repeated, in a transaction of its own; its result, which is read whole. Raises
