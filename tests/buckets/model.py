@@ -267,7 +267,9 @@ class Model:
         was = old.state if old and old.state not in TOMBSTONES else None
         known, told, verb = self.arrows.copy(), self.told.copy(), Verb.REPLACE if was else Verb.ADD
         created = self.now_ms if due <= self.now_ms else self.ahead(0)  # the delay counts from there
-        created = max(created, old.created + 1) if old else created  # it names the life
+        later = max(old.created + 1 - created, 0) if old else 0  # it names the life
+        created += later
+        due += later if due > self.now_ms and not new.due_ms else 0
         life = Life(new, State.DELAYED, created, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         life.note, life.keeps_body = new.note, new.keeps_body
         self.lives[new.id] = life

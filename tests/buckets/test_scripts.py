@@ -109,8 +109,8 @@ def test_a_script_without_a_list_takes_none() -> None:
 
 
 def test_arguments_go_in_the_order_of_the_head_whatever_their_order_in_python() -> None:
-    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "bucket": 1, "now": "", "meta": "m"}, [])
-    assert arguments == [2, "m", "n", "", 1, 5]
+    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "by": "w", "bucket": 1, "now": "", "meta": "m"}, [])
+    assert arguments == [2, "m", "n", "", "w", 1, 5]
 
 
 def test_a_script_that_uses_its_arguments_further_down_is_not_loaded(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 -- returns: {now, counted, wanted, faults}; see include/faults.lua
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves faults
+-- include: clock indexes planned_writes record moves faults append place
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

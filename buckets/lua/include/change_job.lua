@@ -1,4 +1,4 @@
--- include: clock planned_writes record moves optional_fields pending_job within
+-- include: clock planned_writes record moves optional_fields pending_job within append
 -- Changing a delayed or ready job. A ready one keeps its place unless its priority changes.
 local function changed_rest(job, raw, ttl, body)
   local block = ttl and with_optional(job, TAG_TTL, struct.pack('>I6', ttl))

@@ -1,4 +1,4 @@
--- include: clock record planned_writes moves optional_fields
+-- include: clock record planned_writes moves optional_fields place
 -- argument: bucket ttr
 -- The part of the record behind its topic, with the fields that this delivery sets; nil if it sets none.
 local function changed_tail(job, raw, lease_ttr, worker)

@@ -1,4 +1,4 @@
--- include: clock indexes place planned_writes record events
+-- include: clock indexes place planned_writes record events append
 -- The moves of a job, as planned writes.
 local function schedule(job)
   local at = score(job)

@@ -1,4 +1,4 @@
--- include: indexes append events
+-- include: indexes events
 -- Moves are planned first and written at the end, so that a script has read and checked everything before its first
 -- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.

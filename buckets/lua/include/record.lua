@@ -70,7 +70,7 @@ local function set_aside(id)
   if type(raw) ~= 'string' then raw = redis.call('DUMP', JOB .. id) end
   keep_aside(id, raw)
   redis.call('UNLINK', JOB .. id)
-  -- An entry of its own: any script may meet such a record, those that only read too.
+  -- An entry of its own: it hardly ever happens, and scripts that only read include this file too.
   local entries_kept = tonumber(redis.pcall('HGET', meta, 'events'))
   if entries_kept then
     local head = struct.pack('>BBBI7', EVENT_VERSION, VERB_ASIDE, 0, now_us)

@@ -4,7 +4,7 @@
 -- returns: a list, for each job 1, or 0 if its id exists already
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves
+-- include: clock indexes planned_writes record moves append
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

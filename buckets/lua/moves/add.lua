@@ -141,7 +141,7 @@ end
 
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: planned_writes record moves within
+  -- include: planned_writes record moves within append place
   told = told and {}  -- without what the fast path had planned
   -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
@@ -154,14 +154,18 @@ local function complete_path()
 
   -- Set the fields that the caller could not know.
   local function begin(job, when, old)
-    job.due = due_at(when)
-    job.next, job.bucket = job.due, home
+    job.due, job.bucket = due_at(when), home
     job.number = old and old.number or NEW_NUMBER
     job.lease = old and old.lease or 0
     if job.lease > 0 then job.header = LONG end
     job.state = job.due <= now_ms and ready or delayed
-    job.created = job.state == delayed and from_ms or now_ms  -- its delay is exactly the time from there to its due time
-    if old then job.created = math.max(job.created, old.created + 1) end  -- with the id, this names its life
+    job.created = job.state == delayed and from_ms or now_ms
+    -- With the id it names the life, so it is later than that of the life before. A delay is exactly the time from there to
+    -- the due time.
+    local later = old and math.max(old.created + 1 - job.created, 0) or 0
+    job.created = job.created + later
+    if job.state == delayed and string.byte(when) == PLUS then job.due = job.due + later end
+    job.next = job.due
   end
 
   local all_new = true  -- whether no job has replaced a live one

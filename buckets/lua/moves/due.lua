@@ -19,7 +19,7 @@ local sleepers = #ARGV > 4 and {unpack(ARGV, 5)}  -- strings: of each group jobs
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(push, due, headers, out)
-  -- include: record planned_writes moves give_back
+  -- include: record planned_writes moves give_back place
   -- When this bucket's timer should look at the job; nil if the job does not belong here.
   local function time_of(job)
     if not in_bucket(job) or job.bucket ~= bucket then return nil end

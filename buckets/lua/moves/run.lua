@@ -4,7 +4,7 @@
 -- returns: due, in ms
 -- fails: NOT_FOUND [state], TOO_LATE ready, RESERVED reserved, WRONG_STATE state
 -- repeat: no
--- include: clock planned_writes record moves pending_job within
+-- include: clock planned_writes record moves pending_job within append
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

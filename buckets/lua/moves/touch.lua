@@ -4,7 +4,7 @@
 -- returns: when it ends, in ms
 -- fails: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
--- include: clock moves leased_job planned_writes
+-- include: clock moves leased_job planned_writes events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock

@@ -4,7 +4,7 @@
 -- returns: when the pause ends, in ms since the epoch; 0 if only resume ends it
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes
+-- include: clock indexes planned_writes append events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
