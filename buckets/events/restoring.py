@@ -90,7 +90,7 @@ class Restoring:
     async def end(self, lives: Sequence[Lost]) -> list[str | JobQueueError]:
         """End lives again. For each `ended`; `reserved`: another worker has it by now; `other`: it is not there, or has
         ended; or Unavailable."""
-        items = [Item(each.id, each) for each in lives]
+        items = [Item(each.id, (*each[:3], int(each.end))) for each in lives]
         with self._acting():
             results = await self._shards.each("end_life", items, now=self._shards.clock.now())
         return [each.decode() if isinstance(each, bytes) else each for each in results]

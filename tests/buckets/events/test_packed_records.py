@@ -8,8 +8,8 @@ from buckets.clock import HeldClock
 from buckets.job import Job, State, Tag
 from buckets.pool.pool import Pool
 from buckets.record import Fields, pack_optional, pack_record, unpack, unpack_optional
-from tests.buckets.instances import tick_all
 from tests.buckets.jobs import add, delete, finish, get, pop_one
+from tests.waiting import tick_all
 
 HOUR = 3_600_000
 EVERYTHING = {
