@@ -116,10 +116,8 @@ async def test_what_is_told_names_the_run(redis: Redis, pool: Pool) -> None:
     word = await switch_on(pool, 0, Switch(1_000, False))
     await by_now(pool).put([("a", jobs["a"].raw)])
     ((_, (_, head, job_id, value)),) = await redis.read("XRANGE", f"{pool.keys[0].tag}e", "-", "+")
-    assert (
-        head[1] == Verb.RESTORE and head.endswith(b" restore:7")
+    assert head[1] == Verb.RESTORE and head.endswith(b" restore:7")
     assert job_id == b"a" and value.endswith(jobs["a"].body)
-    )
     ((shard, at, stream, unknown),) = await by_now(pool).ask(["a", "b"])
     assert (shard, at, stream, unknown) == (0, int(pool.clock.now()), word, ["b"])
 
