@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 from buckets.errors import JobQueueError
-from buckets.keys import FAMILIES
+from buckets.events.switch import GROUP, read_events, stream_key, switch_on
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 
-_GROUP, _CONSUMER = "journal", "r"  # the consumer is always the same: whoever comes next finds what it left pending
+_CONSUMER = "r"  # always the same: whoever comes next finds what it left pending
 _ACKNOWLEDGED = 5_000  # in one script
 _WALKED_BYTES = 1 << 20
 
@@ -82,7 +82,7 @@ class Stream:
 
     def __init__(self, shards: Shards, shard: int, reading: Redis) -> None:
         self._shards, self._shard, self._reading = shards, shard, reading
-        self._key = shards.keys[shard].tag + FAMILIES["EVENTS"]
+        self._key = stream_key(shards, shard)
 
     async def settle(self, word: str, position: Place, entries: Sequence[bytes] = ()) -> View:
         """Acknowledge entries that the journal has, remove all up to its position, and see what there is. A stream of
@@ -113,12 +113,22 @@ class Stream:
 
     async def _read(self, *how: str | int) -> list[Entry]:
         try:
-            reply = await self._reading.ask(self._key, "XREADGROUP", "GROUP", _GROUP, _CONSUMER, *how)
+            reply = await self._reading.ask(self._key, "XREADGROUP", "GROUP", GROUP, _CONSUMER, *how)
         except JobQueueError as error:
             if error.message.startswith(("NOGROUP", "WRONGTYPE", "UNBLOCKED")):
                 raise Gone from None
             raise
         return reply[0][1] if reply else []
+
+    async def deliver_behind(self, place: Place) -> None:
+        """Count what is up to a place as delivered."""
+        await self._reading.ask(self._key, "XGROUP", "SETID", self._key, GROUP, str(place))
+
+    async def restore_group(self) -> None:
+        """Make the stream and its group where events are on and these are gone."""
+        switch = (await read_events(self._shards, self._shard)).switch
+        if switch:
+            await switch_on(self._shards, self._shard, switch)
 
     async def entries(self, after: Place, upto: Place, most: int) -> list[Entry]:
         """Entries behind a place, up to another, delivered or not."""

@@ -67,5 +67,8 @@ async def read_events(shards: Shards, shard: int) -> Events:
     fields, stream = await shards.call("read_stream", shard)
     names = ("events", "touches", "stream")
     meta = {name: value.decode() for name, value in zip(names, fields, strict=True) if value is not None}
-    found = Stream(*stream[:4], stream[4].decode()) if stream else None
-    return Events(switch_of(meta), meta.get("stream", ""), found)
+    return Events(switch_of(meta), meta.get("stream", ""), _stream(*stream) if stream else None)
+
+
+def _stream(entries: int, size: int, behind: int, pending: int, last: bytes) -> Stream:
+    return Stream(entries, size, behind, pending, last.decode())

@@ -52,9 +52,10 @@ class _Told:
 class Collector:
     """Makes the rows of a batch from the entries of a shard, in their order.
 
-    `branch`: 0, or WALKED. `events` and `bodies`: what is kept of them. Events up to the place `counted` that are not
-    kept are not added to the minutes either: when Redis went back, its stream tells again what was counted. (Those
-    that are kept the store finds and takes out itself.)
+    `branch`: 0; the epoch, of events up to the place to which the stream had been drained before Redis went back (the
+    store takes out what it has from before, which needs `may_repeat`); or WALKED. `events` and `bodies`: what is kept
+    of them. Events up to the place `counted` (ms, seq) that are not kept are not added to the minutes either: when
+    Redis went back, its stream tells again what was counted.
     """
 
     def __init__(
@@ -110,7 +111,8 @@ class Collector:
         if not event.after:
             self._set_aside(event, place, held)
             return
-        options = event.options if event.has_options else b""
+        # A tombstone mostly keeps no options; what they were is still worth knowing.
+        options = event.options if event.has_options or event.after in _ENDED else b""
         is_missed = event.verb == Verb.REWRITE and body is None
         if held is not None and held.event.created == event.created:
             if options is None:

@@ -67,6 +67,10 @@ class Figures:
         self._lag.labels(str(shard)).set(seconds)
         self._entries.labels(str(shard)).set(entries)
 
+    def weighs(self, shard: int, size: int) -> None:
+        """The stream of a shard has this many bytes."""
+        self._bytes.labels(str(shard)).set(size)
+
     def left(self, shard: int) -> None:
         """Another process drains the shard now."""
         for gauge in (self._lag, self._entries, self._bytes):

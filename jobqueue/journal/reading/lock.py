@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 
 from buckets.errors import JobQueueError
@@ -19,7 +20,6 @@ class Lock:
         self._stream = stream
         self._token = secrets.token_hex(8)
         self._until = 0.0
-        self.taken = asyncio.Event()
 
     @property
     def is_held(self) -> bool:
@@ -40,14 +40,8 @@ class Lock:
         except JobQueueError:  # Redis is away; what is held ends by itself
             return
         self._until = began + HOLD_MS / 1000 if held else 0.0
-        if held:
-            self.taken.set()
-        else:
-            self.taken.clear()
 
     async def _give_up(self) -> None:
         self._until = 0.0
-        try:
+        with contextlib.suppress(JobQueueError):
             await self._stream.hold(self._token, 0)
-        except JobQueueError:
-            pass

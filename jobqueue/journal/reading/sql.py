@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import Connection, and_, func, or_, select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from buckets.events.stream import START, Place
@@ -89,6 +89,8 @@ class Sql:
         try:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
+        except (DataError, IntegrityError, ProgrammingError):  # a defect, which no repetition mends
+            raise
         except (DBAPIError, OSError) as error:
             raise Away(str(getattr(error, "orig", None) or error)) from error
 
@@ -144,17 +146,17 @@ class Sql:
         return set(rows)
 
 
-def _unfilled(source: str, shard: int):  # type: ignore[no-untyped-def]
+def _unfilled(source: str, shard: int) -> tuple[ColumnElement[bool], ...]:
     return gap.c.source == source, gap.c.shard == shard, gap.c.kind.in_((LOST, UNKNOWN)), gap.c.walked.is_(None)
 
 
-def _is_live_before(place: tuple[int, int, int]):  # type: ignore[no-untyped-def]
+def _is_live_before(place: tuple[int, int, int]) -> ColumnElement[bool]:
     ms, seq, n = place
     earlier = or_(job.c.ms < ms, and_(job.c.ms == ms, or_(job.c.seq < seq, and_(job.c.seq == seq, job.c.n < n))))
     return and_(job.c.state.in_([int(state) for state in LIVE]), earlier)
 
 
-def _is_forgotten():  # type: ignore[no-untyped-def]
+def _is_forgotten() -> ColumnElement[bool]:
     behind = or_(job.c.ms > gap.c.from_ms, and_(job.c.ms == gap.c.from_ms, job.c.seq > gap.c.from_seq))
     upto = or_(job.c.ms < gap.c.to_ms, and_(job.c.ms == gap.c.to_ms, job.c.seq <= gap.c.to_seq))
     same = and_(gap.c.source == job.c.source, gap.c.shard == job.c.shard, gap.c.kind == FORGOTTEN)

@@ -58,14 +58,15 @@ def told_until(view: View) -> int:
 
 
 def first_position(view: View) -> Position:
-    """The position before the first read. Entries that another journal has had are no loss of this one."""
+    """The position before the first read of a stream. What another journal has had is no loss of this one."""
     entries = view.added - view.length if view.given and view.given > START else 0
     return Position(0, *START, entries, view.word, view.now_us, told_until(view))
 
 
-def position_after_return(position: Position, view: View) -> Position:
-    """The position from which a stream that went back, or another one, is read."""
-    return Position(position.epoch + 1, *START, view.added - view.length, view.word, position.since, told_until(view))
+def next_epoch(position: Position, view: View) -> Position:
+    """The position from which a stream is read that went back, or that is another one."""
+    first = first_position(view)._replace(epoch=position.epoch + 1, since=position.since)
+    return first if view.word != position.stream else first._replace(entries=view.added - view.length)
 
 
 def gap_row(

@@ -24,9 +24,9 @@ from jobqueue.journal.store import Batch, ContentRefused, Position, Row
 log = structlog.get_logger()
 
 WHOLE = -1  # in place of the number of an event: the whole entry
-_WITH_BODY = {Verb.ADD, Verb.REPLACE, Verb.REWRITE, Verb.IMPORT, Verb.RESTORE}
+WITH_BODY = {Verb.ADD, Verb.REPLACE, Verb.REWRITE, Verb.IMPORT, Verb.RESTORE}
 _AT_A_TIME = 8  # bodies that are fetched
-_MOST_REASON = 1024
+MOST_REASON = 1024
 
 
 @dataclass(slots=True)
@@ -60,30 +60,33 @@ class Writer:
         self._sql, self._shards, self._shard, self._options, self._figures = sql, shards, shard, options, figures
         self._source = options.source
 
-    async def write(self, position: Position, units: Sequence[Unit], told_us: int, forgotten: Place) -> Position:
-        """Write entries behind the position, and move it; returns it. `told_us`: until when all is told that is in
-        them. Those up to the place `forgotten` may be there already. Raises Overtaken."""
+    async def write(
+        self, position: Position, units: Sequence[Unit], told_us: int, forgotten: Place, may_repeat: bool = False
+    ) -> Position:
+        """Write entries behind the position, and move it; returns it. `told_us`: until when all is told that was told.
+        Those up to the place `forgotten` may be there already, as Redis went back; with `may_repeat` others too. Raises
+        Overtaken."""
         position = position._replace(time=max(position.time, told_us))
         if self._options.bodies:
             await self._fetch_bodies(units)
         old = [unit for unit in units if unit.place <= forgotten]
         for some, upto in ((old, forgotten), (units[len(old) :], START)):
             if some:
-                position = await self._write(position, some, upto)
+                position = await self._write(position, some, upto, may_repeat)
         return position
 
-    async def _write(self, position: Position, units: Sequence[Unit], forgotten: Place) -> Position:
+    async def _write(self, position: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool) -> Position:
         last = units[-1].place
         after = position._replace(ms=last.ms, seq=last.seq, entries=position.entries + len(units))
         try:
-            await self._commit(position, after, units, forgotten)
+            await self._commit(position, after, units, forgotten, may_repeat)
         except ContentRefused as error:
             if len(units) == 1:
                 await self._write_alone(position, after, units[0], forgotten, str(error))
                 return after
             half = len(units) // 2
-            between = await self._write(position, units[:half], forgotten)
-            return await self._write(between, units[half:], forgotten)
+            between = await self._write(position, units[:half], forgotten, may_repeat)
+            return await self._write(between, units[half:], forgotten, may_repeat)
         return after
 
     async def _write_alone(self, position: Position, after: Position, unit: Unit, forgotten: Place, why: str) -> None:
@@ -101,7 +104,7 @@ class Writer:
         await self._sql.write(Batch(self._source, self._shard, position, after))
 
     async def _commit(
-        self, position: Position, after: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool = False
+        self, position: Position, after: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool
     ) -> None:
         rows = self._rows(units, position.epoch if forgotten > START else 0, forgotten)
         began = time.perf_counter()
@@ -151,7 +154,7 @@ class Writer:
         """A row of `jq_refused`."""
         raw = b"\0".join(unit.fields if n == WHOLE else unit.fields[2 + 2 * n : 4 + 2 * n])
         now_us = int(time.time() * 1e6)
-        return (self._source, self._shard, *unit.place, n, now_us, why[:_MOST_REASON], raw)
+        return (self._source, self._shard, *unit.place, n, now_us, why[:MOST_REASON], raw)
 
     def _tell_refused(self, unit: Unit, n: int, why: str) -> None:
         self._figures.refused(1)
@@ -169,7 +172,7 @@ class Writer:
             fetch(unit.events, at, each)
             for unit in units
             for at, each in enumerate(unit.events)
-            if isinstance(each, Event) and each.body is None and each.verb in _WITH_BODY and each.after
+            if isinstance(each, Event) and each.body is None and each.verb in WITH_BODY and each.after
         )
         await asyncio.gather(*found)
 

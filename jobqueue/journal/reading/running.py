@@ -1,0 +1,98 @@
+"""A process that drains: a loop for each shard whose lock it gets, what it keeps of the past, and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from buckets.errors import JobQueueError
+from buckets.events.stream import Stream
+from buckets.events.switch import read_events
+from buckets.redis.client import Redis
+from buckets.shards import Shards
+from jobqueue.journal.reading.figures import Figures
+from jobqueue.journal.reading.options import Options
+from jobqueue.journal.reading.shard import ShardReader
+from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.reading.walk import Walk
+from jobqueue.journal.reading.writing import Writer
+
+_POUR_S = 0.1  # the longest age of shared metrics
+_BYTES_S = 30.0
+STOPPED_S = 10.0
+"""For the batch under way, once the process is to stop."""
+
+
+class NotCommitted(Exception):
+    """The batch under way was not written in time."""
+
+
+class Drain:
+    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries."""
+
+    def __init__(
+        self, shards: Shards, sql: Sql, options: Options, figures: Figures, reading: Callable[[], Redis]
+    ) -> None:
+        self._shards, self._figures = shards, figures
+        self._clients = [reading() for _ in shards.keys]
+        self.readers = [self._reader(shard, client, sql, options) for shard, client in enumerate(self._clients)]
+
+    def _reader(self, shard: int, client: Redis, sql: Sql, options: Options) -> ShardReader:
+        stream = Stream(self._shards, shard, client)
+        writer = Writer(sql, self._shards, shard, options, self._figures)
+        walk = Walk(self._shards, shard, stream, sql, options)
+        return ShardReader(stream, shard, sql, writer, walk, options, self._figures)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Drain until `stop` is set. Raises Unfit, and NotCommitted where the end took too long."""
+        async with AsyncExitStack() as stack:
+            for client in self._clients:
+                stack.push_async_callback(client.close)
+            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh())]
+            stack.push_async_callback(_ended, *beside)
+            tasks = [asyncio.create_task(reader.run(), name="journal reader") for reader in self.readers]
+            stack.push_async_callback(_ended, *tasks)
+            stopping = asyncio.create_task(stop.wait())
+            stack.push_async_callback(_ended, stopping)
+            done, _ = await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopping}:
+                task.result()  # a reader only ends by itself with an error
+            await self._stop(tasks)
+
+    async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        for reader in self.readers:
+            reader.stop()
+        try:
+            async with asyncio.timeout(STOPPED_S):
+                await asyncio.gather(*tasks)
+        except TimeoutError:
+            raise NotCommitted from None
+        finally:
+            self._figures.pour()
+
+    async def _pour(self) -> None:
+        while True:
+            self._figures.pour()
+            await asyncio.sleep(_POUR_S)
+
+    async def _weigh(self) -> None:
+        """Measure the streams now and then."""
+        while True:
+            for shard, reader in enumerate(self.readers):
+                if reader.lock.is_held:
+                    await self._weigh_one(shard)
+            await asyncio.sleep(_BYTES_S)
+
+    async def _weigh_one(self, shard: int) -> None:
+        try:
+            found = await read_events(self._shards, shard)
+        except JobQueueError:
+            return
+        self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
