@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 from buckets.errors import JobQueueError
 from buckets.events.stream import Stream
@@ -92,7 +93,7 @@ class Drain:
         self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
 
 
-async def _ended(*tasks: asyncio.Task[None]) -> None:
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

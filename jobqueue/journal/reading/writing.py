@@ -70,9 +70,9 @@ class Writer:
         if self._options.bodies:
             await self._fetch_bodies(units)
         old = [unit for unit in units if unit.place <= forgotten]
-        for some, upto in ((old, forgotten), (units[len(old) :], START)):
+        for some, drained in ((old, forgotten), (units[len(old) :], START)):
             if some:
-                position = await self._write(position, some, upto, may_repeat)
+                position = await self._write(position, some, drained, may_repeat or drained > START)
         return position
 
     async def _write(self, position: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool) -> Position:
@@ -118,7 +118,7 @@ class Writer:
                 rows.jobs,
                 rows.minutes,
                 refused=rows.refused,
-                may_repeat=may_repeat or forgotten > START,
+                may_repeat=may_repeat,
             )
         )
         self._figures.wrote(time.perf_counter() - began)
@@ -138,7 +138,7 @@ class Writer:
     def _rows(self, units: Sequence[Unit], branch: int, forgotten: Place) -> Rows:
         options = self._options
         collector = Collector(
-            self._source, self._shard, branch=branch, events=options.events, bodies=options.bodies, counted=forgotten
+            self._source, self._shard, events=options.events, bodies=options.bodies, branch=branch, counted=forgotten
         )
         unreadable = []
         for unit in units:
