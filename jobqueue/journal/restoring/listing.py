@@ -95,14 +95,17 @@ class Listing:
         return int((await self._reading.rows(counted))[0][0])
 
     async def _of(self, state: State, topic: str, at: Cursor) -> AsyncIterator[Page]:
-        """The pages of a topic's jobs in a state."""
+        """The pages of a topic's jobs in a state. Jobs of one time that are read together come in the order in which
+        they were told of, so that the place behind them is known with the last of them."""
         before, overdue = await self._overdue(state, topic)
-        rank = at["rank"]
         while rows := await self._reading.rows(self._behind(state, topic, at["next"], at["id"])):
-            for some in chunks(rows, PAGE):
-                shares = [(before + rank + n) / overdue if overdue else 0.0 for n in range(len(some))]
-                rank += len(some)
-                at = {"state": int(state), "topic": topic, "next": some[-1].next, "id": some[-1].id, "rank": rank}
+            last, rank = rows[-1], at["rank"]
+            end = {"state": int(state), "topic": topic, "next": last.next, "id": last.id, "rank": rank + len(rows)}
+            in_order = sorted(rows, key=lambda row: (row.next, row.ms, row.seq, row.n))
+            for first in range(0, len(rows), PAGE):
+                some = in_order[first : first + PAGE]
+                shares = [(before + rank + first + n) / overdue if overdue else 0.0 for n in range(len(some))]
+                at = end if first + PAGE >= len(rows) else at
                 yield Page(_candidates(some, shares), at)
             if len(rows) < _LISTED:
                 return
