@@ -50,25 +50,29 @@ def record_of(row: JobRow) -> bytes:
 
 def _tombstone(row: JobRow) -> Fate:
     """It has a body and options only where the add asked for that; without them it still tells a repeated add."""
-    bare = not row.keeps_body or row.body is None
-    return Fate("tombstones", record_of(row._replace(keeps_body=0, options=b"", body=None) if bare else row))
+    whole = row.keeps_body and row.body is not None and row.options is not None
+    return Fate("tombstones", record_of(row if whole else row._replace(keeps_body=0, options=b"", body=None)))
 
 
 def _live(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
     if row.body is None:
         return Fate("without_body")
+    if row.options is None:
+        return Fate("unsure")
     if row.state not in (State.DELAYED, State.READY):
         return Fate("", record_of(row))
-    ttl = unpack_optional(row.options or b"").get(Tag.TTL)
+    ttl = unpack_optional(row.options).get(Tag.TTL)
     if ttl is not None and row.due + int.from_bytes(ttl, "big") <= now_ms:
         return Fate("expired", record_of(_dead(row, Cause.TTL, now_ms)))
-    if row.next > now_ms:
-        return Fate("", record_of(row))
+    return Fate("", record_of(row)) if row.next > now_ms else _overdue(row, row.options, choice, now_ms, spread_to_ms)
+
+
+def _overdue(row: JobRow, options: bytes, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
     if choice.overdue == "skip":
         return Fate("skipped")
     if choice.overdue == "dead":
         buried = _dead(row, Cause.BURIED, now_ms)
-        return Fate("buried", record_of(buried._replace(options=_with_reason(row.options or b""))))
+        return Fate("buried", record_of(buried._replace(options=_with_reason(options))))
     if choice.spread_s:
         return Fate("overdue", record_of(row._replace(state=State.DELAYED, next=max(spread_to_ms, now_ms + 1))))
     return Fate("overdue", record_of(row._replace(state=State.READY)))

@@ -37,7 +37,7 @@ class JobRow(NamedTuple):
     step: int
     lease: int
     keeps_body: int
-    options: bytes
+    options: bytes | None
     worker: str | None
     reason: str | None
     body: str | None
