@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from jobqueue.journal import tables
+from jobqueue.journal.reading.verdict import LOST
 from jobqueue.journal.restoring.reading import JobRow, Reading
 
-LOST, FORGOTTEN = 1, 2  # kinds of gaps
 _GAP = tables.gap.c
 
 

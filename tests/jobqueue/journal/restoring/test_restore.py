@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select
 
@@ -17,7 +19,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import tick_all
 
 HOUR = 3_600_000
-FULL = {
+FULL: dict[str, Any] = {
     "backoff_ms": (5_000, 60_000),
     "ttl_ms": 40 * HOUR,
     "retention_ms": HOUR,
