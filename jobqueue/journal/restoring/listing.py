@@ -68,7 +68,8 @@ class Listing:
                 continue
             own = cursor if cursor and cursor["state"] == state else None
             async for topic in self._topics(own["topic"] if own else None):
-                here = own if own and own["topic"] == topic else {"next": -1, "id": "", "rank": 0}
+                start = {"state": int(state), "topic": topic, "next": -1, "id": "", "rank": 0}
+                here = own if own and own["topic"] == topic else start
                 async for page in self._of(state, topic, here):
                     yield page
 
