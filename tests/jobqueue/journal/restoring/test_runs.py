@@ -57,7 +57,7 @@ async def _killed_after(world: World, pages: int, cursor: Any = None, run: Run |
 
 
 async def test_a_run_that_died_goes_on_where_it_was(each_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_LISTED", 200)  # so that a place is known behind the first topic's jobs that are ready
+    monkeypatch.setattr(listing, "_LISTED", 200)  # so that places are known behind few jobs
     names = await lose_many(each_world)
     await _killed_after(each_world, 2)
     there = set(await each_world.records())
@@ -177,6 +177,7 @@ async def test_jobs_that_may_have_ended_in_a_gap_stay_away_and_are_named(
     gap = {"source": SOURCE, "shard": 0, "epoch": 0, "kind": LOST, "from_ms": place, "from_seq": 0}
     gap |= {"to_ms": place, "to_seq": 9, "entries": 1, "found": 1, "walked": None}
     await world.lose()
+    await world.drained()
     await until(world.is_walked)
     async with world.engine.begin() as connection:
         await connection.execute(insert(tables.gap).values(gap))
