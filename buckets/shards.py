@@ -88,10 +88,10 @@ class Shards:
         self.clock = clock or Clock()
         self.keys = [Keys(namespace, shard) for shard in range(shards)]
         self.buckets = buckets
-        self.instance = f"{socket.gethostname()}:{os.getpid()}"
-        """Who makes the moves, as their events say; without spaces, up to 96 characters."""
         self.switches: list[Switch | None] = [None] * shards
         """Of the events of each shard, as it was read last."""
+        self.instance = f"{socket.gethostname()}:{os.getpid()}"
+        """Who makes the moves, as their events say; without spaces, up to 96 characters."""
 
     @classmethod
     async def open(

@@ -15,8 +15,8 @@ async def bound_events(shards: Shards, shard: int, most_bytes: int) -> int:
     it is made again."""
     pages, cut_off = Pages(shards.redis, rest=1.0), 0
     while True:
-        arguments = {"bytes": most_bytes, "page": _PAGE, "fresh": fresh_word()}
-        some: int = await pages.step(shards.call("bound_events", shard, **arguments))
+        call = shards.call("bound_events", shard, bytes=most_bytes, page=_PAGE, fresh=fresh_word())
+        some: int = await pages.step(call)
         if not some:
             return cut_off
         cut_off += some

@@ -1,5 +1,5 @@
-"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds, forgets idle topics, and cuts off
-the oldest events that no journal has read where they have too many bytes.
+"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics, and cuts
+off the oldest events where those that no journal has read have too many bytes.
 
 It runs in the process that holds the lock of the shard's first bucket; two at once do no harm.
 """

@@ -33,7 +33,8 @@ async def forgotten_from(
             is_same = is_same and (unit.place <= common or _is_known(unit, here, options, shard))
             if is_same:
                 common = max(common, unit.place)
-    has_all = is_same and common == place_of(position) and lost(position, view, seen) >= 0
+    was_delivered = common == place_of(position) or view.given == START  # a group that was made again
+    has_all = is_same and was_delivered and lost(position, view, seen) >= 0
     return None if has_all else min(common, place_of(position))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -12,6 +13,7 @@ from buckets.events.stream import Stream
 from buckets.events.switch import read_events
 from buckets.redis.client import Redis
 from buckets.shards import Shards
+from jobqueue.journal.keeping import Periods
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.shard import ShardReader
@@ -21,6 +23,7 @@ from jobqueue.journal.reading.writing import Writer
 
 _POUR_S = 0.1  # the longest age of shared metrics
 _BYTES_S = 30.0
+_KEEP_S = 1.0  # between steps, of which most find nothing to do
 STOPPED_S = 10.0
 """For the batch under way, once the process is to stop."""
 
@@ -30,12 +33,19 @@ class NotCommitted(Exception):
 
 
 class Drain:
-    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries."""
+    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries.
+    `periods`: for how long what is written is kept; None: somebody else sees to it."""
 
     def __init__(
-        self, shards: Shards, sql: Sql, options: Options, figures: Figures, reading: Callable[[], Redis]
+        self,
+        shards: Shards,
+        sql: Sql,
+        options: Options,
+        figures: Figures,
+        reading: Callable[[], Redis],
+        periods: Periods | None = None,
     ) -> None:
-        self._shards, self._figures = shards, figures
+        self._shards, self._sql, self._figures, self._periods = shards, sql, figures, periods
         self._clients = [reading() for _ in shards.keys]
         self.readers = [self._reader(shard, client, sql, options) for shard, client in enumerate(self._clients)]
 
@@ -50,7 +60,7 @@ class Drain:
         async with AsyncExitStack() as stack:
             for client in self._clients:
                 stack.push_async_callback(client.close)
-            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh())]
+            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh(), self._keep())]
             stack.push_async_callback(_ended, *beside)
             tasks = [asyncio.create_task(reader.run(), name="journal reader") for reader in self.readers]
             stack.push_async_callback(_ended, *tasks)
@@ -77,6 +87,13 @@ class Drain:
             self._figures.pour()
             await asyncio.sleep(_POUR_S)
 
+    async def _keep(self) -> None:
+        """Delete what is too old."""
+        while self._periods:
+            with contextlib.suppress(JobQueueError):
+                await self._sql.keep(self._periods, await self._shards.now_ms())
+            await asyncio.sleep(_KEEP_S)
+
     async def _weigh(self) -> None:
         """Measure the streams now and then."""
         while True:
@@ -86,11 +103,9 @@ class Drain:
             await asyncio.sleep(_BYTES_S)
 
     async def _weigh_one(self, shard: int) -> None:
-        try:
+        with contextlib.suppress(JobQueueError):
             found = await read_events(self._shards, shard)
-        except JobQueueError:
-            return
-        self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
+            self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:

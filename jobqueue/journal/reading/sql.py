@@ -10,16 +10,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from buckets.events.stream import START, Place
 from buckets.job import LIVE
 from jobqueue.journal.database import open_engine, open_store
-from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN
+from jobqueue.journal.keeping import Keeper, Periods
+from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN, gap_row, place_of
 from jobqueue.journal.store import Away, Batch, Position, Store
 from jobqueue.journal.tables import event, gap, job
+from jobqueue.journal.writing import columns
 
 log = structlog.get_logger()
 
@@ -34,6 +36,7 @@ class Sql:
         self._url = url
         self._store: Store | None = None
         self._engine: AsyncEngine | None = None
+        self._keeper: Keeper | None = None
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
@@ -109,6 +112,32 @@ class Sql:
         """The number of the newest gap that a walk is to fill; None: there is none."""
         query = select(func.max(gap.c.number)).where(*_unfilled(source, shard))
         return await self.run(lambda connection: connection.execute(query).scalar())
+
+    async def is_walked(self, source: str, shard: int) -> bool:
+        """Whether a shard is drained, and no walk is to be done."""
+        return await self.position(source, shard) is not None and await self.to_walk(source, shard) is None
+
+    async def keep(self, periods: Periods, now_ms: int) -> None:
+        """Delete what is too old, a step; see `Keeper.step`."""
+        await self._patiently(lambda: self._keep(periods, now_ms))
+
+    async def _keep(self, periods: Periods, now_ms: int) -> None:
+        assert self._engine
+        self._keeper = self._keeper or Keeper(self._engine, periods)
+        try:
+            async with self._turn:
+                await self._keeper.step(now_ms)
+        except (DBAPIError, OSError) as error:
+            raise Away(str(getattr(error, "orig", None) or error)) from error
+
+    async def ask_for_walk(self, source: str, shard: int, now_us: int) -> None:
+        """Have the reader of a shard walk, whichever process it is in. Nothing where the shard was never drained."""
+        position = await self.position(source, shard)
+        if position:
+            place = place_of(position)
+            row = gap_row(source, shard, position.epoch, UNKNOWN, place, place, 0, now_us)
+            values = dict(zip(columns(gap), row, strict=True))
+            await self.run(lambda connection: connection.execute(insert(gap).values(values)) and None)
 
     async def walked(self, source: str, shard: int, number: int, now_us: int) -> None:
         """A walk has filled the gaps up to a number."""

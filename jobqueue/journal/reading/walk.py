@@ -208,7 +208,7 @@ class Walk:
         return Batch(self._source, self._shard, position, position, events, jobs, refused=refused, may_repeat=True)
 
     def _refused(self, met: _Met, why: str) -> Row:
-        log.error("journal.refused", shard=self._shard, entry=str(met.place), event=met.n, reason=why)
+        log.error("journal.refused", shard=self._shard, entry=str(met.place), number=met.n, reason=why)
         raw = met.event.id.encode() if isinstance(met.event, Event) else b"\0".join(met.event[:2])
         return (self._source, self._shard, *met.place, met.n, met.entry.at, why[:MOST_REASON], raw)
 

@@ -158,7 +158,7 @@ class Writer:
 
     def _tell_refused(self, unit: Unit, n: int, why: str) -> None:
         self._figures.refused(1)
-        log.error("journal.refused", shard=self._shard, entry=str(unit.place), event=n, reason=why)
+        log.error("journal.refused", shard=self._shard, entry=str(unit.place), number=n, reason=why)
 
     async def _fetch_bodies(self, units: Iterable[Unit]) -> None:
         """Complete the events whose body was too large for the stream, while their records are still of that life."""

@@ -181,7 +181,10 @@ class MySQLStore:
         if [row[:5] for row in found] != ([] if before is None else [before[:5]]):
             raise Overtaken
         if before is None:
-            await _insert(connection, "jq_position", columns(tables.position), [(*key, *batch.after)])
+            try:
+                await _insert(connection, "jq_position", columns(tables.position), [(*key, *batch.after)])
+            except errors.IntegrityError:
+                raise Overtaken from None
         else:
             await _run(connection, _MOVED, (*batch.after, *key))
 

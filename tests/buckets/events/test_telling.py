@@ -121,8 +121,8 @@ async def test_a_reserved_job_comes_back_with_its_lease_and_a_worker_finishes_it
     await redis.read("FLUSHALL")
     await telling.ensure_meta(0)
     await redis.read("HSET", telling.keys[0].meta, "events", 1000)
-    arguments = {"now": "", "verb": int(Verb.RESTORE), "bucket": 0, "buckets": telling.buckets}
-    assert await telling.call("import", 0, ["a", raw], **arguments) == [1]
+    restored = await telling.call("import", 0, ["a", raw], now="", verb=int(Verb.RESTORE), bucket=0, buckets=1)
+    assert restored == [1]
     assert unpack("a", await redis.read("GET", telling.keys[0].job("a"))).lease == job.lease
     assert await telling.finish([("a", job.lease)]) == ["finished"]
     entries = await told(telling)
