@@ -51,7 +51,9 @@ class Forgotten:
 
     async def carry_out(self) -> Sums:
         """Counts of `Sums`, and: `ended_again`; `held`, by another worker. Raises Stopped."""
-        await self._wait(await self._restoring.ask(()))
+        asked = await self._restoring.ask(())
+        if not self._stale:
+            await self._passing.begin(asked)
         gaps = await self._gaps()
         last: dict[str, _Last] = {}
         for gap in gaps:

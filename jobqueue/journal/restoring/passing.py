@@ -10,10 +10,11 @@ from sqlalchemy import select
 
 from buckets.events.restoring import Asked
 from jobqueue.journal import tables
-from jobqueue.journal.restoring.choice import Stopped
+from jobqueue.journal.restoring.choice import NotBegun, Stopped
 from jobqueue.journal.restoring.reading import Reading
 
 _LOOK_S = 0.02
+_ON = "let the service start, or run `jobqueue journal on`"
 
 
 class Passing:
@@ -22,6 +23,16 @@ class Passing:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._positions: dict[int, Any] = {}
+
+    async def begin(self, asked: Sequence[Asked]) -> None:
+        """As `wait`, before anything is done. Raises NotBegun, at once where events are off."""
+        deaf = [each.shard for each in asked if not each.stream]
+        if deaf:
+            raise NotBegun(f"events are off in shard {deaf[0]}, so that nothing would tell what is finished; {_ON}")
+        try:
+            await self.wait(asked)
+        except Stopped as error:
+            raise NotBegun(f"{error}; see that `jobqueue journal run` does its work, or take --stale") from error
 
     async def wait(self, asked: Sequence[Asked]) -> None:
         """Wait until the journal has passed what the shards were asked. Raises Stopped when it does not get on."""

@@ -61,9 +61,9 @@ class Restore:
         self.sums = Sums()
 
     async def carry_out(self, cursor: Cursor | None = None, sums: Sums | None = None) -> Sums:
-        """Bring the jobs back, behind a cursor and with the sums until there. Raises Stopped; then the run is not
-        ended, and `sums` has what was done."""
-        self.sums = sums or self.sums
+        """Bring the jobs back, behind a cursor and with the sums until there. Raises Stopped, after which the run
+        is not ended and `sums` has what was done; Unavailable and NotBegun, before anything was."""
+        self.sums = self.sums if sums is None else sums
         begun_ms = await self._catch_up()
         pages, past = self._pages(begun_ms)
         gaps = Gaps({}) if self._stale else await Gaps.read(self._reading)
@@ -81,9 +81,9 @@ class Restore:
     async def _catch_up(self) -> int:
         """Wait for the journal; the time of Redis, in ms. From here on nothing old is drained: whatever changes in the
         journal has happened in this Redis since."""
-        asked = await self._ask(())
+        asked = await self._restoring.ask(())
         if not self._stale:
-            await self._passing.wait(asked)
+            await self._passing.begin(asked)
         return max(each.at for each in asked) // 1000
 
     def _pages(self, now_ms: int) -> tuple[_Pages, Past | None]:
