@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 _OF_THE_PUT = {
     "tombstones": "tombstones",
-    "overdue": "overdue ones",
-    "buried": "overdue ones as dead letters",
-    "expired": "dead letters, as their ttl is over",
+    "overdue": "overdue",
+    "buried": "overdue, as dead letters",
+    "expired": "dead, as their ttl is over",
 }
 _NOT_PUT = {
-    "known": "that Redis knows, and that stay as they are there",
-    "ended": "that have ended",
-    "held": "whose end is known and that another worker has by now",
-    "skipped": "overdue ones that stay away",
+    "known": "known to Redis, which keeps what it has",
+    "ended": "ended meanwhile",
+    "held": "had ended, but another worker has them by now",
+    "skipped": "overdue, not brought back",
 }
 _LEFT = {
-    "without_body": "whose body is not in the journal",
-    "unsure": "that may have ended while the journal missed events, or that it does not know wholly",
-    "changed": "whose body is another one since",
-    "unreadable": "that cannot be read",
-    "unknown": "that neither Redis nor the journal knows",
+    "without_body": "without a body in the journal",
+    "unsure": "may have ended while the journal missed events",
+    "changed": "have another body since",
+    "unreadable": "cannot be read",
+    "unknown": "known to neither Redis nor the journal",
 }
 
 
@@ -46,7 +46,7 @@ def sentences(sums: Sums, *, applies: bool) -> Iterator[str]:
 
 def _parts(counts: Any, names: dict[str, str]) -> str:
     parts = [f"{counts[name]:,} {words}" for name, words in names.items() if counts[name]]
-    return f": among them {', '.join(parts)}" if parts else ""
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _some(ids: list[str], number: int) -> str:
