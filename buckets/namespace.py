@@ -1,19 +1,21 @@
 """The settings of a namespace: founding and reading them, and what can still be known of a damaged one.
 
 Each shard has a hash `meta` with the format of the data, the hash function that spreads ids over shards, and the
-numbers of shards and buckets. Once founded, a namespace keeps these, whatever a process asks for.
+numbers of shards and buckets. Once founded, a namespace keeps these, whatever a process asks for. Where events are on
+(buckets/events/switch.py), it has the switch and the word of their stream, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from buckets.errors import JobQueueError, Unfit
+from buckets.errors import JobQueueError, Unavailable, Unfit
 from buckets.keys import FAMILIES, NAMESPACE, Keys
 from buckets.pages import Pages
 from buckets.redis.client import Redis
@@ -23,6 +25,8 @@ FORMAT = 1
 HASH = "crc32"
 _MOST_SHARDS = 255
 _NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['LOCK']})(\d{{1,3}})")
+LEAST_ENTRIES, MOST_ENTRIES = 1_000, 1_000_000_000
+_SWITCH = {"events": re.compile("[1-9][0-9]{0,9}"), "touches": re.compile("1"), "stream": re.compile("[0-9a-f]{1,32}")}
 _WAY_OUT = "If it is damaged, run `jobqueue fsck --repair`"
 
 
@@ -37,11 +41,41 @@ def numbers_of(meta: Mapping[str, str]) -> Numbers | None:
     """The numbers in the settings of a shard; None when these are not of this format."""
     own = {"format": str(FORMAT), "hash": HASH}
     numbers = [meta.get(name, "") for name in Numbers._fields]
-    if meta.keys() != {*own, *Numbers._fields} or any(meta[name] != value for name, value in own.items()):
+    required, optional = {*own, *Numbers._fields}, meta.keys() & _SWITCH.keys()
+    if meta.keys() - optional != required or any(meta[name] != value for name, value in own.items()):
+        return None
+    if not all(_is_of_switch(name, meta[name]) for name in optional):
         return None
     if not all(each.isascii() and each.isdigit() and 0 < int(each[:4]) <= _MOST_SHARDS for each in numbers):
         return None
     return Numbers(*map(int, numbers))
+
+
+class Switch(NamedTuple):
+    """That events are on."""
+
+    entries: int
+    """The most that the stream of a shard may have."""
+    touches: bool = False
+    """Whether touches are told, too."""
+
+
+def switch_of(meta: Mapping[str, str]) -> Switch | None:
+    """The switch in the settings of a shard, damaged ones included; None: events are off."""
+    if not _is_of_switch("events", meta.get("events", "")):
+        return None
+    return Switch(int(meta["events"]), meta.get("touches") == "1")
+
+
+def _is_of_switch(name: str, value: str) -> bool:
+    if not _SWITCH[name].fullmatch(value):
+        return False
+    return name != "events" or LEAST_ENTRIES <= int(value) <= MOST_ENTRIES
+
+
+def fresh_word() -> str:
+    """A word for a stream of events that is made now: it tells the stream from others of the shard, before and after."""
+    return secrets.token_hex(8)
 
 
 async def read_meta(redis: Redis, keys: Keys) -> dict[str, str]:
@@ -54,25 +88,38 @@ def _fields(flat: list[Any]) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> Numbers:
-    """Found the namespace with the wanted numbers, or join it: then its own numbers are returned.
+async def open_namespace(redis: Redis, namespace: str, wanted: Numbers) -> tuple[Numbers, list[Switch | None]]:
+    """Found the namespace with the wanted numbers, or join it: then its own numbers are returned, and the switch of
+    each shard.
 
     Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
     """
     if not NAMESPACE.fullmatch(namespace):
         raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
-    numbers = await found(redis, Keys(namespace, 0), wanted)
+    numbers, switch = await found(redis, Keys(namespace, 0), wanted)
+    switches = [switch]
     for shard in range(1, numbers.shards):
-        await found(redis, Keys(namespace, shard), numbers)
-    return numbers
+        switches.append((await found(redis, Keys(namespace, shard), numbers))[1])
+    return numbers, switches
 
 
-async def found(redis: Redis, keys: Keys, wanted: Numbers) -> Numbers:
-    """Write the settings of a shard unless it has some; the numbers that hold. Raises Unfit."""
+async def found(
+    redis: Redis, keys: Keys, wanted: Numbers, switch: Switch | None = None
+) -> tuple[Numbers, Switch | None]:
+    """Write the settings of a shard unless it has some; the numbers and the switch that hold. Raises Unfit."""
     settings = {"format": FORMAT, **wanted._asdict(), "hash": HASH}
     flat: list[Value] = [text for pair in settings.items() for text in pair]
     try:
-        meta = _fields(await redis.call("create_shard", flat, meta=keys.meta, never=keys.never))
+        reply = await redis.call(
+            "create_shard",
+            flat,
+            meta=keys.meta,
+            never=keys.never,
+            entries=switch.entries if switch else "",
+            touches=int(switch is not None and switch.touches),
+            fresh=fresh_word(),
+        )
+        meta = _fields(reply)
     except JobQueueError as error:
         if "WRONGTYPE" not in error.message:
             raise
@@ -80,7 +127,25 @@ async def found(redis: Redis, keys: Keys, wanted: Numbers) -> Numbers:
     numbers = numbers_of(meta)
     if numbers is None:
         raise Unfit(f"{keys.meta} was written by another version or is damaged: {meta}. {_WAY_OUT}")
-    return numbers
+    return numbers, switch_of(meta)
+
+
+async def join(redis: Redis, namespace: str) -> Numbers:
+    """The numbers of a namespace that exists, as those of its shards have them that answer. Raises Unfit where there is
+    none, or where it is damaged or of another version; Unavailable when no shard answers."""
+    if not NAMESPACE.fullmatch(namespace):
+        raise Unfit("a namespace has 1 to 32 characters of A-Z a-z 0-9 . _ -")
+    every = (Keys(namespace, shard) for shard in range(_MOST_SHARDS))
+    replies = await asyncio.gather(*(read_meta(redis, keys) for keys in every), return_exceptions=True)
+    errors = [reply for reply in replies if isinstance(reply, BaseException)]
+    metas = [reply for reply in replies if not isinstance(reply, BaseException) and reply]
+    votes = {numbers_of(meta) for meta in metas}
+    numbers = votes.pop() if len(votes) == 1 else None
+    if numbers:
+        return numbers
+    if metas:
+        raise Unfit(f"the settings of the namespace {namespace} are of another version or damaged. {_WAY_OUT}")
+    raise errors[0] if errors else Unfit(f"there is no namespace {namespace} in this Redis; start the service first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +157,8 @@ class Examination:
     """By shard, why its settings are not these numbers, in words; `gone` when there are none."""
     empty: bool = False
     """Whether there is no namespace at all."""
+    switches: list[Switch | None] = field(default_factory=list)
+    """Of each shard, also where its settings are damaged, as far as they can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +193,7 @@ async def examine(redis: Redis, namespace: str, buckets: int) -> Examination:
     else:
         numbers = Numbers(_count_shards(shards, keys), _count_buckets(shards, keys, buckets))
     faults = {shard: fault for shard in range(numbers.shards) if (fault := _fault(shards[shard], numbers))}
-    return Examination(numbers, faults)
+    return Examination(numbers, faults, switches=[switch_of(each.fields) for each in shards[: numbers.shards]])
 
 
 def _is_doubtful(shards: list[_Shard]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from buckets.clock import Clock
 from buckets.errors import JobQueueError, Unavailable
 from buckets.keys import Keys, shard_of
-from buckets.namespace import Numbers, found, open_namespace
+from buckets.namespace import Numbers, Switch, found, open_namespace, switch_of
 from buckets.redis.client import Redis, judge_all
 from buckets.redis.link import Orphan
 from buckets.scripts import Value
@@ -83,6 +83,8 @@ class Shards:
         self.clock = clock or Clock()
         self.keys = [Keys(namespace, shard) for shard in range(shards)]
         self.buckets = buckets
+        self.switches: list[Switch | None] = [None] * shards
+        """Of the events of each shard, as it was read last."""
 
     @classmethod
     async def open(
@@ -92,12 +94,19 @@ class Shards:
 
         Raises Unfit for a bad name, and for a namespace that another version wrote or that is damaged.
         """
-        numbers = await open_namespace(redis, namespace, Numbers(shards, buckets))
-        return cls(redis, namespace, numbers.shards, numbers.buckets, clock)
+        numbers, switches = await open_namespace(redis, namespace, Numbers(shards, buckets))
+        opened = cls(redis, namespace, numbers.shards, numbers.buckets, clock)
+        opened.switches = switches
+        return opened
 
     async def ensure_meta(self, shard: int) -> None:
         """Write the settings of a shard that lost them, as when Redis was emptied. Raises Unfit."""
-        await found(self.redis, self.keys[shard], Numbers(len(self.keys), self.buckets))
+        numbers = Numbers(len(self.keys), self.buckets)
+        await found(self.redis, self.keys[shard], numbers, self.switches[shard])
+
+    def note_switch(self, shard: int, events: bytes, touches: bytes) -> None:
+        """Note the switch of a shard's events, as a script has just read it: `ensure_meta` switches them on again."""
+        self.switches[shard] = switch_of({"events": events.decode(), "touches": touches.decode()})
 
     def is_away(self, shard: int) -> bool:
         """Whether the server of the shard cannot be asked now."""

@@ -55,6 +55,7 @@ class Fsck:
         """
         found = await examine(redis, namespace, buckets)
         pool = Pool(redis, namespace, *found.numbers, clock)
+        pool.switches = found.switches or pool.switches
         return cls(pool, found, repair, rest, progress)
 
     async def run(self) -> Report:

@@ -37,7 +37,8 @@ async def beat(
     """For the instance of a token, keep or take each wanted lock of the shard that no other living instance holds, and
     give up the rest. Returns for each lock whether the instance has it now. Raises NoMeta."""
     bits = "".join([str(int(each)) for each in wanted])
-    taken = await shards.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
+    *taken, events, touches = await shards.call("beat", shard, living, token=token, lease=lease_ms, wanted=bits)
+    shards.note_switch(shard, events, touches)
     return [bool(each) for each in taken]
 
 

@@ -57,7 +57,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
     """Sign the list. An instance that has not signed for `life_ms` is struck off, unless we had not signed either: its
     last signature is at most `apart_ms` older than ours. `versioned`: whether the answer is to have the version. Raises
     NoMeta."""
-    now_us, soonest_ms, version, *living = await shards.call(
+    now_us, soonest_ms, version, events, touches, *living = await shards.call(
         "sign_in",
         0,
         token=token,
@@ -66,6 +66,7 @@ async def sign(shards: Shards, token: str, life_ms: int, apart_ms: int, *, versi
         now=shards.clock.now(),
         versioned=int(versioned),
     )
+    shards.note_switch(0, events, touches)
     return Roll(now_us, soonest_ms, int(version) if version.isdigit() else 0, living)
 
 

@@ -17,7 +17,10 @@ from buckets.scripts import SCRIPTS, Script, load
 LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
-READERS = ("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases", "read_number")
+READERS = (
+    *("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
+    *("read_number", "read_stream"),
+)
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
     --\ [A-Z].*\.\n                      # one sentence
@@ -175,10 +178,11 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     """No script spells out a key: each is built from a prefix, and keys.py alone defines these."""
     # `index` wraps a call of Redis; within it, the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
-    called = re.findall(r"(?:redis\.p?call|index|read)\('[A-Z]+', ([^,)]+)", text)
+    subcommand = r"(?:(?<='XINFO', )'GROUPS', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
+    called = re.findall(rf"(?:redis\.p?call|index|read)\('[A-Z]+', {subcommand}([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (
-        r"(TOPICS|ASIDE|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|ACTIONS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
+        r"(TOPICS|ASIDE|EVENTS|BELL|BARRIER|MEMBERS|COUNTER|TOKENS|ACTIONS|meta|list|set|source\.set|suspect|hash|key|counts|unpack\((?:lists|locks|keys|records|gone)|"
         r"(?:headers|tombs|ends)\[at\]|locks\[number\])$"
     )
     allowed = re.compile(f"{prefixed}|{whole}")

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Take and keep the locks of a shard's timers that this instance wants, and give up the others that it holds.
 -- arrows: none
--- returns: a list, for each bucket 1 if this instance holds its lock now
+-- returns: for each bucket 1 if this instance holds its lock now; then the fields events and touches of the settings, or empty
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 local meta = KEYS[1]  -- hash: the shard's settings
@@ -32,5 +32,6 @@ for number = 1, #wanted do
     ours[number] = 0
   end
 end
+for number, field in ipairs(redis.call('HMGET', meta, 'events', 'touches')) do ours[#wanted + number] = field or '' end
 if given > 0 then redis.call('SPUBLISH', BELL, 'free') end
 return ours

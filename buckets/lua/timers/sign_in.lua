@@ -2,7 +2,8 @@
 -- Sign in as a live instance, and remove the members that have not signed in for too long.
 -- arrows: none
 -- returns: now (us); the ms until the next member would be removed, should it not sign in again (-1: none soon); the version of
---   the records of tokens, or empty; the tokens of the members, including this one
+--   the records of tokens, or empty; the fields events and touches of the settings, or empty; the tokens of the members,
+--   including this one
 -- fails: NO_META if the shard's settings are gone
 -- repeat: yes
 -- include: clock
@@ -43,4 +44,7 @@ if not own or math.floor((own - 1000) / RENEWED_MS) ~= math.floor(now_ms / RENEW
   redis.call('PEXPIRE', MEMBERS, KEPT_MS)
 end
 local version = versioned == '1' and redis.pcall('HGET', TOKENS, '!version')
-return {now_us, soonest, type(version) == 'string' and version or '', unpack(living)}
+local switch = redis.call('HMGET', meta, 'events', 'touches')
+return {
+  now_us, soonest, type(version) == 'string' and version or '', switch[1] or '', switch[2] or '', unpack(living)
+}

@@ -1,0 +1,71 @@
+"""The switch of events: it stands in the settings of each shard, and makes the stream with the group of its readers.
+
+Each stream has a random word: it tells one stream of a shard from the next, as after Redis was emptied. The word is
+kept with the stream, so it stays when events are switched off and on again, or on with other bounds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from buckets.keys import FAMILIES
+from buckets.namespace import Switch, fresh_word, switch_of
+from buckets.shards import Shards
+
+GROUP = "journal"
+"""The group of the stream's readers."""
+
+
+class Stream(NamedTuple):
+    """The stream of a shard's events, as it is now."""
+
+    entries: int
+    bytes: int
+    """Of memory, as Redis estimates it from a few entries."""
+    behind: int
+    """Entries that the group was not given yet."""
+    pending: int
+    """Entries that the group was given and has not acknowledged."""
+    last: str
+    """The id of the last entry that the group was given; `0-0`: none."""
+
+
+class Events(NamedTuple):
+    """The switch of a shard and its stream. Off are None, and the stream that is not there."""
+
+    switch: Switch | None
+    word: str
+    """Of the stream, according to the switch; empty when that is off."""
+    stream: Stream | None
+
+
+def stream_key(shards: Shards, shard: int) -> str:
+    """The key of the stream."""
+    return shards.keys[shard].tag + FAMILIES["EVENTS"]
+
+
+async def switch_on(shards: Shards, shard: int, switch: Switch) -> str:
+    """Switch the events of a shard on, or on with other bounds; returns the word of the stream. What another program
+    has put in the stream's place is set aside. Raises NoMeta."""
+    word = await shards.call(
+        "switch_on", shard, entries=switch.entries, touches=int(switch.touches), fresh=fresh_word()
+    )
+    shards.switches[shard] = switch
+    return str(word.decode())
+
+
+async def switch_off(shards: Shards, shard: int, *, drop: bool = False) -> tuple[bool, int]:
+    """Switch the events of a shard off. With `drop` its stream goes, too, if all in it is acknowledged. Returns
+    whether there is no stream now, and how many of its entries the group has not acknowledged."""
+    dropped, left = await shards.call("switch_off", shard, drop=int(drop))
+    shards.switches[shard] = None
+    return bool(dropped), left
+
+
+async def read_events(shards: Shards, shard: int) -> Events:
+    """The switch of a shard and the state of its stream. Raises NoMeta."""
+    fields, stream = await shards.call("read_stream", shard)
+    names = ("events", "touches", "stream")
+    meta = {name: value.decode() for name, value in zip(names, fields, strict=True) if value is not None}
+    found = Stream(*stream[:4], stream[4].decode()) if stream else None
+    return Events(switch_of(meta), meta.get("stream", ""), found)

@@ -1,0 +1,15 @@
+#!lua flags=no-writes
+-- Read the switch of a shard's events and the state of their stream.
+-- arrows: none
+-- returns: {events, touches, stream}: fields of the settings, and {entries, bytes, those behind the last that the group
+--   `journal` was given, those that it was given and has not acknowledged, the last that it was given}; empty: no stream
+-- fails: NO_META if the shard's settings are gone
+-- repeat: yes
+-- include: event_group
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
+local switch = redis.call('HMGET', meta, 'events', 'touches', 'stream')
+local length = redis.pcall('XLEN', EVENTS)
+if type(length) ~= 'number' or redis.call('EXISTS', EVENTS) == 0 then return {switch, {}} end
+return {switch, {length, redis.call('MEMORY', 'USAGE', EVENTS, 'SAMPLES', '5'), unread(length)}}
