@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from jobqueue.cli.journal.export import export_command
 from jobqueue.cli.journal.redis_options import reaching_redis
 
 
@@ -47,3 +48,6 @@ def off_command(drop: bool, config: str | None, **flags: Any) -> None:
     from jobqueue.cli.journal.switching import switch_off  # noqa: PLC0415 - loading the service takes 0.3 s
 
     sys.exit(switch_off(flags, config, drop=drop))
+
+
+journal_group.add_command(export_command)
