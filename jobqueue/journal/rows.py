@@ -52,9 +52,10 @@ class _Told:
 class Collector:
     """Makes the rows of a batch from the entries of a shard, in their order.
 
-    `branch`: 0, or WALKED. `events` and `bodies`: what is kept of them. Events up to the place `counted` that are not
-    kept are not added to the minutes either: when Redis went back, its stream tells again what was counted. (Those
-    that are kept the store finds and takes out itself.)
+    `branch`: 0, or WALKED. `events` and `bodies`: what is kept of them. `drained` and `epoch`, after Redis went back:
+    the place (ms, seq) up to which its stream had been drained before, and the new epoch. An event up to there was
+    told before, or has come in the place of one that Redis has forgotten: the store finds out, which takes
+    `may_repeat`. One that is not kept counts as told before, and is not added to the minutes.
     """
 
     def __init__(
@@ -65,10 +66,11 @@ class Collector:
         branch: int = 0,
         events: Kept = "all",
         bodies: bool = True,
-        counted: tuple[int, int] = (0, 0),
+        drained: tuple[int, int] = (0, 0),
+        epoch: int = 0,
     ) -> None:
         self._source, self._shard, self._branch = source, shard, branch
-        self._kept, self._bodies, self._counted = events, bodies, counted
+        self._kept, self._bodies, self._drained, self._epoch = events, bodies, drained, epoch
         self._events: list[Row] = []
         self._jobs: dict[str, _Told] = {}
         self._refused: list[Row] = []
@@ -76,6 +78,8 @@ class Collector:
     def add(self, ms: int, seq: int, entry: Entry, events: Sequence[Event | Unread], first: int = 0) -> None:
         """Add an entry of the stream. `first`: the number of its first event."""
         source, shard, branch = self._source, self._shard, self._branch
+        if (ms, seq) <= self._drained and branch == 0:
+            branch = self._epoch
         instance, actor = entry.instance[:_INSTANCE], entry.actor[:_WHO]
         for n, each in enumerate(events, first):
             if not isinstance(each, Event):
@@ -110,7 +114,8 @@ class Collector:
         if not event.after:
             self._set_aside(event, place, held)
             return
-        options = event.options if event.has_options else b""
+        # A tombstone mostly keeps no options; what they were is still worth knowing.
+        options = event.options if event.has_options or event.after in _ENDED else b""
         is_missed = event.verb == Verb.REWRITE and body is None
         if held is not None and held.event.created == event.created:
             if options is None:
@@ -131,8 +136,8 @@ class Collector:
         events, counted = self._events, self._events
         if self._kept != "all":
             events = [] if self._kept == "none" else [row for row in events if _is_end(row)]
-            if self._counted > (0, 0):
-                fresh = (row for row in counted if (row[0], row[3]) > self._counted or self._is_kept(row))
+            if self._drained > (0, 0):
+                fresh = (row for row in counted if (row[0], row[3]) > self._drained or self._is_kept(row))
                 return Rows(events, self._job_rows(), minutes_of(fresh), self._refused)
         return Rows(events, self._job_rows(), minutes_of(counted), self._refused)
 
