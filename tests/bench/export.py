@@ -25,6 +25,7 @@ EVENTS = 2_000_000
 ROUNDS = 3
 _BATCH = 20_000
 _SERVERS = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+ALL = ("sqlite", *_SERVERS)
 _NAMES = [column.name for column in event.columns]
 
 
@@ -39,30 +40,32 @@ def rows(events: int) -> Iterator[Row]:
 async def fill(url: str, events: int) -> None:
     """A journal of one shard, drained to the end of the day."""
     store = await open_store(url)
-    numbered = ((row[0], "jq", 0, number, *row[4:]) for number, row in enumerate(sorted(rows(events))))
-    before, held, number = None, list[Row](), 0
-    for row in numbered:
-        held.append(row)
-        number += 1
-        if len(held) == _BATCH or number == events:
-            at = DAY + 2 * DAY_MS if number == events else row[0]
-            after = Position(0, at, row[3], number, "word", 0, at * 1000)
-            await store.write(Batch("jq", 0, before, after, held))
-            before, held = after, []
+    told = [(row[0], "jq", 0, number, *row[4:]) for number, row in enumerate(sorted(rows(events)))]
+    before = None
+    for first in range(0, len(told), _BATCH):
+        last = min(first + _BATCH, len(told))
+        ms = DAY + 2 * DAY_MS if last == len(told) else told[last - 1][0]
+        after = Position(0, ms, last, last, "word", 0, ms * 1000)
+        await store.write(Batch("jq", 0, before, after, told[first:last]))
+        before = after
     await store.close()
 
 
-async def export(url: str, out: str) -> tuple[float, int]:
-    """Events a second, and the bytes of the files."""
+async def export(url: str, out: str, kind: str) -> float:
+    """Rows a second."""
     began = time.perf_counter()
     async with opened(url, out, None) as run:
-        written = await run.write("events", None, None, lambda what, read: None)
-    took = time.perf_counter() - began
-    return written.rows / took, sum(file.stat().st_size for file in Path(out).rglob("*.parquet"))
+        written = await run.write(kind, None, None, lambda what, read: None)
+    return written.rows / (time.perf_counter() - began)
 
 
-async def main(events: int = EVENTS, kinds: tuple[str, ...] = ("sqlite", *_SERVERS)) -> None:
-    print(f"{events:,} events, {ROUNDS} exports of each: events/s from the slowest to the fastest, bytes an event")
+def size(out: str) -> int:
+    """The bytes of the files."""
+    return sum(file.stat().st_size for file in Path(out).rglob("*.parquet"))
+
+
+async def main(events: int = EVENTS, kinds: tuple[str, ...] = ALL) -> None:
+    print(f"{events:,} events: events/s of {ROUNDS} exports, slowest first; bytes an event; deliveries/s of one export")
     for kind in kinds:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="jq-export-"))
@@ -73,10 +76,12 @@ async def main(events: int = EVENTS, kinds: tuple[str, ...] = ("sqlite", *_SERVE
                 continue
             url = server.new_database() if server else f"sqlite:///{folder}/journal.db"
             await fill(url, events)
-            rates = [await export(url, f"{folder}/{number}") for number in range(ROUNDS)]
-        speeds = ", ".join(f"{rate:,.0f}" for rate, _ in sorted(rates))
-        print(f"{kind:12}{speeds}{rates[0][1] / events:9.1f}", flush=True)
+            rates = [await export(url, f"{folder}/{number}", "events") for number in range(ROUNDS)]
+            bytes_each = size(f"{folder}/0") / events
+            deliveries = await export(url, f"{folder}/0", "deliveries")
+        speeds = ", ".join(f"{rate:,.0f}" for rate in sorted(rates))
+        print(f"{kind:12}{speeds:32}{bytes_each:8.1f}{deliveries:12,.0f}", flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*map(int, sys.argv[1:2]), *([tuple(sys.argv[2:])] if sys.argv[2:] else [])))
+    asyncio.run(main(int(sys.argv[1]) if sys.argv[1:] else EVENTS, tuple(sys.argv[2:]) or ALL))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobqueue.journal.export.run import Written
 
 _DAY = click.DateTime(["%Y-%m-%d"])
-_KINDS = ("events", "jobs")
+_KINDS = ("events", "deliveries", "jobs")
 
 
 class _CannotBegin(click.ClickException):
@@ -112,5 +112,5 @@ async def _export(
 
 
 def _sentence(kind: str, written: Written) -> str:
-    closed = f"; {written.closed:,} days closed" if written.closed else ""
-    return f"{kind}: {written.rows:,} in {written.files:,} new files{closed}"
+    closed = f"; days closed: {written.closed:,}" if written.closed else ""
+    return f"{kind}: {written.rows:,}; new files: {written.files:,}{closed}"

@@ -25,6 +25,7 @@ Take = Callable[[pa.RecordBatch], None]
 
 _ROWS = 20_000  # fetched at a time
 _BLOCK = 16 << 20  # bytes parsed at a time; a line must fit in
+_KINDS = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
 Columns = Sequence[Column[Any]]
@@ -57,7 +58,7 @@ def _parse(reading: int, columns: Columns, take: Take) -> None:
             csv.ReadOptions(column_names=[each.name for each in columns], block_size=_BLOCK, use_threads=False),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
-                column_types={each.name: pa.string() if _is_text(each) else pa.int64() for each in columns},
+                column_types={each.name: _KINDS[each.type.python_type] for each in columns},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

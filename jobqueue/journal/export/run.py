@@ -2,7 +2,8 @@
 
 The events of a day (UTC, of the ids of their entries) are in files by shard, each of which begins behind the one
 before: a run goes on where the last one ended. Once all shards are drained beyond the day, what came late is added,
-and the day is closed: later runs pass over it.
+and the day is closed: later runs pass over it. Deliveries are written when their day is over, as they end later than
+they begin.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Select
 
 from jobqueue.journal.database import open_engine
 from jobqueue.journal.export import lines
-from jobqueue.journal.export.folder import Folder, Part, Place
-from jobqueue.journal.export.forms import EVENT_FORM, JOB_FORM
+from jobqueue.journal.export.folder import Folder, Part
+from jobqueue.journal.export.forms import behind
 from jobqueue.journal.export.shard_files import ShardFiles, by_shard
 from jobqueue.journal.export.source import Source
 
+_OPEN_MS = {
+    "events": 60_000,  # clocks of two Redis differ, and one takes over from another
+    "deliveries": 3_600_000,  # one that has not ended by then is written without its end
+}
+"""For how long a day stays open behind its end."""
 _KEY = ["ms", "seq", "n", "branch"]
 Report = Callable[[str, int], None]
 """Is told what is being written, and how many rows of it were read, in any thread."""
@@ -63,35 +68,38 @@ class Export:
         self._report: Report = _silent
 
     async def write(self, kind: str, since: date | None, until: date | None, report: Report) -> Written:
-        """Write events, of the days from `since` to before `until`, or jobs. Raises Away, Foreign, OSError."""
+        """Write jobs; or events or deliveries, of the days from `since` to before `until`. Raises Away, Foreign,
+        OSError."""
         self._written, self._report = Written(), report
-        await (self._jobs() if kind == "jobs" else self._events(since, until))
+        await (self._jobs() if kind == "jobs" else self._days(kind, since, until))
         return self._written
 
-    async def _events(self, since: date | None, until: date | None) -> None:
+    async def _days(self, kind: str, since: date | None, until: date | None) -> None:
         day = await self._source.first_day()
         if day is None:
             return
         day, last = max(day, since or day), self._source.last_day
         while day <= last and (until is None or day < until):
-            inner = f"events/date={day}"
-            if not self._folder.is_closed(inner):
-                await self._events_of(day, inner)
+            inner = f"{kind}/date={day}"
+            is_over = self._source.is_drained(day, _OPEN_MS[kind])
+            if (is_over or kind == "events") and not self._folder.is_closed(inner):
+                await self._day(kind, day, inner, is_over=is_over)
             day += timedelta(days=1)
 
-    async def _events_of(self, day: date, inner: str) -> None:
+    async def _day(self, kind: str, day: date, inner: str, *, is_over: bool) -> None:
         parts = self._folder.parts(inner)
         newest = {part.shard: part for part in parts if not part.mark}
         ends = {shard: self._folder.footer(inner, part)[0] for shard, part in newest.items()}
         files = ShardFiles(self._folder, inner)
 
         def take(shard: int, table: pa.Table) -> None:
-            files.add(shard, _behind(table, ends[shard]) if shard in ends else table)
+            fresh = table.filter(behind(table["ms"], table["seq"], ends[shard])) if shard in ends else table
+            files.add(shard, fresh)
 
         from_ms = min(ends[shard].ms if shard in ends else 0 for shard in self._source.places)
-        await self._write(files, self._source.events(day, from_ms), inner, take)
-        if self._source.is_settled(day):
-            if parts:
+        await self._write(files, kind, self._source.rows(kind, day, from_ms), inner, take)
+        if is_over:
+            if parts and kind == "events":
                 await self._add_late(day, inner)
             self._folder.close(inner)
             self._written.closed += 1
@@ -109,13 +117,17 @@ class Export:
             files.add(shard, self._unknown(table, inner, [part for part in parts if part.shard == shard]))
 
         if shards:
-            await self._write(files, self._source.events(day, shards=shards), inner, take)
+            await self._write(files, "events", self._source.rows("events", day, shards=shards), inner, take)
 
     def _unknown(self, table: pa.Table, inner: str, parts: Sequence[Part]) -> pa.Table:
         """The rows that no file has."""
         between = table["ms"][0].as_py(), table["ms"][-1].as_py()
-        read = [self._folder.read(inner, part, _KEY, between) for part in parts]
-        known = pa.concat_tables([EVENT_FORM.schema.empty_table().select(_KEY), *read])
+        known = pa.concat_tables(
+            [
+                table.schema.empty_table().select(_KEY),
+                *(self._folder.read(inner, part, _KEY, between) for part in parts),
+            ]
+        )
         numbered = table.select(_KEY).append_column("row", pa.array(range(len(table))))
         return table.take(sorted(numbered.join(known, _KEY, join_type="left anti")["row"].to_pylist()))
 
@@ -125,22 +137,22 @@ class Export:
         files = ShardFiles(self._folder, "jobs", places)
         stale = [shard for shard, place in places.items() if Part(shard, place) not in there]
         if stale:
-            await self._write(files, self._source.jobs(stale), "jobs", files.add)
+            await self._write(files, "jobs", self._source.jobs(stale), "jobs", files.add)
         for part in there:
             if part.shard not in places or part.first != places[part.shard]:
                 self._folder.drop("jobs", part)
 
     async def _write(
-        self, files: ShardFiles, query: Select[Any], what: str, take: Callable[[int, pa.Table], None]
+        self, files: ShardFiles, kind: str, query: Select[Any], where: str, take: Callable[[int, pa.Table], None]
     ) -> None:
-        form, read = JOB_FORM if what == "jobs" else EVENT_FORM, 0
+        form, read = self._source.forms[kind], 0
 
         def take_batch(batch: pa.RecordBatch) -> None:
             nonlocal read
             for shard, table in by_shard(form.table(batch)):
                 take(shard, table)
             read += len(batch)
-            self._report(what, read)
+            self._report(where, read)
 
         try:
             await lines.read(self._source.connection, query, form.columns, take_batch)
@@ -153,9 +165,3 @@ class Export:
 
 def _silent(what: str, rows: int) -> None:
     """No report."""
-
-
-def _behind(table: pa.Table, place: Place) -> pa.Table:
-    """The rows of later entries."""
-    same = pc.and_(pc.equal(table["ms"], place.ms), pc.greater(table["seq"], place.seq))
-    return table.filter(pc.or_(pc.greater(table["ms"], place.ms), same))

@@ -71,7 +71,7 @@ async def found(url: str) -> None:
 
 
 async def fill(url: str, **rows: Iterable[Values]) -> None:
-    """Add rows to a journal, by the table: `events`, `jobs` and `positions`; the last ones replace those of the shard."""
+    """Add rows to a journal, by table: `events`, `jobs` and `positions`; these replace those of their shard."""
     engine = await open_engine(url)
     async with engine.begin() as connection:
         for name, table in (("events", event), ("jobs", job)):
