@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobqueue.journal.export.folder import Folder, Growing, Part, Place
+from jobqueue.journal.export.forms import behind
 
 
 class ShardFiles:
@@ -25,16 +26,20 @@ class ShardFiles:
 
     def add(self, shard: int, table: pa.Table) -> None:
         """Write rows of a shard."""
-        if not len(table):
-            return
-        first = _place(table, 0)
-        growing, before = self._open.get(shard, (None, first))
-        if growing and growing.is_full and first != before and self._named is None:  # an entry is in one file
+        if shard in self._open and self._open[shard][0].is_full and self._named is None:
+            growing, last = self._open[shard]
+            rest = table.filter(behind(table["ms"], table["seq"], last))
+            growing.add(table.slice(0, len(table) - len(rest)))  # an entry is in one file
             self._finish(shard)
-            growing = None
-        if growing is None:
-            part = Part(shard, self._named[shard] if self._named else first, self._mark)
-            growing = self._folder.begin(self._inner, part, table.schema)
+            table = rest
+        if len(table):
+            self._add(shard, table)
+
+    def _add(self, shard: int, table: pa.Table) -> None:
+        if shard not in self._open:
+            part = Part(shard, self._named[shard] if self._named else _place(table, 0), self._mark)
+            self._open[shard] = self._folder.begin(self._inner, part, table.schema), part.first
+        growing, _ = self._open[shard]
         growing.add(table)
         self._open[shard] = growing, _place(table, len(table) - 1)
 

@@ -22,7 +22,7 @@ Values = dict[str, Any]
 def event_of(ms: int, verb: Verb, before: int, after: int, **more: Any) -> Values:
     """An event at a time, of one job of shard 0, but for what is given."""
     return {
-        **{"ms": ms, "source": "jq", "shard": 0, "seq": 0, "n": 0, "branch": 0},
+        **{"ms": ms, "source": "jq", "shard": 0, "seq": None, "n": 0, "branch": 0},
         **{"id": "order:1", "life": ms, "topic": "order-close", "verb": int(verb), "at": ms * 1000},
         **{"state_before": int(before), "state_after": int(after), "was": 0, "due": ms, "next": ms},
         **{"priority": 4, "cause": 0, "attempts": 0, "deliveries": 0, "lease": 0},
@@ -48,6 +48,7 @@ def life_of(ms: int, job_id: str, late_ms: int = 3, worked_ms: int = 700, **more
 
 def job_of(of: Values, **more: Any) -> Values:
     """The row of a job as this event has left it."""
+    of = {**of, "seq": of["seq"] or 0}
     names = {column.name for column in job.columns} & of.keys()
     ended = of["at"] if of["state_after"] in (State.FINISHED, State.DELETED) else None
     return {
@@ -61,7 +62,8 @@ def position_of(ms: int, shard: int = 0, **more: Any) -> Values:
     """A shard that is drained to a time."""
     return {
         **{"source": "jq", "shard": shard, "epoch": 0, "ms": ms, "seq": 0, "entries": 1, "stream": "word"},
-        **{"since": 0, "time": ms * 1000, **more},
+        **{"since": 0, "time": ms * 1000},
+        **more,
     }
 
 
@@ -88,4 +90,4 @@ def _numbered(table: Table, rows: Sequence[Values], first: int) -> list[Values]:
     """Rows as they are; of events, those that give no `seq` of their own have their number as one."""
     if table is not event:
         return list(rows)
-    return [{**row, "seq": row["seq"] or number} for number, row in enumerate(rows, first)]
+    return [{**row, "seq": number if row["seq"] is None else row["seq"]} for number, row in enumerate(rows, first)]
