@@ -26,7 +26,7 @@ async def selected(url: str, query: str) -> list[dict[str, Any]]:
 
 def as_in_view(row: dict[str, Any]) -> dict[str, Any]:
     """A row of a file with the numbers of the view, which has 0 for some times that a file has not."""
-    zeros = {name: 0 for name in ("life", "due", "next", "was") if name in row and row[name] is None}
+    zeros: dict[str, Any] = {name: 0 for name in ("life", "due", "next", "was") if name in row and row[name] is None}
     us = ("time", "ended")
     numbers = {
         name: round(value.timestamp() * (1_000_000 if name in us else 1000))
