@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import flags
+from pyspark_jobqueue.pipelines.parts import flags, plotting
 from pyspark_jobqueue.pipelines.parts.backlog import Backlog, backlog
 from pyspark_jobqueue.pipelines.parts.histogram import Histogram, histogram
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts.report import Report, instant
 
 _BUSIEST = 10
 
@@ -36,14 +34,14 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--hours", type=flags.positive, metavar="N", help="how far to look ahead [no limit]")
     made.add_argument("--rate", type=flags.positive, metavar="JOBS/S", help="jobs per second that the workers manage")
-    made.add_argument("--plot", metavar="FILE", help="draw a chart: .png or .svg (needs matplotlib)")
+    plotting.add_flag(made)
     return made
 
 
 def forecast(arguments: argparse.Namespace) -> Report:
     """Run once. Raises BadOption, Refused, Unreachable."""
     report = Report("forecast")
-    drawing = _chart(arguments.plot) if arguments.plot else None
+    drawing = plotting.module("chart", arguments.plot)
     spark = flags.begin(arguments)
     options = {**flags.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
     jobs = spark.read.format("jobqueue").options(**options).load()
@@ -53,19 +51,6 @@ def forecast(arguments: argparse.Namespace) -> Report:
         drawing.draw(Path(arguments.plot), found, expected, arguments.rate)
     _note(report, found, expected, arguments)
     return report
-
-
-def _chart(file: str) -> Any:
-    """The module that draws. Raises BadOption, before the queue is walked."""
-    if not file.endswith((".png", ".svg")):
-        raise BadOption(f"--plot must name a .png or .svg file, not {file!r}")
-    if not Path(file).resolve().parent.is_dir():
-        raise BadOption(f"--plot: no such folder: {str(Path(file).resolve().parent)!r}")
-    try:
-        from pyspark_jobqueue.pipelines.parts import chart  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise BadOption(f"--plot needs matplotlib ({error}): pip install 'matplotlib>=3.10,<4'") from None
-    return chart
 
 
 def _backlog(found: Histogram, rate: float) -> Backlog:
@@ -81,21 +66,21 @@ def _note(report: Report, found: Histogram, expected: Backlog | None, arguments:
     report.note(by=found.by)
     if total:
         peak = busiest[0]
-        report.note(last=_shown(max(total)), peak_at=_shown(peak), peak_jobs=total[peak])
+        report.note(last=instant(max(total)), peak_at=instant(peak), peak_jobs=total[peak])
         # The rate at which no slot's jobs spill into the next.
         report.note(needed_jobs_per_s=_rate(found, peak, total[peak]))
     if expected:
         report.note(rate=arguments.rate, **_expectation(expected, arguments.rate))
     report.note(
         busiest=[
-            {"at": _shown(start), "jobs": total[start], "jobs_per_s": _rate(found, start, total[start])}
+            {"at": instant(start), "jobs": total[start], "jobs_per_s": _rate(found, start, total[start])}
             for start in busiest
         ],
         topics=[_topic(found, name) for name in dict.fromkeys([*found.topics, *found.due_now])],
     )
     report.keep(
         histogram=[
-            {"topic": name, "at": _shown(start), "jobs": jobs}
+            {"topic": name, "at": instant(start), "jobs": jobs}
             for name, slots in found.topics.items()
             for start, jobs in sorted(slots.items())
         ]
@@ -109,7 +94,7 @@ def _topic(found: Histogram, name: str) -> dict[str, Any]:
         "topic": name,
         "jobs": sum(slots.values()) + due_now,
         "due_now": due_now,
-        "peak_at": "" if peak is None else _shown(peak),
+        "peak_at": "" if peak is None else instant(peak),
         "peak_jobs": 0 if peak is None else slots[peak],
     }
 
@@ -121,9 +106,9 @@ def _expectation(expected: Backlog, rate: float) -> dict[str, Any]:
     assert expected.worked_off_at is not None
     return {
         "backlog": round(jobs),
-        "backlog_at": _shown(at),
+        "backlog_at": instant(at),
         "longest_wait_s": round(jobs / rate, 1),
-        "worked_off_at": _shown(expected.worked_off_at),
+        "worked_off_at": instant(expected.worked_off_at),
     }
 
 
@@ -134,10 +119,6 @@ def _busiest(found: Histogram, slots: Mapping[int, int]) -> list[int]:
 
 def _rate(found: Histogram, start: int, jobs: int) -> float:
     return float(f"{found.rate(start, jobs):.3g}")
-
-
-def _shown(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 if __name__ == "__main__":
