@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.jobqueue.journal.export.exporting import export
-from tests.jobqueue.journal.filling import DAY, DAY_MS, Values, fill, found, position_of
+from tests.jobqueue.journal.filling import Values, fill, found, position_of
 
 HOUR_MS = 3_600_000
 SPAN = ("--since", "2026-11-21", "--until", "2026-11-22")
@@ -18,7 +18,8 @@ def journal(folder: Path, events: Iterable[Values]) -> str:
     """The URL of a journal with these events."""
     url = f"sqlite:///{folder}/journal.db"
     asyncio.run(found(url))
-    asyncio.run(fill(url, events=events, positions=[position_of(DAY + DAY_MS // 2)]))
+    told = list(events)
+    asyncio.run(fill(url, events=told, positions=[position_of(max(each["ms"] for each in told))]))
     return url
 
 

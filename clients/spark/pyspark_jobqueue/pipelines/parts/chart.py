@@ -45,7 +45,7 @@ def _due(axes: Axes, found: Histogram) -> None:
         axes.stairs(top, edges, baseline=floor, fill=True, color=shade, label=name)
         floor = top
     waiting = f", and {due_now:,} are due already" if due_now else ""
-    axes.set_title(f"{sum(total.values()):,} jobs fall due{waiting} ({_moment(found.now)} UTC)", loc="left")
+    axes.set_title(f"{sum(total.values()):,.0f} jobs fall due{waiting} ({_moment(found.now)} UTC)", loc="left")
     axes.set_ylabel(f"due, jobs/s by the {found.by}")
     axes.set_ylim(bottom=0)
     _plain(axes)
@@ -66,7 +66,7 @@ def _backlog(axes: Axes, expected: Backlog) -> None:
     _plain(axes)
 
 
-def _series(found: Histogram) -> list[tuple[str, dict[int, int]]]:
+def _series(found: Histogram) -> list[tuple[str, dict[int, float]]]:
     """One series per topic, up to the number of colours, and one for all others."""
     series = [(name, dict(slots)) for name, slots in found.topics.items() if name != OTHERS][: len(COLOURS)]
     rest = found.together()

@@ -21,13 +21,13 @@ from pyspark_jobqueue.pipelines.parts import expressions
 _DAY_S = 86_400
 
 
-def add_flags(parser: argparse.ArgumentParser, since: str) -> None:
-    """--history, --history-file, --since and --until. `since`: the default."""
-    group = parser.add_argument_group("history")
+def add_flags(parser: argparse.ArgumentParser, since: str, about: str | None = None) -> None:
+    """--history, --history-file, --since and --until. `since`: the default. `about`: what it is for, where it may be
+    left out."""
+    group = parser.add_argument_group("history", about)
+    default = "" if about else f" [{journal.VARIABLE}]"
     either = group.add_mutually_exclusive_group()
-    either.add_argument(
-        "--history", metavar="URL|FOLDER", help=f"a journal, or the folder of its export [{journal.VARIABLE}]"
-    )
+    either.add_argument("--history", metavar="URL|FOLDER", help=f"a journal, or the folder of its export{default}")
     either.add_argument("--history-file", metavar="FILE", help="file with the URL of a journal")
     group.add_argument(
         "--since", default=since, metavar="WHEN", help="from when: 2026-11-21T10:00Z, or 90m, 24h, 7d ago [%(default)s]"

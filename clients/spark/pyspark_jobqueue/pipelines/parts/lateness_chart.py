@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot, so that no window opens
+from matplotlib.ticker import StrMethodFormatter
 
 from pyspark_jobqueue.pipelines.parts.axes import COLOURS, day, make_plain, show_time
 
@@ -48,5 +49,6 @@ def _lines(axes: Axes, rows: Sequence[Row], topics: Sequence[str], what: str) ->
             axes.plot(times, seconds, style, color=colour, marker=".", markersize=4, linewidth=1.5, label=label)
     axes.set_yscale("symlog", linthresh=_LEAST_S)
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.set_ylabel("seconds")
     make_plain(axes)
