@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -456,3 +458,52 @@ async def test_fewer_events_are_kept_on_demand_and_all_are_counted(journal_url: 
     assert [row["verb"] for row in rows] == ([Verb.ADD, Verb.FINISH, Verb.PAUSE] if kept == "ends" else [])
     assert (await job(journal_url))["state"] == State.FINISHED
     assert (await read(journal_url, "SELECT SUM(events) AS n FROM jq_minute"))[0]["n"] == 5
+
+
+_WRITER = """
+import asyncio, sys
+from jobqueue.journal.database import open_store
+from tests.jobqueue.journal.telling import Teller, life
+
+async def main() -> None:
+    teller = Teller(await open_store(sys.argv[1]))
+    teller.position = await teller.store.position("jq", 0)
+    for number in range(1000):
+        start = 1_700_000_000_000 + 10 * (teller.position.entries if teller.position else 0)
+        await teller.tell(*(each for job in range(100) for each in life(f"{start}-{job}", start=start + job)))
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_writer_of_a_file_leaves_whole_batches(sqlite_url: str) -> None:
+    for kill in range(5):
+        writer = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _WRITER, sqlite_url), stdout=asyncio.subprocess.PIPE
+        )
+        assert writer.stdout
+        await writer.stdout.readline()
+        await asyncio.sleep(0.01 * kill)  # wherever it is then
+        writer.kill()
+        await writer.wait()
+        (events,) = await read(sqlite_url, "SELECT COUNT(*) AS n, COUNT(*) % 400 AS rest FROM jq_event")
+        (sums,) = await read(sqlite_url, "SELECT SUM(events) AS n FROM jq_minute")
+        (position,) = await read(sqlite_url, "SELECT entries AS n FROM jq_position")
+        assert events["rest"] == 0
+        assert events["n"] == sums["n"] == position["n"]
+
+
+async def test_a_file_that_another_writes_for_too_long_counts_as_away(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobqueue.journal.stores.sqlite.LOCKED_S", 0.1)
+    store = await open_store(sqlite_url)
+    teller = Teller(store)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Away, match="locked"):
+        await teller.tell(*life())
+    other.close()
+    await teller.tell(*life())
+    await store.close()
