@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from buckets.events.codec import Event
 from buckets.job import State, Verb
 from jobqueue.journal.database import open_store
 from jobqueue.journal.rows import WALKED
@@ -218,16 +219,18 @@ async def test_a_row_is_not_overwritten_by_what_is_older(journal_url: str, telle
     assert len(await read(journal_url, "SELECT * FROM jq_event")) == 2
 
 
-@pytest.mark.parametrize("newer", [(NOW, 0, 1), (NOW, 1, 0), (NOW + 1, 0, 0)])
+@pytest.mark.parametrize("newer", [(NOW, 3, 3), (NOW, 4, 0), (NOW + 1, 0, 0)])
 async def test_newer_is_by_ms_then_entry_then_number(
     journal_url: str, teller: Teller, newer: tuple[int, int, int]
 ) -> None:
-    first, second = teller.batch([(NOW, 0, event())]), teller.batch([(*newer[:2], event(Verb.RUN, State.READY))])
-    second.jobs = [(*row[:24], newer[2], *row[25:]) for row in second.jobs]
-    second.events = [(*row[:4], newer[2], *row[5:]) for row in second.events]
-    await teller.write(first)
-    second.before = teller.position
-    await teller.write(second)
+    def at(place: tuple[int, int, int], told: Event) -> Batch:
+        batch = teller.batch([(*place[:2], told)])
+        batch.jobs = [(*row[:24], place[2], *row[25:]) for row in batch.jobs]
+        batch.events = [(*row[:4], place[2], *row[5:]) for row in batch.events]
+        return batch
+
+    await teller.write(at((NOW, 3, 2), event()))
+    await teller.write(at(newer, event(Verb.RUN, State.READY)))
     row = await job(journal_url)
     assert (row["ms"], row["seq"], row["n"], row["state"]) == (*newer, State.READY)
 
@@ -269,10 +272,16 @@ async def test_a_second_writer_is_overtaken(journal_url: str, teller: Teller) ->
     assert [row["id"] for row in rows] == ["a", "c"]
 
 
-async def test_of_two_writers_at_a_time_one_writes(journal_url: str) -> None:
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_of_several_writers_at_a_time_one_writes(journal_url: str, has_begun: bool) -> None:
     stores = [await open_store(journal_url) for _ in range(4)]
     tellers = [Teller(store) for store in stores]
-    done = await asyncio.gather(*(each.tell(*life()) for each in tellers), return_exceptions=True)
+    if has_begun:
+        await tellers[0].tell()
+        for each in tellers:
+            each.position = tellers[0].position
+    told = (each.tell(*life(f"{number}")) for number, each in enumerate(tellers))
+    done = await asyncio.gather(*told, return_exceptions=True)
     # A database may also end one of several that wait for each other: it is to try again, and then is overtaken.
     assert [type(each) for each in done if not isinstance(each, Overtaken | Away)] == [type(None)]
     assert len(await read(journal_url, "SELECT * FROM jq_event")) == 4
@@ -478,7 +487,7 @@ asyncio.run(main())
 
 
 async def test_a_killed_writer_of_a_file_leaves_whole_batches(sqlite_url: str) -> None:
-    for kill in range(5):
+    for kill in range(3):
         writer = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", _WRITER, sqlite_url), stdout=asyncio.subprocess.PIPE
         )
