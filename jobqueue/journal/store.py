@@ -32,11 +32,13 @@ class Batch:
     """The position that must still hold: no other reader has written meanwhile. None: there is none yet."""
     after: Position
     events: Sequence[Row] = ()
-    """Of `jq_event`. One whose place is taken by an event with the same checksum is there already, and passed over;
-    one with another checksum gets the epoch of `after` as its branch."""
+    """Of `jq_event`. With `may_repeat`, one whose place is taken by an event with the same checksum is there already,
+    and passed over; one with another checksum gets the epoch of `after` as its branch, one of a walk the next lower
+    branch. Without it, all are new."""
     jobs: Sequence[Row] = ()
     """Of `jq_job`, one a job. Written only where the place is newer than the row's. `options` None: as the row has
-    it, if that is of the same life. `body` likewise, with `body_kept` 1 where a body must be somewhere."""
+    it, if that is of the same life. `body` likewise, with `body_kept` 1 where a body must be somewhere. `life` 0: the
+    job was set aside or has vanished, and nothing else is known: the rest of the row stays."""
     minutes: Sequence[Row] = ()
     """Of `jq_minute`, added to what is there. With `may_repeat` the store leaves out what is there already."""
     gaps: Sequence[Row] = ()
@@ -44,7 +46,7 @@ class Batch:
     refused: Sequence[Row] = ()
     """Of `jq_refused`, but for its number."""
     may_repeat: bool = False
-    """Whether events may be there already: after Redis went back. Else the usual, faster way."""
+    """Whether events may be there already: after Redis went back, and in walks. Else the usual, faster way."""
 
 
 class Overtaken(Exception):

@@ -95,6 +95,8 @@ event = Table(
     Column("reason", _words(1024)),
     Column("checksum", BigInteger, nullable=False),
     Index("jq_event_id", "id", "ms"),
+    postgresql_partition_by="RANGE (ms)",
+    sqlite_with_rowid=False,  # one tree less
 )
 """The events. PostgreSQL and MariaDB have partitions by day (UTC) of `ms`."""
 
@@ -118,7 +120,7 @@ job = Table(
     Column("step", SmallInteger, nullable=False),
     Column("lease", BigInteger, nullable=False),  # us
     Column("keeps_body", SmallInteger, nullable=False),
-    Column("options", _LONG_BLOB, nullable=False),  # the optional block of the record, unknown tags included
+    Column("options", _LONG_BLOB),  # the optional block of the record, unknown tags included; null: missed
     Column("worker", _words(255)),  # from the options, for queries; null: it has none
     Column("reason", _words(1024)),
     Column("body", _LONG_TEXT),
@@ -147,6 +149,7 @@ minute = Table(
     Column("late_sum", Float(53), nullable=False),  # s
     Column("late_most", Float(53), nullable=False),  # s
     *(Column(f"late_{number}", BigInteger, nullable=False) for number in range(len(LATENESS_S) + 1)),
+    sqlite_with_rowid=False,
 )
 """Sums by minute. `late_<n>` counts first deliveries by lateness: more than LATENESS_S[n - 1] and at most LATENESS_S[n]
 seconds; the last one all above. Walks and vanished jobs are not counted."""
@@ -184,6 +187,22 @@ refused = Table(
 )
 """What could not be read or stored."""
 
+total = Table(
+    "jq_total",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("shard", SmallInteger, primary_key=True, autoincrement=False),
+    Column("topic", _name(), primary_key=True),  # empty: of all that have no row
+    Column("ms", BigInteger, nullable=False),  # the place in the stream that the totals are as of
+    Column("seq", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),  # us: when they were read
+    Column("created", BigInteger, nullable=False),
+    Column("finished", BigInteger, nullable=False),
+    Column("deleted", BigInteger, nullable=False),
+    Column("replaced", BigInteger, nullable=False),
+)
+"""Redis's totals from which on the events must add up to them: as of when the journal began, or was last walked."""
+
 restore = Table(
     "jq_restore",
     metadata,
@@ -196,3 +215,6 @@ restore = Table(
     Column("sums", Text, nullable=False),  # JSON
 )
 """Runs of restore."""
+
+for _table in metadata.tables.values():
+    _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")

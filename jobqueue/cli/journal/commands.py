@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from jobqueue.cli.journal.redis_options import reaching_redis
+from jobqueue.cli.journal.run import check_command, run_command, walk_command
+from jobqueue.cli.journal.schema import ddl_command, migrate_command
 
 
 @click.group("journal", short_help="Keep the history of all jobs in SQL")
@@ -47,3 +49,7 @@ def off_command(drop: bool, config: str | None, **flags: Any) -> None:
     from jobqueue.cli.journal.switching import switch_off  # noqa: PLC0415 - loading the service takes 0.3 s
 
     sys.exit(switch_off(flags, config, drop=drop))
+
+
+for _command in (run_command, walk_command, check_command, ddl_command, migrate_command):
+    journal_group.add_command(_command)

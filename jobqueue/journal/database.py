@@ -1,0 +1,101 @@
+"""Opening a journal by its URL: an engine for those who read it, a store for its writer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from jobqueue.journal import schema
+from jobqueue.journal.store import Away, Store
+from jobqueue.journal.stores import sqlite
+from jobqueue.journal.url import Address, Refused, address
+
+_Result = TypeVar("_Result")
+
+
+async def open_engine(url: str) -> AsyncEngine:
+    """An engine on a journal that is there, to read it; close it with `dispose`.
+
+    Raises Refused where it cannot be used, Away where it cannot be reached.
+    """
+    where = address(url)
+    if where.kind == "sqlite":
+        _must_exist(Path(where.path))
+    return await _opened(where, schema.check)
+
+
+async def open_store(url: str) -> Store:
+    """A store of one writer; an empty database gets its tables. Raises Refused and Away, as `open_engine` does."""
+    where = address(url)
+    engine = await _opened(where, schema.found_or_check)
+    await engine.dispose()
+    if where.kind == "sqlite":
+        return sqlite.SQLiteStore(where)
+    store: Store = import_module(f"jobqueue.journal.stores.{where.kind}").make(where)
+    return store
+
+
+async def migrate(url: str) -> tuple[str, str]:
+    """Bring the tables up to date. Returns the revisions before and after. Raises Refused, Away."""
+    where = address(url)
+    async with _engine(where) as engine:
+        return await _run(engine, schema.migrate)
+
+
+async def _opened(where: Address, check: Callable[[Connection], None]) -> AsyncEngine:
+    engine = await _make(where)
+    try:
+        await _run(engine, check)
+    except BaseException:
+        await engine.dispose()
+        raise
+    return engine
+
+
+@asynccontextmanager
+async def _engine(where: Address) -> AsyncIterator[AsyncEngine]:
+    engine = await _make(where)
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+async def _make(where: Address) -> AsyncEngine:
+    """An engine on a server that answers and is new enough, or on a file. Raises Refused, Away."""
+    if where.kind == "sqlite":
+        sqlite.check_version()
+        _must_have_folder(where.path)
+        # Without a pool: a connection to a file costs nothing, and none is left in a thread.
+        file = URL.create("sqlite+aiosqlite", database=where.path)
+        return create_async_engine(file, connect_args={"timeout": sqlite.LOCKED_S}, poolclass=NullPool)
+    member: Any = import_module(f"jobqueue.journal.stores.{where.kind}")
+    await member.check_server(where)
+    return create_async_engine(f"{where.kind}+{member.DRIVER}://", async_creator=lambda: member.connect(where))
+
+
+async def _run(engine: AsyncEngine, work: Callable[[Connection], _Result]) -> _Result:
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(work)
+    except (SQLAlchemyError, OSError) as error:
+        raise Away(str(getattr(error, "orig", None) or error)) from error
+
+
+def _must_exist(path: Path) -> None:
+    if not path.exists():
+        raise Refused(f"there is no file {path}; `jobqueue journal run` founds a journal")
+
+
+def _must_have_folder(path: str) -> None:
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise Refused(f"there is no folder {folder}")

@@ -1,0 +1,183 @@
+"""From events (buckets/events) to the rows that a batch writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from buckets.events.codec import Entry, Event
+from buckets.job import State, Tag, Verb
+from buckets.record import unpack_optional
+from jobqueue.journal.minutes import minutes_of
+from jobqueue.journal.store import Row
+
+Kept = Literal["all", "ends", "none"]
+"""Which events are kept: all; those that begin or end a life, kill a job, or are of a topic; or none."""
+Unread = tuple[bytes, bytes, str]
+"""In place of an event that cannot be read: its id, its value, and why."""
+WALKED = -1
+"""The branch of what a walk has read."""
+
+_ENDED = (State.FINISHED, State.DELETED)
+_TOLD_VERBS = {Verb.ADD, Verb.REPLACE, Verb.IMPORT, Verb.RESTORE}
+_TOLD_STATES = {*_ENDED, State.DEAD, 0}
+_WHO, _REASON, _INSTANCE = 255, 1024, 96  # characters of the columns
+_MOST_BLOCKS = 1024  # optional blocks that are remembered
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of the tables, as `Batch` has them."""
+
+    events: list[Row]
+    jobs: list[Row]
+    minutes: list[Row]
+    refused: list[Row]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a batch tells of a job: its newest event, with what earlier ones of the same life have told."""
+
+    event: Event
+    place: tuple[int, int, int]
+    at: int
+    options: bytes | None  # None: not told
+    body: str | None
+    is_missed: bool  # its body is another one, which was not told
+    state: int
+
+
+class Collector:
+    """Makes the rows of a batch from the entries of a shard, in their order.
+
+    `branch`: 0; the epoch, of events up to the place to which the stream had been drained before Redis went back (the
+    store takes out what it has from before, which needs `may_repeat`); or WALKED. `events` and `bodies`: what is kept
+    of them. Events up to the place `counted` (ms, seq) that are not kept are not added to the minutes either: when
+    Redis went back, its stream tells again what was counted.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        shard: int,
+        *,
+        branch: int = 0,
+        events: Kept = "all",
+        bodies: bool = True,
+        counted: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._source, self._shard, self._branch = source, shard, branch
+        self._kept, self._bodies, self._counted = events, bodies, counted
+        self._events: list[Row] = []
+        self._jobs: dict[str, _Told] = {}
+        self._refused: list[Row] = []
+
+    def add(self, ms: int, seq: int, entry: Entry, events: Sequence[Event | Unread], first: int = 0) -> None:
+        """Add an entry of the stream. `first`: the number of its first event."""
+        source, shard, branch = self._source, self._shard, self._branch
+        instance, actor = entry.instance[:_INSTANCE], entry.actor[:_WHO]
+        for n, each in enumerate(events, first):
+            if not isinstance(each, Event):
+                self._refuse(ms, seq, n, entry, *each)
+                continue
+            worker = reason = body = None
+            if each.options:
+                worker, reason = words_of(each.options)
+            if each.body is not None:
+                try:
+                    body = each.body.decode()
+                except UnicodeDecodeError:
+                    self._refuse(ms, seq, n, entry, each.id.encode(), each.body, "a body that is not UTF-8")
+                    continue
+            (job_id, verb, before, after, at, was, topic, life, due, then, priority, cause, *_) = each
+            self._events.append(
+                (
+                    *(ms, source, shard, seq, n, branch, job_id, life, topic, verb, before, after, at, was, due, then),
+                    *(priority, cause, each.attempts, each.deliveries, each.lease),
+                    *(instance, actor, worker, reason, each.checksum),
+                )
+            )
+            if job_id:
+                self._tell(each, (ms, seq, n), body)
+
+    def _refuse(self, ms: int, seq: int, n: int, entry: Entry, raw_id: bytes, value: bytes, why: str) -> None:
+        raw = b"\0".join((raw_id, value))
+        self._refused.append((self._source, self._shard, ms, seq, n, entry.at, why[:_REASON], raw))
+
+    def _tell(self, event: Event, place: tuple[int, int, int], body: str | None) -> None:
+        held = self._jobs.get(event.id)
+        if not event.after:
+            self._set_aside(event, place, held)
+            return
+        # A tombstone mostly keeps no options; what they were is still worth knowing.
+        options = event.options if event.has_options or event.after in _ENDED else b""
+        is_missed = event.verb == Verb.REWRITE and body is None
+        if held is not None and held.event.created == event.created:
+            if options is None:
+                options = held.options
+            if body is None and not is_missed:
+                body, is_missed = held.body, held.is_missed
+        self._jobs[event.id] = _Told(event, place, event.at, options, body, is_missed, event.after)
+
+    def _set_aside(self, event: Event, place: tuple[int, int, int], held: _Told | None) -> None:
+        """It is set aside, or vanished: nothing else is told of it."""
+        if held is None:
+            self._jobs[event.id] = _Told(event, place, event.at, None, None, False, 0)
+        else:
+            held.place, held.at, held.state = place, event.at, 0
+
+    def rows(self) -> Rows:
+        """What was added, as rows."""
+        events, counted = self._events, self._events
+        if self._kept != "all":
+            events = [] if self._kept == "none" else [row for row in events if _is_end(row)]
+            if self._counted > (0, 0):
+                fresh = (row for row in counted if (row[0], row[3]) > self._counted or self._is_kept(row))
+                return Rows(events, self._job_rows(), minutes_of(fresh), self._refused)
+        return Rows(events, self._job_rows(), minutes_of(counted), self._refused)
+
+    def _is_kept(self, row: Row) -> bool:
+        return self._kept == "ends" and _is_end(row)
+
+    def _job_rows(self) -> list[Row]:
+        return [self._job_row(told) for told in self._jobs.values()]
+
+    def _job_row(self, told: _Told) -> Row:
+        event, options = told.event, told.options
+        worker, reason = words_of(options) if options else (None, None)
+        # A row of no life: all that is known is that it was set aside.
+        life = event.created if event.after else 0
+        ended = told.at if not told.state or told.state in _ENDED else None
+        kept = (2 if told.is_missed else 1) if self._bodies else 0
+        return (
+            *(self._source, event.id, self._shard, life, event.topic, told.state, event.priority, event.cause),
+            *(event.due, event.next, event.ttr, event.tries, event.attempts, event.deliveries, event.step, event.lease),
+            *(int(event.keeps_body), options, worker, reason, told.body if self._bodies else None, kept),
+            *(*told.place, told.at, ended),
+        )
+
+
+def _is_end(row: Row) -> bool:
+    return row[9] in _TOLD_VERBS or row[11] in _TOLD_STATES
+
+
+_blocks: dict[bytes, tuple[str | None, str | None]] = {}
+
+
+def words_of(options: bytes) -> tuple[str | None, str | None]:
+    """The worker and the reason in an optional block; None where it has none."""
+    known = _blocks.get(options)
+    if known is None:
+        fields = unpack_optional(options)
+        if len(_blocks) >= _MOST_BLOCKS:
+            _blocks.clear()
+        known = _text(fields.get(Tag.WORKER), _WHO), _text(fields.get(Tag.REASON), _REASON)
+        _blocks[options] = known
+    return known
+
+
+def _text(raw: bytes | None, most: int) -> str | None:
+    # PostgreSQL takes NUL in no text; what cannot be read must not hide the rest.
+    return None if raw is None else raw.decode("utf-8", "replace").replace("\0", "\ufffd")[:most]

@@ -1,0 +1,267 @@
+"""MariaDB and MySQL, by asyncmy: up to 1,000 rows a statement."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import asyncmy
+from asyncmy import errors
+from asyncmy.converters import escape_float, escape_int, escape_None, escape_sequence, escape_str
+
+from jobqueue.journal import tables
+from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
+from jobqueue.journal.url import Address, Refused
+from jobqueue.journal.writing import (
+    EVENT,
+    JOB,
+    MINUTE,
+    Known,
+    assignments,
+    columns,
+    job_changes,
+    minute_changes,
+    of_job,
+    span,
+    split,
+    without_known,
+)
+
+DRIVER = "asyncmy"
+OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
+_CONNECT_S = 10
+_PATIENCE_S = 60.0  # for a batch; then the server counts as away
+_MOST_ROWS, _MOST_BYTES = 1000, 4_000_000  # of a statement; MariaDB takes 16 MB unless it is set otherwise
+_OPTIONS = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key")
+_UNUSABLE = {1044, 1045, 1049, 1251, 1698}  # no right, wrong password, no such database
+_CONTENT = {1048, 1153, 1264, 1292, 1300, 1366, 1406, 1690, 2020}  # among others that the driver knows
+_NEW = "VALUES({})"
+_NEWER = "(VALUES(ms), VALUES(seq), VALUES(n)) > (jq_job.ms, jq_job.seq, jq_job.n)"
+
+
+def _job_changes() -> str:
+    """Assignments, which MySQL makes one after the other: what decides about others comes last, the place backwards,
+    so that what is left of the comparison says the same."""
+    changes = job_changes(_NEW)
+    last = ("life", "n", "seq", "ms")
+    names = [*(name for name in changes if name not in last), *last]
+    return assignments({name: f"IF({_NEWER}, {changes[name]}, jq_job.{name})" for name in names})
+
+
+_CHANGE_JOBS = f" ON DUPLICATE KEY UPDATE {_job_changes()}"
+_CHANGE_MINUTES = f" ON DUPLICATE KEY UPDATE {assignments(minute_changes(_NEW, 'GREATEST'))}"
+_BODILESS = (
+    "UPDATE jq_job SET body = NULL, body_kept = 2 "
+    "WHERE source = %s AND id = %s AND life = %s AND (ms, seq, n) < (%s, %s, %s)"
+)
+_ASIDE = (
+    "UPDATE jq_job SET state = 0, at = %s, ended = %s, n = %s, seq = %s, ms = %s "
+    "WHERE source = %s AND id = %s AND (ms, seq, n) < (%s, %s, %s)"
+)
+_POSITION = "SELECT epoch, ms, seq, entries, stream, since, time FROM jq_position WHERE source = %s AND shard = %s"
+_MOVED = (
+    "UPDATE jq_position SET epoch = %s, ms = %s, seq = %s, entries = %s, stream = %s, since = %s, time = %s "
+    "WHERE source = %s AND shard = %s"
+)
+_KNOWN = "SELECT ms, seq, n, branch, checksum FROM jq_event WHERE ms BETWEEN %s AND %s AND source = %s AND shard = %s"
+_BODY, _KEPT = JOB.index("body"), JOB.index("body_kept")
+_LITERALS = {
+    str: escape_str,  # of what is not listed, too
+    int: escape_int,
+    float: escape_float,
+    type(None): escape_None,
+    bytes: lambda value, _: f"x'{value.hex()}'",
+}
+
+
+async def connect(address: Address) -> Any:
+    """A connection of asyncmy. Raises Refused, Away."""
+    parts, options = urlsplit(address.url), address.options
+    if unknown := set(options) - set(_OPTIONS):
+        raise Refused(f"{address.shown}: there is no option {min(unknown)}; there are {', '.join(_OPTIONS)}")
+    try:
+        return await asyncmy.connect(
+            host=parts.hostname or "localhost",
+            port=parts.port or 3306,
+            user=unquote(parts.username or "") or None,
+            password=unquote(parts.password or ""),
+            db=address.database,
+            unix_socket=options.get("unix_socket"),
+            ssl=_tls(options),
+            charset="utf8mb4",
+            connect_timeout=_CONNECT_S,
+            # Nothing is cut to fit; backslashes in strings are what `_literals` makes of them.
+            sql_mode="'STRICT_ALL_TABLES'",
+            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        )
+    except errors.MySQLError as error:
+        if error.args and error.args[0] in _UNUSABLE:
+            raise Refused(f"{address.shown} cannot be used: {_message(error)}") from None
+        raise Away(_message(error)) from error
+    except (OSError, TimeoutError) as error:
+        raise Away(f"{type(error).__name__}: {error}") from error
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
+    """Certificates are checked, by `ssl_ca` or the system's."""
+    if not any(name.startswith("ssl") for name in options):
+        return None
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    if "ssl_cert" in options:
+        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    return context
+
+
+def _message(error: Exception) -> str:
+    return ": ".join(map(str, error.args)) or type(error).__name__
+
+
+async def check_server(address: Address) -> None:
+    """Raises Refused where the server is too old; Away."""
+    connection = await connect(address)
+    try:
+        ((version,),) = await _select(connection, "SELECT VERSION()")
+    except (errors.MySQLError, OSError) as error:
+        raise Away(_message(error)) from error
+    finally:
+        connection.close()
+    check_version(version)
+
+
+def check_version(version: str) -> None:
+    """Raises Refused."""
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    name, oldest = ("MariaDB", OLDEST_MARIADB) if "MariaDB" in version else ("MySQL", OLDEST_MYSQL)
+    if numbers < oldest:
+        raise Refused(f"{name} {version} is older than {oldest[0]}.{oldest[1]}")
+
+
+def make(address: Address) -> MySQLStore:
+    return MySQLStore(address)
+
+
+class MySQLStore:
+    """A store on one connection, which is opened when it is first needed, and again after an error."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._held: Any = None
+
+    async def position(self, source: str, shard: int) -> Position | None:
+        async with self._connection() as connection:
+            found = await _select(connection, _POSITION, (source, shard))
+            await connection.commit()
+            return Position(*found[0]) if found else None
+
+    async def write(self, batch: Batch) -> None:
+        async with self._connection() as connection:
+            await connection.begin()
+            await self._move_position(connection, batch)
+            events, minutes = batch.events, batch.minutes
+            if batch.may_repeat and events:
+                found = await _select(connection, _KNOWN, (*span(batch), batch.source, batch.shard))
+                events, minutes = without_known(batch, map(Known._make, found))
+            await _insert(connection, "jq_event", EVENT, events)
+            await self._write_jobs(connection, batch.jobs)
+            for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
+                await _insert(connection, table.name, columns(table), rows)
+            # Last, as other shards add to the same rows.
+            await _insert(connection, "jq_minute", MINUTE, minutes, _CHANGE_MINUTES)
+            await connection.commit()
+
+    async def close(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    @staticmethod
+    async def _move_position(connection: Any, batch: Batch) -> None:
+        key, before = (batch.source, batch.shard), batch.before
+        found = await _select(connection, f"{_POSITION} FOR UPDATE", key)
+        if [row[:5] for row in found] != ([] if before is None else [before[:5]]):
+            raise Overtaken
+        if before is None:
+            try:
+                await _insert(connection, "jq_position", columns(tables.position), [(*key, *batch.after)])
+            except errors.IntegrityError:
+                raise Overtaken from None
+        else:
+            await _run(connection, _MOVED, (*batch.after, *key))
+
+    @staticmethod
+    async def _write_jobs(connection: Any, rows: Sequence[Row]) -> None:
+        jobs = split(rows)
+        for row in jobs.bodiless:
+            await _run(connection, _BODILESS, of_job(row, "source", "id", "life", "ms", "seq", "n"))
+        told = [_without_body(row) if row[_BODY] is None and row[_KEPT] == 1 else row for row in jobs.told]
+        await _insert(connection, "jq_job", JOB, told, _CHANGE_JOBS)
+        for row in jobs.aside:
+            changed = of_job(row, "at", "at", "n", "seq", "ms", "source", "id", "ms", "seq", "n")
+            await _run(connection, _ASIDE, changed)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """The connection. After an error it is closed, which undoes what was not committed."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                if self._held is None or not self._held.connected:
+                    self._held = await connect(self._address)
+                yield self._held
+        except BaseException as error:
+            await self.close()
+            if _is_content(error):
+                raise ContentRefused(f"{type(error).__name__}: {error}") from error
+            if isinstance(error, (errors.MySQLError, OSError, Refused)):
+                raise Away(f"{type(error).__name__}: {error}") from error
+            raise
+
+
+def _is_content(error: BaseException) -> bool:
+    if isinstance(error, errors.MySQLError):
+        refused = isinstance(error, (errors.DataError, errors.IntegrityError))
+        return refused or bool(error.args and error.args[0] in _CONTENT)
+    return isinstance(error, UnicodeError)
+
+
+def _without_body(row: Row) -> Row:
+    """The row of a job whose body is not told: if it is not there, it was missed."""
+    return (*row[:_KEPT], 2, *row[_KEPT + 1 :])
+
+
+def _literals(row: Row) -> str:
+    return escape_sequence(row, "utf8mb4", _LITERALS)
+
+
+async def _run(connection: Any, statement: str, values: Row) -> None:
+    await connection.query(statement % tuple(_literals((value,))[1:-1] for value in values))
+
+
+async def _select(connection: Any, statement: str, values: Row = ()) -> Sequence[Row]:
+    async with connection.cursor() as cursor:
+        await cursor.execute(statement, values or None)
+        found: Sequence[Row] = await cursor.fetchall()
+        return found
+
+
+async def _insert(connection: Any, table: str, names: Sequence[str], rows: Iterable[Row], ending: str = "") -> None:
+    for written in _portions(map(_literals, rows)):
+        await connection.query(f"INSERT INTO {table} ({', '.join(names)}) VALUES {written}{ending}")
+
+
+def _portions(rows: Iterable[str]) -> Iterator[str]:
+    """Rows as statements take them."""
+    held: list[str] = []
+    size = 0
+    for row in rows:
+        if held and (len(held) == _MOST_ROWS or size + len(row) > _MOST_BYTES):
+            yield ",".join(held)
+            held, size = [], 0
+        held.append(row)
+        size += len(row)
+    if held:
+        yield ",".join(held)

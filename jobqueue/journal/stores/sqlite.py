@@ -1,0 +1,168 @@
+"""SQLite, by the standard library, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from jobqueue.journal import tables
+from jobqueue.journal.store import Away, Batch, ContentRefused, Overtaken, Position, Row
+from jobqueue.journal.url import Address, Refused
+from jobqueue.journal.writing import (
+    EVENT,
+    JOB,
+    MINUTE,
+    MINUTE_KEY,
+    Known,
+    assignments,
+    columns,
+    job_changes,
+    minute_changes,
+    of_job,
+    span,
+    split,
+    without_known,
+)
+
+OLDEST = (3, 35)
+LOCKED_S = 30.0  # for how long a transaction waits for another one's end
+_NEW = "excluded.{}"
+_CONTENT = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
+_Result = TypeVar("_Result")
+
+
+def check_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Raises Refused."""
+    if version < OLDEST:
+        raise Refused(f"SQLite {'.'.join(map(str, version))} is older than {'.'.join(map(str, OLDEST))}")
+
+
+def _values(names: Iterable[str], **instead: str) -> str:
+    return ", ".join(instead.get(name, f"?{number}") for number, name in enumerate(names, 1))
+
+
+def _insert(table: str, names: Sequence[str], values: str = "") -> str:
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values or _values(names)})"
+
+
+_IS_KNOWN = f"CASE WHEN ?{JOB.index('body') + 1} IS NULL AND ?{JOB.index('body_kept') + 1} = 1 THEN 2 "
+_JOB_VALUES = _values(JOB, body_kept=f"{_IS_KNOWN}ELSE ?{JOB.index('body_kept') + 1} END")
+_EVENTS = _insert("jq_event", EVENT)
+_JOBS = (
+    f"{_insert('jq_job', JOB, _JOB_VALUES)} ON CONFLICT (source, id) DO UPDATE SET {assignments(job_changes(_NEW))} "
+    "WHERE (excluded.ms, excluded.seq, excluded.n) > (jq_job.ms, jq_job.seq, jq_job.n)"
+)
+_MINUTES = (
+    f"{_insert('jq_minute', MINUTE)} ON CONFLICT ({', '.join(MINUTE_KEY)}) "
+    f"DO UPDATE SET {assignments(minute_changes(_NEW, 'max'))}"
+)
+_OLDER = "(ms, seq, n) < (?, ?, ?)"
+_PLACE = ("ms", "seq", "n")
+_BODILESS = f"UPDATE jq_job SET body = NULL, body_kept = 2 WHERE source = ? AND id = ? AND life = ? AND {_OLDER}"
+_ASIDE = (
+    f"UPDATE jq_job SET state = 0, ms = ?, seq = ?, n = ?, at = ?, ended = ? WHERE source = ? AND id = ? AND {_OLDER}"
+)
+_POSITION = "SELECT epoch, ms, seq, entries, stream, since, time FROM jq_position WHERE source = ? AND shard = ?"
+_FOUND = f"{_insert('jq_position', columns(tables.position))} ON CONFLICT DO NOTHING"
+_MOVED = (
+    "UPDATE jq_position SET epoch = ?, ms = ?, seq = ?, entries = ?, stream = ?, since = ?, time = ? "
+    "WHERE source = ? AND shard = ? AND epoch = ? AND ms = ? AND seq = ? AND entries = ? AND stream = ?"
+)
+_KNOWN = "SELECT ms, seq, n, branch, checksum FROM jq_event WHERE ms BETWEEN ? AND ? AND source = ? AND shard = ?"
+
+
+class SQLiteStore:
+    """A store in a file. Its connection is opened when it is first needed, and again after an error."""
+
+    def __init__(self, address: Address) -> None:
+        self._path = address.path
+        self._thread = ThreadPoolExecutor(1, "journal")
+        self._held: sqlite3.Connection | None = None
+
+    async def position(self, source: str, shard: int) -> Position | None:
+        return await self._run(lambda: self._position(source, shard))
+
+    async def write(self, batch: Batch) -> None:
+        await self._run(lambda: self._write(batch))
+
+    async def close(self) -> None:
+        await self._run(self._close)
+        self._thread.shutdown()
+
+    async def _run(self, work: Callable[[], _Result]) -> _Result:
+        """Work in the thread. It is not given up in the middle: a transaction is over when this ends."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._held is None:
+            self._held = sqlite3.connect(self._path, LOCKED_S, isolation_level=None)
+            self._held.execute("PRAGMA synchronous = FULL")
+        return self._held
+
+    def _close(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def _position(self, source: str, shard: int) -> Position | None:
+        with self._errors_told():
+            found = self._connection().execute(_POSITION, (source, shard)).fetchone()
+            return Position(*found) if found else None
+
+    def _write(self, batch: Batch) -> None:
+        with self._errors_told(), _transaction(self._connection()) as connection:
+            self._move_position(connection, batch)
+            events, minutes = batch.events, batch.minutes
+            if batch.may_repeat and events:
+                found = connection.execute(_KNOWN, (*span(batch), batch.source, batch.shard))
+                events, minutes = without_known(batch, map(Known._make, found))
+            connection.executemany(_EVENTS, events)
+            self._write_jobs(connection, batch.jobs)
+            connection.executemany(_MINUTES, minutes)
+            for table, rows in ((tables.gap, batch.gaps), (tables.refused, batch.refused)):
+                connection.executemany(_insert(table.name, columns(table)), rows)
+
+    @staticmethod
+    def _move_position(connection: sqlite3.Connection, batch: Batch) -> None:
+        key, before = (batch.source, batch.shard), batch.before
+        if before is None:
+            moved = connection.execute(_FOUND, (*key, *batch.after))
+        else:
+            moved = connection.execute(_MOVED, (*batch.after, *key, *before[:5]))
+        if not moved.rowcount:
+            raise Overtaken
+
+    @staticmethod
+    def _write_jobs(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        jobs = split(rows)
+        connection.executemany(_BODILESS, (of_job(row, "source", "id", "life", *_PLACE) for row in jobs.bodiless))
+        connection.executemany(_JOBS, jobs.told)
+        connection.executemany(
+            _ASIDE, (of_job(row, *_PLACE, "at", "at", "source", "id", *_PLACE) for row in jobs.aside)
+        )
+
+    @contextmanager
+    def _errors_told(self) -> Iterator[None]:
+        """SQLite's errors as those of the contract."""
+        try:
+            yield
+        except _CONTENT as error:
+            raise ContentRefused(str(error)) from error
+        except sqlite3.Error as error:
+            self._close()
+            raise Away(str(error)) from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

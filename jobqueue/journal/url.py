@@ -1,0 +1,91 @@
+"""The URL of a journal: what databases there are, and what of a URL may be shown. Needs no library of a database."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+SCHEMES = ("sqlite", "postgresql", "mariadb", "mysql")
+FORMS = "sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE, mysql://HOST/DATABASE"
+_DRIVERS = {
+    "sqlite": ("sqlite", "aiosqlite", "journal"),
+    "postgresql": ("postgresql", "asyncpg", "journal-postgresql"),
+    "mariadb": ("mysql", "asyncmy", "journal-mysql"),
+    "mysql": ("mysql", "asyncmy", "journal-mysql"),
+}
+"""By scheme: the kind of database, its driver, and the extra that has it."""
+_PASSWORD = re.compile(r"^([^:/?#]*://[^/?#:@]*):.*@")  # to the last @: a password may have what should be encoded
+_SECRET = re.compile(r"(?i)([?&][^=&#]*passw[^=&#]*=)[^&#]*")
+
+
+class Refused(Exception):
+    """A journal that cannot be used. The message says why, and what helps; it has no password."""
+
+
+class Address(NamedTuple):
+    """A URL that names a database whose driver is installed."""
+
+    kind: str
+    """sqlite, postgresql, or mysql, which is MariaDB too."""
+    url: str
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return without_password(self.url)
+
+    @property
+    def path(self) -> str:
+        """The path of a SQLite file."""
+        return unquote(urlsplit(self.url).path.removeprefix("/"))
+
+    @property
+    def database(self) -> str:
+        """The name of the database on a server."""
+        return unquote(urlsplit(self.url).path.removeprefix("/"))
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
+
+
+def address(url: str) -> Address:
+    """Read the URL of a journal. Raises Refused."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in _DRIVERS:
+        raise Refused(f"not the URL of a journal: {without_password(url) or 'it is empty'}; there are {FORMS}")
+    kind, driver, extra = _DRIVERS[scheme]
+    need(driver, extra=extra, what=f"{scheme}://")
+    found = Address(kind, url)
+    if kind == "sqlite":
+        _check_file(found, rest)
+    elif not found.database:
+        raise Refused(f"{found.shown} names no database; there are {FORMS}")
+    return found
+
+
+def need(*others: str, extra: str = "journal", what: str = "this") -> None:
+    """Check that the libraries of the journal are installed, and others that `what` needs. Raises Refused."""
+    for name in ("sqlalchemy", "alembic", "greenlet", *others):
+        if find_spec(name) is None:
+            raise Refused(f"{what} needs the library {name}: pip install 'jobqueue[{extra}]'")
+
+
+def _check_file(found: Address, rest: str) -> None:
+    if not rest.startswith("/") or not found.path or found.path == ":memory:" or urlsplit(found.url).query:
+        raise Refused(f"{found.shown} names no file; sqlite:///journal.db is one here, sqlite:////data/journal.db at /")
+
+
+def has_password(url: str) -> bool:
+    return without_password(url) != url
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown and logged."""
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))

@@ -1,0 +1,114 @@
+"""What the stores have in common: which rows a batch writes, and the statements that two of them share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Table
+
+from jobqueue.journal import tables
+from jobqueue.journal.minutes import less
+from jobqueue.journal.store import Batch, Row
+
+
+def columns(table: Table) -> list[str]:
+    """The names of a table's columns, but for a number that the database gives."""
+    return [column.name for column in table.columns if column.name != "number"]
+
+
+EVENT = columns(tables.event)
+JOB = columns(tables.job)
+MINUTE = columns(tables.minute)
+MINUTE_KEY = [column.name for column in tables.minute.primary_key]
+_PLACE = [EVENT.index(name) for name in ("ms", "seq", "n")]
+_BRANCH, _CHECKSUM = EVENT.index("branch"), EVENT.index("checksum")
+_LIFE, _BODY, _KEPT = JOB.index("life"), JOB.index("body"), JOB.index("body_kept")
+
+
+class Jobs(NamedTuple):
+    """The rows of jobs in a batch, by how they are written."""
+
+    told: list[Row]
+    """Written where they are newer than the row that is there."""
+    bodiless: list[Row]
+    """Those of `told` whose body is another one, and missed."""
+    aside: list[Row]
+    """Set aside: the rest of the row stays, as nothing else is known."""
+
+
+def split(jobs: Sequence[Row]) -> Jobs:
+    told = [row for row in jobs if row[_LIFE]]
+    aside = [row for row in jobs if not row[_LIFE]] if len(told) < len(jobs) else []
+    return Jobs(told, [row for row in told if row[_KEPT] == 2 and row[_BODY] is None], aside)
+
+
+def of_job(row: Row, *names: str) -> Row:
+    """Some columns of a job's row."""
+    return tuple(row[JOB.index(name)] for name in names)
+
+
+def job_changes(new: str) -> dict[str, str]:
+    """What a new row of a job changes in the one that is there, by column. `new` is a pattern of what the statement
+    calls a column of the new row, whose `body_kept` is 2 where it does not know the body."""
+    same = f"{new} = jq_job.life".format("life")
+    changes = {name: new.format(name) for name in JOB if name not in ("source", "id")}
+    for name in ("options", "worker", "reason"):
+        changes[name] = (
+            f"CASE WHEN {new.format('options')} IS NULL AND {same} THEN jq_job.{name} ELSE {changes[name]} END"
+        )
+    for name in ("body", "body_kept"):
+        changes[name] = (
+            f"CASE WHEN {new.format('body_kept')} = 2 AND {same} THEN jq_job.{name} ELSE {new.format(name)} END"
+        )
+    return changes
+
+
+def minute_changes(new: str, greatest: str) -> dict[str, str]:
+    """What new sums change in those that are there, by column; `greatest` is the database's function."""
+    names = [name for name in MINUTE if name not in MINUTE_KEY]
+    changes = {name: f"jq_minute.{name} + {new.format(name)}" for name in names}
+    changes["late_most"] = f"{greatest}(jq_minute.late_most, {new.format('late_most')})"
+    return changes
+
+
+def assignments(changes: dict[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changes.items())
+
+
+class Known(NamedTuple):
+    """An event that is in the database."""
+
+    ms: int
+    seq: int
+    n: int
+    branch: int
+    checksum: int
+
+
+def span(batch: Batch) -> tuple[int, int]:
+    """The first and the last ms of the events of a batch."""
+    times = [row[_PLACE[0]] for row in batch.events]
+    return min(times), max(times)
+
+
+def without_known(batch: Batch, known: Iterable[Known]) -> tuple[list[Row], list[Row]]:
+    """The events and the minutes of a batch that may repeat events, without those that are there: at the same place
+    with the same checksum. What differs from what is at its place gets a branch of its own."""
+    there: dict[tuple[int, ...], dict[int, int]] = defaultdict(dict)
+    for each in known:
+        there[each.ms, each.seq, each.n, each.branch < 0][each.branch] = each.checksum
+    fresh: list[Row] = []
+    repeated: list[Row] = []
+    for row in batch.events:
+        is_walk = row[_BRANCH] < 0
+        taken = there.get((*(row[at] for at in _PLACE), is_walk), {})
+        if row[_CHECKSUM] in taken.values():
+            repeated.append(row)
+        elif taken:
+            branch = min(taken) - 1 if is_walk else batch.after.epoch
+            fresh.append((*row[:_BRANCH], branch, *row[_BRANCH + 1 :]))
+        else:
+            fresh.append(row)
+    return fresh, less(batch.minutes, repeated)
