@@ -101,11 +101,14 @@ class Drain:
         """Have events and totals added up from a new beginning, where that is due."""
         while True:
             with contextlib.suppress(JobQueueError):
-                now_us = await self._shards.now_us()
-                if any(reader.lock.is_held for reader in self.readers):
-                    if await totals.is_due(self._sql, self._source, now_us):
-                        await totals.renew(self._streams, self._sql, self._source)
+                if await self._is_to_add_up():
+                    await totals.renew(self._streams, self._sql, self._source)
             await asyncio.sleep(_ADD_UP_S)
+
+    async def _is_to_add_up(self) -> bool:
+        if not any(reader.lock.is_held for reader in self.readers):
+            return False
+        return await totals.is_due(self._sql, self._source, await self._shards.now_us())
 
     async def _weigh(self) -> None:
         """Measure the streams now and then."""
