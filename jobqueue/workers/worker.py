@@ -33,15 +33,16 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def main() -> None:
     number, supervisor, *shared = map(int, sys.argv[1:])
-    _die_with(supervisor)
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
+    obey(supervisor)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         sys.exit(runner.run(_serve(number, *(socket.socket(fileno=each) for each in shared))))
 
 
-def _die_with(supervisor: int) -> None:
-    """Have the kernel kill this process when the supervisor's thread that started it ends: its main thread."""
+def obey(supervisor: int) -> None:
+    """Take signals from the supervisor alone, and have the kernel kill this process when the thread that started it
+    ends: the supervisor's main thread."""
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:  # it ended before the kernel was asked
@@ -64,19 +65,20 @@ async def _serve(number: int, unix: socket.socket | None = None) -> int:
         async with running(Loop("messages", partial(_obey, inbox, service, listens))):
             await run(service, stop, listens.set)
     except (JobQueueError, OSError) as error:
-        _report(refusal(error, settings))
+        report(refusal(error, settings))
         return 1
     return 0
 
 
-def _report(refusal: str) -> None:
+def report(refusal: str) -> None:
+    """Answer a message: with nothing, or why this process cannot start."""
     print(json.dumps(refusal), flush=True)
 
 
 async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
     await listens.wait()
     while True:
-        _report("")
+        report("")
         if settings := await inbox.settings():
             service.reload(settings)
 
