@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from buckets.errors import Unfit
 from jobqueue.access import tls
 from jobqueue.access.modes import check_may_start
 from jobqueue.access.unix_socket import UnixSocket
+from jobqueue.journal.url import Refused, address
 from jobqueue.metrics.scratch import scratch_folder
 from jobqueue.process import Lifecycle
 from jobqueue.redis_server.opening import service_redis
@@ -80,6 +82,8 @@ class Supervisor(Lifecycle):
         if folder is None:
             folder = self._scratch = stack.enter_context(scratch_folder())
         await check_may_start(settings)
+        if settings.journal_run:
+            _check_journal(settings)
         if settings.tls_cert:
             tls.read(settings)  # what the workers could not use is refused here, before a Redis is started
         address = await stack.enter_async_context(held(settings.host, settings.port))
@@ -99,7 +103,6 @@ class Supervisor(Lifecycle):
         await asyncio.gather(*(slot.listens() for slot in self._slots))
         if settings.journal_run:
             self._journal = Slot("journal", folder, self._settings, program=JOURNAL)
-            await self._journal.listens()
         self.url = url_of(address, has_tls=bool(settings.tls_cert))
 
     async def _stop(self) -> None:
@@ -111,3 +114,11 @@ class Supervisor(Lifecycle):
     def _every_slot(self) -> list[Slot]:
         """The workers, and the process that writes the journal."""
         return [*self._slots, *([self._journal] if self._journal else [])]
+
+
+def _check_journal(settings: Settings) -> None:
+    """Raise Unfit for a journal that cannot be written from here, whatever its database says."""
+    try:
+        address(settings.journal)
+    except Refused as error:
+        raise Unfit(f"the setting journal: {error}") from None

@@ -12,8 +12,6 @@ that hangs or was stopped with SIGSTOP; and it exits when its standard input end
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import json
 import os
 import signal
 import socket
@@ -27,8 +25,7 @@ from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
 from jobqueue.workers.messages import Inbox
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from jobqueue.workers.supervised import obey, report
 
 
 def main() -> None:
@@ -36,17 +33,6 @@ def main() -> None:
     obey(supervisor)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         sys.exit(runner.run(_serve(number, *(socket.socket(fileno=each) for each in shared))))
-
-
-def obey(supervisor: int) -> None:
-    """Take signals from the supervisor alone, and have the kernel kill this process when the thread that started it
-    ends: the supervisor's main thread."""
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:  # it ended before the kernel was asked
-        sys.exit(1)
 
 
 async def _serve(number: int, unix: socket.socket | None = None) -> int:
@@ -68,11 +54,6 @@ async def _serve(number: int, unix: socket.socket | None = None) -> int:
         report(refusal(error, settings))
         return 1
     return 0
-
-
-def report(refusal: str) -> None:
-    """Answer a message: with nothing, or why this process cannot start."""
-    print(json.dumps(refusal), flush=True)
 
 
 async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:

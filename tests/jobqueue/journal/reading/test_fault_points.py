@@ -46,7 +46,7 @@ class Fault:
             for name in names:
                 setattr(owner, name, self._wrapped(name, getattr(owner, name)))
         for reader in drain.readers:  # who is killed gives nothing up; that its lock ends by itself is not waited for
-            reader.lock.run = _held_for_ever(reader.lock)  # type: ignore[method-assign]
+            setattr(reader.lock, "run", _held_for_ever(reader.lock))  # noqa: B010
 
     def _wrapped(self, name: str, command: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def wrapped(*args: Any, **named: Any) -> Any:
