@@ -64,8 +64,11 @@ $(VENV_OLD)/.complete: $(VENV)/.complete-test
 	@echo "import site; site.addsitedir('$$($(call PACKAGES,$(VENV)))')" > "$$($(call PACKAGES,$(VENV_OLD)))/others.pth"
 	@touch $@
 
-run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
-	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
+# JOURNAL=1 keeps the history of all jobs in SQLite, beside the data of Redis.
+JOURNAL_SETTINGS = $(if $(JOURNAL),JOBQUEUE_JOURNAL=sqlite:///$(DATA)/journal.db JOBQUEUE_JOURNAL_RUN=true)
+
+run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try; JOURNAL=1: with a journal
+	$(JOURNAL_SETTINGS) $(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
 test: setup-test  ## run all tests in five processes; a quarter of an hour on two cores
 	$(BIN)/python -m pytest $(PARALLEL)
