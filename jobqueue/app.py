@@ -124,7 +124,7 @@ class Service(Lifecycle):
         engine = self._engine = Engine(
             pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
-        explainer = Explainer(pool, pollers, engine.bounds)
+        explainer = Explainer(pool, pollers, engine.bounds, settings.journal, settings.namespace)
         stack.push_async_callback(explainer.close)
         engine.explains = explainer
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
