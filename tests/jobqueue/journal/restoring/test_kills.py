@@ -93,7 +93,7 @@ async def test_a_run_may_be_killed_at_any_command(world: World, monkeypatch: pyt
             assert job.id not in finished
             assert await pool.finish([(job.id, job.lease)]) == ["finished"]
             finished.add(job.id)
-    assert killed > 20 and len(finished) > 5
+    assert killed > 20 and len(finished) > 2
     await carry_out(world, Fuse(1_000, after=after))
     assert set(await world.records()) == {job.id for job in jobs} - finished
     await check_books(pool.redis, pool)
