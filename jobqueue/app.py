@@ -31,6 +31,7 @@ from jobqueue.commands.actions import note_reload
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
+from jobqueue.journal.explainer import Explainer
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
@@ -123,6 +124,9 @@ class Service(Lifecycle):
         engine = self._engine = Engine(
             pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
+        explainer = Explainer(pool, pollers, engine.bounds)
+        stack.push_async_callback(explainer.close)
+        engine.explains = explainer
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from buckets.errors import JobQueueError
 from buckets.events.switch import GROUP, read_events, stream_key, switch_on
+from buckets.pages import Pages
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 
@@ -77,6 +78,18 @@ class Records(NamedTuple):
     """Of as many jobs as one script reads, in their order; empty: there is none."""
 
 
+TOTALS = ("created", "finished", "deleted", "replaced")
+
+
+class Totals(NamedTuple):
+    """What has ever happened to the jobs of topics, as of one place of the stream."""
+
+    now_us: int
+    place: Place
+    topics: dict[str, tuple[int, ...]]
+    """Numbers in the order of `TOTALS`."""
+
+
 class Stream:
     """The stream of one shard. `reading` is the client on which reads wait."""
 
@@ -141,6 +154,19 @@ class Stream:
             "walk", self._shard, ids, now=self._shards.clock.now(), most_bytes=_WALKED_BYTES
         )
         return Records(now_us, Place.read(last), records)
+
+    async def topics(self) -> list[str]:
+        """The topics of the shard."""
+        key = self._shards.keys[self._shard].topics.encode()
+        found = {topic async for page in Pages(self._shards.redis, 1.0).members(key) for topic in page}
+        return sorted(topic.decode("utf-8", "replace") for topic in found)
+
+    async def totals(self, topics: Sequence[str]) -> Totals:
+        """What has ever happened to the jobs of topics, as of one place."""
+        now_us, last, *numbers = await self._shards.call("totals", self._shard, topics, now=self._shards.clock.now())
+        width = len(TOTALS)
+        rows = (tuple(numbers[at : at + width]) for at in range(0, len(numbers), width))
+        return Totals(now_us, Place.read(last), dict(zip(topics, rows, strict=True)))
 
     async def hold(self, token: str, ms: int) -> bool:
         """Take or keep the lock of the readers for some ms; 0 gives it up. Whether it is held now."""

@@ -18,8 +18,8 @@ LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
 READERS = (
-    *("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
-    *("read_number", "read_stream", "walk", "known"),
+    *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
+    *("read_number", "read_stream", "walk", "totals", "known"),
 )
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
@@ -178,7 +178,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     """No script spells out a key: each is built from a prefix, and keys.py alone defines these."""
     # `index` wraps a call of Redis; within it, the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
-    subcommand = r"(?:(?<='XINFO', )'GROUPS', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
+    subcommand = r"(?:(?<='XINFO', )'(?:GROUPS|STREAM)', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
     called = re.findall(rf"(?:redis\.p?call|index|read)\('[A-Z]+', {subcommand}([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (

@@ -5,19 +5,14 @@
 --   the bytes
 -- fails: never
 -- repeat: yes
--- include: clock
+-- include: clock last_event
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
 local most_bytes = tonumber(ARGV[2])  -- integer: after this many, the rest is left for another call
 local ids = {unpack(ARGV, 3)}  -- ids of jobs
 
-local last = '0-0'
-local stream = redis.pcall('XINFO', 'STREAM', EVENTS)
-for at = 1, stream.err and 0 or #stream, 2 do
-  if stream[at] == 'last-generated-id' then last = stream[at + 1] end
-end
-local answer, bytes = {now_us, last}, 0
+local answer, bytes = {now_us, last_event()}, 0
 for number, id in ipairs(ids) do
   local record = redis.pcall('GET', JOB .. id)
   answer[number + 2] = type(record) == 'string' and record or ''

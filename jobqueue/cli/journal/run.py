@@ -34,7 +34,7 @@ class _Period(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        ms = round(options.DURATION.convert(value, param, ctx) * 1000)
+        ms: int = round(options.DURATION.convert(value, param, ctx) * 1000)
         if ms <= 0:
             self.fail(f"{value!r} is not more than 0", param, ctx)
         return ms

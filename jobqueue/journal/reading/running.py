@@ -14,6 +14,7 @@ from buckets.events.switch import read_events
 from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue.journal.keeping import Periods
+from jobqueue.journal.reading import totals
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
 from jobqueue.journal.reading.shard import ShardReader
@@ -23,6 +24,7 @@ from jobqueue.journal.reading.writing import Writer
 
 _POUR_S = 0.1  # the longest age of shared metrics
 _BYTES_S = 30.0
+_ADD_UP_S = 2.0
 _KEEP_S = 1.0  # between steps, of which most find nothing to do
 STOPPED_S = 10.0
 """For the batch under way, once the process is to stop."""
@@ -47,10 +49,11 @@ class Drain:
     ) -> None:
         self._shards, self._sql, self._figures, self._periods = shards, sql, figures, periods
         self._clients = [reading() for _ in shards.keys]
-        self.readers = [self._reader(shard, client, sql, options) for shard, client in enumerate(self._clients)]
+        self._streams = [Stream(shards, shard, client) for shard, client in enumerate(self._clients)]
+        self._source = options.source
+        self.readers = [self._reader(shard, stream, sql, options) for shard, stream in enumerate(self._streams)]
 
-    def _reader(self, shard: int, client: Redis, sql: Sql, options: Options) -> ShardReader:
-        stream = Stream(self._shards, shard, client)
+    def _reader(self, shard: int, stream: Stream, sql: Sql, options: Options) -> ShardReader:
         writer = Writer(sql, self._shards, shard, options, self._figures)
         walk = Walk(self._shards, shard, stream, sql, options)
         return ShardReader(stream, shard, sql, writer, walk, options, self._figures)
@@ -60,7 +63,7 @@ class Drain:
         async with AsyncExitStack() as stack:
             for client in self._clients:
                 stack.push_async_callback(client.close)
-            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh(), self._keep())]
+            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh(), self._keep(), self._add_up())]
             stack.push_async_callback(_ended, *beside)
             tasks = [asyncio.create_task(reader.run(), name="journal reader") for reader in self.readers]
             stack.push_async_callback(_ended, *tasks)
@@ -93,6 +96,16 @@ class Drain:
             with contextlib.suppress(JobQueueError):
                 await self._sql.keep(self._periods, await self._shards.now_ms())
             await asyncio.sleep(_KEEP_S)
+
+    async def _add_up(self) -> None:
+        """Have events and totals added up from a new beginning, where that is due."""
+        while True:
+            with contextlib.suppress(JobQueueError):
+                now_us = await self._shards.now_us()
+                if any(reader.lock.is_held for reader in self.readers):
+                    if await totals.is_due(self._sql, self._source, now_us):
+                        await totals.renew(self._streams, self._sql, self._source)
+            await asyncio.sleep(_ADD_UP_S)
 
     async def _weigh(self) -> None:
         """Measure the streams now and then."""

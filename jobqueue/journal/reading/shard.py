@@ -83,8 +83,6 @@ class ShardReader:
         self._has_begun = False
         self._is_on = True
         self._is_behind = False
-        self.has_drained = asyncio.Event()
-        """Set while nothing is left to read, and to walk."""
 
     def stop(self) -> None:
         """Stop behind the batch under way."""

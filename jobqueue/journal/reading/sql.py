@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
@@ -27,6 +27,18 @@ log = structlog.get_logger()
 
 _SHORTEST_S, _LONGEST_S = 0.1, 10.0
 T = TypeVar("T")
+
+
+class Gap(NamedTuple):
+    """A gap; times are us."""
+
+    shard: int
+    kind: int
+    after: Place
+    upto: Place
+    entries: int
+    found: int
+    walked: int | None
 
 
 class Sql:
@@ -107,6 +119,23 @@ class Sql:
         )
         row = await self.run(lambda connection: connection.execute(query).first())
         return Place(*row) if row else START
+
+    async def gaps(self, source: str) -> list[Gap]:
+        """What was lost and what was forgotten, in the order in which it was found."""
+        query = select(gap).where(gap.c.source == source, gap.c.kind != UNKNOWN).order_by(gap.c.number)
+        rows = await self.run(lambda connection: connection.execute(query).all())
+        return [
+            Gap(
+                row.shard,
+                row.kind,
+                Place(row.from_ms, row.from_seq),
+                Place(row.to_ms, row.to_seq),
+                row.entries,
+                row.found,
+                row.walked,
+            )
+            for row in rows
+        ]
 
     async def to_walk(self, source: str, shard: int) -> int | None:
         """The number of the newest gap that a walk is to fill; None: there is none."""
