@@ -79,6 +79,10 @@ class Keys:
         return self.tag + FAMILIES["ASIDE"]
 
     @property
+    def events(self) -> str:
+        return self.tag + FAMILIES["EVENTS"]
+
+    @property
     def members(self) -> str:
         return self.tag + FAMILIES["MEMBERS"]
 

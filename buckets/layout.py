@@ -42,4 +42,10 @@ def _spans(fields: Mapping[str, int]) -> dict[str, slice]:
 
 SPAN = _spans(NEW_FIELDS | DELIVERY_FIELDS)
 """Where each field is."""
+EVENT_VERSION = 1
+"""Of the entries of events (buckets/events)."""
+EVENT_NEW = 1
+"""The flag of an entry whose jobs are all new."""
+EVENT_BODY = 4096
+"""Bytes of a body at most that an event tells."""
 LENGTH: int = SPAN["length"].start

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from buckets.access.tokens import Tokens
 from buckets.errors import JobQueueError, NoRoom, Unavailable, Unfit
-from buckets.job import Job
+from buckets.job import Job, Verb
 from buckets.keys import FAMILIES
 from buckets.namespace import examine
 from buckets.pages import Pages, chunks
@@ -285,7 +285,7 @@ class Migration:
         return results
 
     async def _import_in(self, pool: Pool, shard: int, items: Sequence[Item]) -> list[Any]:
-        own: dict[str, Value] = {"now": pool.clock.now(), "buckets": pool.buckets}
+        own: dict[str, Value] = {"now": pool.clock.now(), "verb": int(Verb.IMPORT), "buckets": pool.buckets}
         return await pool.run_in(shard, "import", items, own, fresh=lambda: {"bucket": next(self._turn)})
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from buckets.errors import JobQueueError, Unavailable, Unfit
+from buckets.errors import JobQueueError, Unfit
 from buckets.keys import FAMILIES, NAMESPACE, Keys
 from buckets.pages import Pages
 from buckets.redis.client import Redis
@@ -74,7 +74,7 @@ def _is_of_switch(name: str, value: str) -> bool:
 
 
 def fresh_word() -> str:
-    """A word for a stream of events that is made now: it tells the stream from others of the shard, before and after."""
+    """A word for a stream of events that is made now: it tells the stream from earlier ones of the shard."""
     return secrets.token_hex(8)
 
 

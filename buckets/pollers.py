@@ -241,6 +241,15 @@ class Pollers:
             _add(pollings, raw)
         return pollings
 
+    async def name_of(self, token: str) -> str | None:
+        """The name of the instance of a token; None where that is not known: it has no workers."""
+        if token == self._token:
+            return self.instance or None
+        raw = await self._shards.redis.read("GET", self._shards.keys[0].workers(token))
+        with contextlib.suppress(ValueError, TypeError, LookupError):
+            return str(json.loads((raw or b"").partition(b" ")[2])["instance"])
+        return None
+
     async def polling(self) -> Counter[str]:
         """How many different workers poll each topic, at most a second ago: a listing of topics has many pages."""
         now = time.monotonic()

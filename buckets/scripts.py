@@ -46,9 +46,12 @@ class Script:
     args: tuple[str, ...]
     rest: str | None
     sha: str = field(init=False)
+    has_events: bool = field(init=False)
+    """Whether it tells of its moves, and takes `by`: who makes them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+        object.__setattr__(self, "has_events", "by" in self.args)
 
     def arguments(self, named: dict[str, Value], rest: Sequence[Value]) -> list[Value]:
         """What follows the script in EVALSHA: number of keys, keys, arguments. Raises TypeError for a wrong name."""

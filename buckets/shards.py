@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
@@ -13,8 +16,10 @@ from buckets.keys import Keys, shard_of
 from buckets.namespace import Numbers, Switch, found, open_namespace, switch_of
 from buckets.redis.client import Redis, judge_all
 from buckets.redis.link import Orphan
-from buckets.scripts import Value
+from buckets.scripts import SCRIPTS, Value
 
+ACTOR: ContextVar[str] = ContextVar("actor", default="")
+"""Who is behind the moves that are made, as their events say; empty: not known."""
 MOST = 200  # jobs of a batch in one script
 MOST_BYTES = 1 << 20  # and their size
 
@@ -85,6 +90,8 @@ class Shards:
         self.buckets = buckets
         self.switches: list[Switch | None] = [None] * shards
         """Of the events of each shard, as it was read last."""
+        self.instance = f"{socket.gethostname()}:{os.getpid()}"
+        """Who makes the moves, as their events say; without spaces, up to 96 characters."""
 
     @classmethod
     async def open(
@@ -144,9 +151,15 @@ class Shards:
     ) -> Any:
         """As `Redis.call`, on the keys of a shard."""
         keys = self.keys[shard]
+        if SCRIPTS[script].has_events:
+            arguments["by"] = self._by()
         return await self.redis.call(
             script, rest, repeat=repeat, orphan=orphan, meta=keys.meta, never=keys.never, **arguments
         )
+
+    def _by(self) -> str:
+        actor = ACTOR.get()
+        return f"{self.instance} {actor}" if actor else self.instance
 
     async def one(self, script: str, job_id: str, *, repeat: bool | None = None, **arguments: Value) -> Any:
         """Run a script for one job."""

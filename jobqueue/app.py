@@ -31,6 +31,7 @@ from jobqueue.commands.actions import note_reload
 from jobqueue.commands.carrying_out import Commands
 from jobqueue.engine.engine import Engine
 from jobqueue.engine.policies import Policies
+from jobqueue.journal.explainer import Explainer
 from jobqueue.loops import Loop, checks, running
 from jobqueue.metrics.process import Metrics
 from jobqueue.metrics.scrape import Scrape, leave
@@ -123,10 +124,14 @@ class Service(Lifecycle):
         engine = self._engine = Engine(
             pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
+        explainer = Explainer(pool, pollers, engine.bounds)
+        stack.push_async_callback(explainer.close)
+        engine.explains = explainer
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
-        sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s) for lock in locks]
+        events_bytes = settings.events_max_mb << 20
+        sweeps = [Sweep(topics, lock, engine.bounds, settings.idle_topic_s, events_bytes) for lock in locks]
         tokens = self._table_of_tokens(pool, members, notifier)
         authentication = self._authentication(tokens, pool, waiting, members, metrics)
         engine.issuing = Issuing(Tokens(pool), lambda: tokens.filed) if tokens else None
@@ -168,7 +173,9 @@ class Service(Lifecycle):
 
     async def _pool(self, redis: Redis) -> Pool:
         shards, buckets = self._settings.numbers(redis.is_cluster)
-        return await Pool.open(redis, self._settings.namespace, shards=shards, buckets=buckets)
+        pool = await Pool.open(redis, self._settings.namespace, shards=shards, buckets=buckets)
+        pool.instance = f"{pool.instance}:{self._worker or 0}"
+        return pool
 
     def _timer_loops(
         self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
@@ -224,6 +231,7 @@ class Service(Lifecycle):
         """The way for durable changes: the same shards, over a connection of its own that opens at its first use."""
         own = type(pool)(redis, pool.namespace, len(pool.keys), pool.buckets, pool.clock)
         own.ready_shards = pool.ready_shards  # what is added there is ready here
+        own.instance = pool.instance
         self._stack.push_async_callback(redis.close)
         self._stack.push_async_callback(own.close)
         return Durable(own, self._settings.replicas, self._settings.durability_timeout_s)

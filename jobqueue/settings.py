@@ -91,6 +91,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     default_dead_age_s: DeadAgeS = 2_592_000.0
     idle_topic_s: Annotated[float, Meta(ge=0.1, le=fields.TEN_YEARS_S)] = 3600.0
     metrics_topics: Annotated[int, Meta(ge=0, le=10_000)] = 100
+    journal: str = ""
+    journal_file: str = ""
+    journal_run: bool = False
+    events_max_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 256
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
     topics: dict[fields.Name, TopicSettings] = {}
@@ -102,9 +106,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return f"Settings({', '.join(f'{name}={value}' for name, value in self.shown().items())})"
 
     def shown(self) -> dict[str, str]:
-        """Each setting as text, without the user, the password and the parameters of the Redis URL, and without the
-        tokens of the dialects."""
+        """Each setting as text, without the user, the password and the parameters of the URLs of Redis and the journal,
+        and without the tokens of the dialects."""
         values = {name: getattr(self, name) for name in self.__struct_fields__} | {"redis": without_secret(self.redis)}
+        values["journal"] = without_secret(self.journal) if self.journal else ""
         return {name: repr(value) for name, value in values.items()}
 
     def numbers(self, is_cluster: bool) -> tuple[int, int]:
@@ -134,12 +139,14 @@ _RELOADED = {"topics", "virtual_topics", *(name for name in Settings.__struct_fi
 _ELSEWHERE = {
     *("host", "port", "workers", "redis", "redis_file", "data"),
     *("shards", "buckets", "durability", "replicas", "protocols"),
+    *("journal", "journal_file", "journal_run"),
     *("socket", "tls_cert", "tls_key", "tls_client_ca", "tls_client", "tls_min"),
 }
 
 PREFIX = "JOBQUEUE_"
 _ENVIRONMENT = "the environment"
-_REDIS = {"redis", "redis_file"}
+_URLS = ("redis", "journal")
+"""Each may have a password, and a twin that names a file of it."""
 _TABLES = ("topics", "virtual_topics", "protocols")
 """They can only be set in a file."""
 _LISTS = ("default_backoff_s", "open_paths", "allowed_origins", "allowed_hosts")
@@ -177,23 +184,30 @@ def load(
         values = _over(values, _read(path), f"the file {path}")
     values = _over(values, _from_environment(environment), _ENVIRONMENT)
     values = _over(values, {name: value for name, value in (flags or {}).items() if value is not None}, "the flags")
-    if values.get("redis_file"):
-        values["redis"] = read_secret(values["redis_file"], "redis_file")
+    for name in _URLS:
+        if values.get(f"{name}_file"):
+            values[name] = read_secret(values[f"{name}_file"], f"{name}_file")
     settings = msgspec.convert(values, Settings)
     _check_ttrs(settings)
     _check_virtual(settings)
     _check_browsers(settings)
     _check_tls(settings)
+    if settings.journal_run and not settings.journal:
+        raise SettingsError("journal_run goes with journal: the URL of the database that is written to")
     dialect_settings.check(settings.protocols, settings.port, asks_tokens=settings.access == "tokens")
     return settings
 
 
 def _over(values: dict[str, Any], later: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The values with those of a source that overrides them. Its `redis` also overrides a `redis_file`, and the other
-    way round."""
+    way round; so does its `journal`."""
     checked = _checked(later, source)
-    refuse_both(checked, "redis", source)
-    kept = {name: value for name, value in values.items() if name not in _REDIS} if _REDIS & checked.keys() else values
+    kept = dict(values)
+    for name in _URLS:
+        refuse_both(checked, name, source)
+        twins = (name, f"{name}_file")
+        if any(twin in checked for twin in twins):
+            kept = {each: value for each, value in kept.items() if each not in twins}
     return kept | checked
 
 

@@ -7,8 +7,8 @@ a value for each job, in the order of the moves. Nothing else is in the stream.
 instance and, behind a space, the actor of the request where there is one.
 
 A value: the state before (1 byte; 0: none, or a tombstone), the record's `next` before (6), then the record as it is
-after the move. Its body is there only if the move wrote it and it has at most `MOST_BODY` bytes, its optional block
-only if the move wrote it. With the flag `NEW` all jobs of the entry are new, and their values are only the record. A
+after the move. Its body is there only if the move wrote it and it has at most 4096 bytes, its optional block
+only if the move wrote it. With the flag 1 all jobs of the entry are new, and their values are only the record. A
 job that ended has its tombstone, or what that would be. A value without a record says that the job was set aside. A
 pause or a resume has an empty id and, in place of the record, the topic; `next` is when the pause ends (0: when it is
 resumed).

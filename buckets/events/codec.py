@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from buckets.job import Cause, State, Verb
-from buckets.layout import HEADER, NEW_HEADER
+from buckets.layout import EVENT_NEW, EVENT_VERSION, HEADER, NEW_HEADER
 from buckets.record import OPTIONAL, VERSION
 
-MOST_BODY = 4096  # bytes
-NEW = 1  # flag
 FIELD = b"m"
 
-_ENTRY_VERSION = 1
 _BEFORE = 7  # bytes before the record: the state and the time before
 _ENTRY = struct.Struct(">BBBIHB")
 _SHORT = struct.Struct(">BBBBBBHIHIHIIHI")
@@ -82,12 +79,12 @@ class Event(NamedTuple):
 
 def read_entry(head: bytes) -> Entry:
     """Read the value of the field `m`. Raises Unreadable."""
-    if len(head) < _ENTRY.size or head[0] != _ENTRY_VERSION:
+    if len(head) < _ENTRY.size or head[0] != EVENT_VERSION:
         raise Unreadable(f"an entry of version {head[0] if head else 'none'}, or too short")
     _, verb, flags, high, middle, low = _ENTRY.unpack_from(head)
     instance, _, actor = head[_ENTRY.size :].decode("utf-8", "replace").partition(" ")
     try:
-        return Entry(Verb(verb), bool(flags & NEW), high << 24 | middle << 8 | low, instance, actor)
+        return Entry(Verb(verb), bool(flags & EVENT_NEW), high << 24 | middle << 8 | low, instance, actor)
     except ValueError:
         raise Unreadable(f"an event with the verb {verb}, which this version does not know") from None
 

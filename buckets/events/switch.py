@@ -6,6 +6,7 @@ kept with the stream, so it stays when events are switched off and on again, or 
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from buckets.keys import FAMILIES
@@ -63,9 +64,21 @@ async def switch_off(shards: Shards, shard: int, *, drop: bool = False) -> tuple
 
 
 async def read_events(shards: Shards, shard: int) -> Events:
-    """The switch of a shard and the state of its stream. Raises NoMeta."""
+    """The switch of a shard and the state of its stream."""
     fields, stream = await shards.call("read_stream", shard)
     names = ("events", "touches", "stream")
     meta = {name: value.decode() for name, value in zip(names, fields, strict=True) if value is not None}
-    found = Stream(*stream[:4], stream[4].decode()) if stream else None
-    return Events(switch_of(meta), meta.get("stream", ""), found)
+    return Events(switch_of(meta), meta.get("stream", ""), _stream(*stream) if stream else None)
+
+
+def _stream(entries: int, size: int, behind: int, pending: int, last: bytes) -> Stream:
+    return Stream(entries, size, behind, pending, last.decode())
+
+
+async def stream_bytes(shards: Shards) -> dict[int, int]:
+    """The bytes of the streams of the shards whose events were on when this instance looked last: nothing is asked
+    where all are off."""
+    if not any(shards.switches):
+        return {}
+    told = await asyncio.gather(*(read_events(shards, shard) for shard in range(len(shards.keys))))
+    return {shard: each.stream.bytes for shard, each in enumerate(told) if each.switch and each.stream}

@@ -13,6 +13,7 @@ from buckets.fsck.counts import Tally
 from buckets.fsck.findings import shown
 from buckets.fsck.keys import FoundKeys
 from buckets.fsck.shard import PAGE, CheckedShard
+from buckets.job import Verb
 from buckets.keys import FAMILIES, shard_of
 from buckets.pages import chunks
 
@@ -113,7 +114,7 @@ async def check_adrift(shard: CheckedShard, found: FoundKeys, now_ms: int) -> No
 async def _put_back(shard: CheckedShard, key: bytes) -> bool:
     pairs = await shard.pool.redis.read("HGETALL", key)
     try:
-        await shard.call("import", pairs, bucket=0, buckets=shard.pool.buckets)
+        await shard.call("import", pairs, verb=int(Verb.IMPORT), bucket=0, buckets=shard.pool.buckets)
     except NoRoom:
         return False
     await shard.pool.redis.read("UNLINK", key)

@@ -24,7 +24,7 @@ _FORMS = {
     "ASIDE": ("", "hash"),
     "EXPORTED": (r"\d+:[0-9a-f]+", "hash"),
     "EVENTS": ("", "stream"),
-    "LOCK": (r"\d{1,3}", "lock"),
+    "LOCK": (r"(?:\d{1,3}|journal)", "lock"),
     "MEMBERS": ("", "zset"),
     "WORKERS": ("[0-9a-f]+", "lock"),
     "COUNTER": ("", "moment"),

@@ -159,7 +159,13 @@ class Lane:
 
     def _command(self, script: str, arguments: dict[str, Value], rest: Sequence[Value]) -> Sequence[Value]:
         keys, chosen = self._keys, SCRIPTS[script]
-        named: dict[str, Value] = {"meta": keys.meta, "never": keys.never, "now": self._shards.clock.now(), **arguments}
+        named: dict[str, Value] = {
+            "meta": keys.meta,
+            "never": keys.never,
+            "now": self._shards.clock.now(),
+            "by": self._shards.instance,  # requests of several actors share the script
+            **arguments,
+        }
         return ("EVALSHA", chosen.sha, *chosen.arguments(named, rest))
 
     def _take(self, script: str, begun: float, read: Callable[[list[Any]], Any], tell: Done, reply: Any) -> None:

@@ -145,6 +145,11 @@ class Redis:
         first argument. A command without arguments runs on any server."""
         return await self._metered(str(command[0]).lower(), _key_of(command), command, True, None, None)
 
+    async def ask(self, key: Key, *command: Value) -> Any:
+        """Run a plain command once, on the server of a key that is not its first argument. Raises Unanswered when
+        nobody knows whether it ran."""
+        return await self._metered(str(command[0]).lower(), key, command, False, None, None)
+
     async def servers(self) -> list[One]:
         """The masters, one by one. Raises Unavailable."""
         deadline = asyncio.get_running_loop().time() + self.timeout_s

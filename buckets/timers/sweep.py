@@ -1,4 +1,5 @@
-"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics.
+"""The sweep of a shard: every half minute it deletes dead letters beyond their bounds and forgets idle topics, and cuts
+off the oldest events where those that no journal has read have too many bytes.
 
 It runs in the process that holds the lock of the shard's first bucket; two at once do no harm.
 """
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from buckets.errors import JobQueueError
+from buckets.events.bound import MOST_BYTES, bound_events
 from buckets.timers.locks import Locks
 from buckets.topics.topics import Bounds, Topics
 
@@ -19,10 +21,19 @@ EVERY_S = 30.0
 
 
 class Sweep:
-    """The sweep of one shard. `idle_s`: how long a topic without jobs is remembered."""
+    """The sweep of one shard. `idle_s`: how long a topic without jobs is remembered; `events_bytes`: the most memory of
+    the stream of events."""
 
-    def __init__(self, topics: Topics, locks: Locks, bounds_of: Callable[[str], Bounds], idle_s: float) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        locks: Locks,
+        bounds_of: Callable[[str], Bounds],
+        idle_s: float,
+        events_bytes: int = MOST_BYTES,
+    ) -> None:
         self._topics = topics
+        self._events_bytes = events_bytes
         self._shard = locks.shard
         self._held = locks.held[0]
         self._bounds_of = bounds_of
@@ -33,8 +44,10 @@ class Sweep:
         """Sweep once."""
         dead = await self._topics.bound(self._shard, self._bounds_of)
         topics = await self._topics.forget(self._shard, self._idle_ms)
-        if dead or topics:
-            log.info("shard.swept", extra={"shard": self._shard, "dead_letters": dead, "topics": topics})
+        events = await bound_events(self._topics.pool, self._shard, self._events_bytes)
+        if dead or topics or events:
+            swept = {"dead_letters": dead, "topics": topics, "events": events}
+            log.info("shard.swept", extra={"shard": self._shard, **swept})
 
     async def run(self) -> None:
         """Sweep while the lock is held, until cancelled."""

@@ -79,14 +79,14 @@ class Topics:
     """The topics of a namespace."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._existed: dict[str, float] = {}  # by topic: when it was last seen to exist, by the loop's time
 
     async def _read(self, empty: Any, *command: Value) -> Any:
         """Read an index; `empty` while another program's data is under its key, until a move or `fsck` sets that
         aside."""
         try:
-            return await self._pool.redis.read(*command)
+            return await self.pool.redis.read(*command)
         except JobQueueError as error:
             if "WRONGTYPE" not in error.message:
                 raise
@@ -113,26 +113,26 @@ class Topics:
 
     async def _in_all(self, ask: Callable[[int], Awaitable[T]]) -> list[T]:
         """The answers of all shards, asked concurrently."""
-        return await asyncio.gather(*map(ask, range(len(self._pool.keys))))
+        return await asyncio.gather(*map(ask, range(len(self.pool.keys))))
 
     async def _first_dead(self, topic: str, count: int, shard: int) -> list[bytes]:
-        key = self._pool.keys[shard].dead(topic)
-        ids: list[bytes] = await self._pool.redis.read("ZRANGE", key, 0, min(count, MOST) - 1)
+        key = self.pool.keys[shard].dead(topic)
+        ids: list[bytes] = await self.pool.redis.read("ZRANGE", key, 0, min(count, MOST) - 1)
         return ids
 
     async def newest_dead(self, topic: str) -> Job | None:
         """The dead letter that died last; None where it was kicked or deleted meanwhile."""
         ends = await self._in_all(
-            lambda shard: self._read([], "ZRANGE", self._pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
+            lambda shard: self._read([], "ZRANGE", self.pool.keys[shard].dead(topic), 0, 0, "REV", "WITHSCORES")
         )
         deaths = [(float(end[1]), end[0].decode("utf-8", "replace")) for end in ends if end]
-        job = await self._pool.get(max(deaths)[1]) if deaths else None
+        job = await self.pool.get(max(deaths)[1]) if deaths else None
         return job if job and job.state is State.DEAD else None
 
     async def _kick(self, shard: int, topic: str, ids: list[bytes]) -> int:
         """Kick what is listed in this shard; what is not a dead letter, the script takes off the list."""
-        results = await self._pool.call("kick", shard, ids, now=self._pool.clock.now(), topic=topic, within="")
-        self._pool.ready_shards.stir_topic(shard, topic)
+        results = await self.pool.call("kick", shard, ids, now=self.pool.clock.now(), topic=topic, within="")
+        self.pool.ready_shards.stir_topic(shard, topic)
         kicked: int = results.count(b"ready")
         return kicked
 
@@ -140,23 +140,23 @@ class Topics:
         """Let the pops of a topic find nothing, for `span_ms` or until it is resumed. Returns the end of the pause, in
         ms since the epoch (0: until it is resumed)."""
         span: Value = "" if span_ms is None else span_ms
-        now = self._pool.clock.now()
+        now = self.pool.clock.now()
         until: list[int] = await self._in_all(
-            lambda shard: self._pool.call("pause", shard, now=now, topic=topic, span=span)
+            lambda shard: self.pool.call("pause", shard, now=now, topic=topic, span=span)
         )
         return max(until)
 
     async def resume(self, topic: str) -> bool:
         """End the pause of a topic; returns whether it was paused."""
-        now = self._pool.clock.now()
-        was = await self._in_all(lambda shard: self._pool.call("resume", shard, now=now, topic=topic))
+        now = self.pool.clock.now()
+        was = await self._in_all(lambda shard: self.pool.call("resume", shard, now=now, topic=topic))
         for shard in range(len(was)):
-            self._pool.ready_shards.stir_topic(shard, topic)
+            self.pool.ready_shards.stir_topic(shard, topic)
         return any(was)
 
     def has(self, shard: int, cursor: int) -> bool:
         """Whether a page may begin there."""
-        return shard in range(len(self._pool.keys)) and 0 <= cursor < 1 << 64
+        return shard in range(len(self.pool.keys)) and 0 <= cursor < 1 << 64
 
     async def page(
         self, pattern: str = "*", shard: int = 0, cursor: int = 0, *, within: str = ""
@@ -164,7 +164,7 @@ class Topics:
         """Some topics whose names match a pattern of `*` and `?`, and the shard and cursor of the next page (0 and 0:
         this was the last). A topic that is in several shards is listed once. A page may be empty before the end.
         With `within`, only those that a caller reaches are listed (see within.py)."""
-        redis, keys = self._pool.redis, self._pool.keys
+        redis, keys = self.pool.redis, self.pool.keys
         raw_cursor, flat = await redis.read("ZSCAN", keys[shard].topics, cursor, "MATCH", pattern, "COUNT", _PAGE)
         names = [name for name in _words(flat[::2]) if reaches(within, name)]
         known = await asyncio.gather(*(self._is_in(name, shard) for name in names))
@@ -176,7 +176,7 @@ class Topics:
 
     async def _is_in(self, name: str, shards: int) -> bool:
         """Whether one of the first `shards` shards has the topic."""
-        keys = self._pool.keys[:shards]
+        keys = self.pool.keys[:shards]
         scores = await asyncio.gather(*(self._read(None, "ZSCORE", each.topics, name) for each in keys))
         return any(score is not None for score in scores)
 
@@ -186,7 +186,7 @@ class Topics:
         counts = dict.fromkeys(words, 0)
         missing = [None] * len(words)
         for numbers in await self._in_all(
-            lambda shard: self._read(missing, "HMGET", self._pool.keys[shard].counts(name), *words)
+            lambda shard: self._read(missing, "HMGET", self.pool.keys[shard].counts(name), *words)
         ):
             for word, number in zip(words, numbers, strict=True):
                 counts[word] += _number(number)
@@ -198,25 +198,25 @@ class Topics:
         return Topic(name, counts, oldest_ms, await self.paused_until(name))
 
     async def _oldest_ready_ms(self, name: str) -> int | None:
-        now = self._pool.clock.now()
-        replies = await self._in_all(lambda shard: self._pool.call("stats", shard, now=now, topic=name))
+        now = self.pool.clock.now()
+        replies = await self._in_all(lambda shard: self.pool.call("stats", shard, now=now, topic=name))
         return max((now_ms - since for now_ms, since, *_ in replies if since), default=None)
 
     async def paused_until(self, name: str, near: str | None = None) -> int | None:
         """The end of a topic's pause, as `Topic.paused_until`. `near`: a job, whose shard is asked; all have the
         pause."""
-        shard = 0 if near is None else shard_of(near, len(self._pool.keys))
+        shard = 0 if near is None else shard_of(near, len(self.pool.keys))
         return (await self.pauses([name], shard)).get(name)
 
     async def pauses(self, names: Sequence[str], shard: int = 0) -> dict[str, int]:
         """Those of the topics that are paused, with the end of the pause as `Topic.paused_until`."""
         if not names:
             return {}
-        keys = self._pool.keys[shard]
-        raws = await self._pool.redis.read("MGET", *map(keys.paused, names))  # None where it is no string
+        keys = self.pool.keys[shard]
+        raws = await self.pool.redis.read("MGET", *map(keys.paused, names))  # None where it is no string
         found = zip(names, raws, strict=True)
         ends = {name: int(raw) for name, raw in found if raw is not None and raw.isdigit() and len(raw) < 16}
-        now = await self._pool.now_ms() if any(ends.values()) else 0
+        now = await self.pool.now_ms() if any(ends.values()) else 0
         return {name: until for name, until in ends.items() if until == 0 or until > now}
 
     async def know(self, *names: str) -> bool:
@@ -225,13 +225,13 @@ class Topics:
         return any(score is not None for each in scores for score in each)
 
     async def _scores(self, names: Sequence[str], shard: int) -> list[Any]:
-        found: list[Any] = await self._read([], "ZMSCORE", self._pool.keys[shard].topics, *names)
+        found: list[Any] = await self._read([], "ZMSCORE", self.pool.keys[shard].topics, *names)
         return found
 
     async def status(self, names: Sequence[str]) -> TopicStatus:
         """Why a pop of these topics may have found no job, whatever is ready. It never fails, as the pop did not:
         shards that are away are left out, and what cannot be read is not claimed."""
-        answering = [shard for shard in range(len(self._pool.keys)) if not self._pool.is_away(shard)]
+        answering = [shard for shard in range(len(self.pool.keys)) if not self.pool.is_away(shard)]
         try:
             pauses = self.pauses(names, answering[0] if answering else 0)
             return TopicStatus(*await asyncio.gather(self._may_exist(names, answering), pauses))
@@ -241,7 +241,7 @@ class Topics:
     async def _may_exist(self, names: Sequence[str], answering: Sequence[int]) -> bool:
         """Whether any of these topics exists, or did seconds ago, as far as the shards that answer know: a pop of many
         shards that finds nothing should not ask all of them each time."""
-        shards, now = len(self._pool.keys), asyncio.get_running_loop().time()
+        shards, now = len(self.pool.keys), asyncio.get_running_loop().time()
         if shards > 1 and any(now - self._existed.get(name, -_TRUSTED_S) < _TRUSTED_S for name in names):
             return True
         seen = await asyncio.gather(*(self._scores(names, shard) for shard in answering))
@@ -258,17 +258,17 @@ class Topics:
         async for names in self._scan(shard):
             bounds = [(name, bounds_of(name)) for name in names]
             pairs: list[Value] = [
-                value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self._pool.keys)))
+                value for name, each in bounds for value in (name, each.age_ms, -(-each.most // len(self.pool.keys)))
             ]
             some = 1
             while some > 0:
-                some = await self._pool.call("trim_dead", shard, pairs, now=self._pool.clock.now(), page=_PAGE)
+                some = await self.pool.call("trim_dead", shard, pairs, now=self.pool.clock.now(), page=_PAGE)
                 processed += some
         return processed
 
     async def _scan(self, shard: int) -> AsyncIterator[dict[str, float]]:
         """The topics of a shard with the time of their last use (ms since the epoch), some at a time."""
-        cursor, key = b"0", self._pool.keys[shard].topics
+        cursor, key = b"0", self.pool.keys[shard].topics
         while True:
             cursor, flat = await self._read((b"0", []), "ZSCAN", key, cursor, "COUNT", _PAGE)
             yield dict(zip(_words(flat[::2]), map(float, flat[1::2]), strict=True))
@@ -278,10 +278,10 @@ class Topics:
     async def forget(self, shard: int, idle_ms: int) -> int:
         """Forget the topics that have had no job for `idle_ms`; returns how many."""
         forgotten = 0
-        known: int = await self._read(0, "ZCARD", self._pool.keys[shard].topics)
-        now = self._pool.clock.now()
+        known: int = await self._read(0, "ZCARD", self.pool.keys[shard].topics)
+        now = self.pool.clock.now()
         for _ in range(0, known, _FORGOTTEN):  # each once: the script moves those in use to the end
-            looked, gone = await self._pool.call("forget", shard, now=now, idle=idle_ms, page=_FORGOTTEN)
+            looked, gone = await self.pool.call("forget", shard, now=now, idle=idle_ms, page=_FORGOTTEN)
             forgotten += gone
             if looked < _FORGOTTEN:
                 break
@@ -294,7 +294,7 @@ class Topics:
         if topic is None:
             homes = [home for home in await self._homes() if home[1].startswith(prefix) and reaches(within, home[1])]
         else:
-            homes = [(shard, topic) for shard in range(len(self._pool.keys))]
+            homes = [(shard, topic) for shard in range(len(self.pool.keys))]
         for at in range(0, len(homes), _PAGE):
             await asyncio.gather(*(self._add_figures(stats, *home) for home in homes[at : at + _PAGE]))
         words = [state.word for state in LIVE]
@@ -303,7 +303,7 @@ class Topics:
         return stats
 
     async def _add_figures(self, stats: Stats, shard: int, topic: str) -> None:
-        pool = self._pool
+        pool = self.pool
         now, since, *fields = await pool.call("stats", shard, now=pool.clock.now(), topic=topic)
         for name, value in zip(fields[::2], fields[1::2], strict=True):
             word = name.decode("utf-8", "replace")
@@ -359,11 +359,11 @@ class Topics:
 
     async def _figures_of(self, shard: int, topic: str) -> tuple[dict[str, int], int | None]:
         """The counts and totals of a topic in a shard, and how long its oldest ready job has waited, in ms."""
-        fields = await self._pool.redis.read("HGETALL", self._pool.keys[shard].counts(topic))
+        fields = await self.pool.redis.read("HGETALL", self.pool.keys[shard].counts(topic))
         numbers = {name.decode(): int(value) for name, value in zip(fields[::2], fields[1::2], strict=True)}
         if not numbers.get(State.READY.word):
             return numbers, None
-        now, since, *_ = await self._pool.call("stats", shard, now=self._pool.clock.now(), topic=topic)
+        now, since, *_ = await self.pool.call("stats", shard, now=self.pool.clock.now(), topic=topic)
         return numbers, now - since if since else None
 
 

@@ -9,7 +9,7 @@ from jobqueue.schema import inner, params
 OF_COMMANDS: dict[str, tuple[str, ...]] = {
     "produce": ("add", "update", "delete"),
     "consume": ("pop", "finish", "touch", "release", "bury", "leave", "delete"),
-    "look": ("get", "peek", "stats", "topics", "workers"),
+    "look": ("get", "explain", "peek", "stats", "topics", "workers"),
     "operate": ("kick", "run", "pause", "resume", "purge"),
     "admin": ("token", "actions", "clock", "reset"),
 }

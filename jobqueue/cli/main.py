@@ -16,6 +16,8 @@ from jobqueue.access.secret_values import read_secret
 from jobqueue.cli import access, service_commands
 from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.cli.journal.commands import journal_group
+from jobqueue.cli.journal.explain import explain_command
+from jobqueue.cli.journal.restore import restore_command
 from jobqueue.cli.setup_commands import completion_command, config_command, healthcheck_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token_commands import token_group
@@ -42,7 +44,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Know and restore history": ("journal",),
+    "Know and restore history": ("explain", "journal", "restore"),
     "Set up": ("sizing", "config", "healthcheck", "completion"),
     "Look after a service": ("check", "doctor", "fsck", "move", "token", "whoami", "actions"),
 }
@@ -268,6 +270,8 @@ main.add_command(callbacks_command)
 main.add_command(config_command)
 main.add_command(healthcheck_command)
 main.add_command(journal_group)
+main.add_command(restore_command)
 main.add_command(completion_command)
+main.add_command(explain_command)
 main.add_command(sizing_command)
 main.add_command(token_group)

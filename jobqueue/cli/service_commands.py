@@ -59,8 +59,9 @@ _TYPED = {"DURATION": f"DURATION: {times.DURATIONS}.", "TIME": f"TIME: {times.TI
 
 
 def commands() -> list[click.Command]:
-    """A click command for each command of the protocol but `token`, which is a group (token_commands.py)."""
-    return [_command(name) for name in params.BY_NAME if name != "token"]
+    """A click command for each command of the protocol but `token`, which is a group (token_commands.py), and
+    `explain`, which may also read a journal (journal/explain.py)."""
+    return [_command(name) for name in params.BY_NAME if name not in ("token", "explain")]
 
 
 def _command(name: str) -> click.Command:

@@ -17,7 +17,8 @@ import structlog
 
 from buckets import Job, Popped, Sent
 from buckets.errors import JobQueueError, Unavailable
-from jobqueue.access.actor import USER
+from buckets.shards import ACTOR
+from jobqueue.access.actor import NOBODY, USER, actor_of
 from jobqueue.access.grants import GRANT
 from jobqueue.commands import inner as _inner  # noqa: F401 - fills the tables
 from jobqueue.commands import native
@@ -75,6 +76,8 @@ class Commands:
             except JobQueueError as ended:
                 return [self._refused(ended, command) for command in commands]
             commands = await grant.checked(commands)
+        actor = actor_of(grant, USER.get())
+        ACTOR.set("" if actor == NOBODY else actor)
         handover = Handover(reserved, grant)
         if len(commands) == 1:
             return await self._carry_out(type(commands[0]), commands, handover)

@@ -223,6 +223,14 @@ def _shows_bodies(command: params.Get | params.Peek, handover: Handover) -> bool
 
 
 @one
+async def explain(engine: Engine, command: params.Explain, handover: Handover) -> Answer:
+    """Why a job is where it is: one sentence from facts alone, the facts, and with a journal (`docs/journal.md`) what
+    happened to it, each step with its lateness and its cause. Without a journal, it tells what the record alone knows,
+    and `notes` say so. A journal that does not answer within 2 s is left out, and `notes` say that. No bodies."""
+    return await engine.explain(command, handover.within)
+
+
+@one
 async def stats(engine: Engine, command: params.Stats, handover: Handover) -> Answer:
     """The figures of a topic, or of all topics. The counts by state and the all-time totals are exact."""
     figures, status = await engine.stats(command.topic, handover.within)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from msgspec import Meta
 
@@ -83,6 +83,13 @@ class TopicView(NamedTuple):
     max_dead: int
 
 
+class Explains(Protocol):
+    """Explains jobs; of a service only, as it reads its journal, if there is one."""
+
+    async def explain(self, job_id: str, life: float | str | None, within: str) -> dict[str, Any]:
+        """The answer about a job. Raises NotFound, Unavailable."""
+
+
 class Engine:
     """What the service can do, in any protocol."""
 
@@ -122,6 +129,7 @@ class Engine:
         """Of a test service only."""
         self.issuing: Issuing | None = None
         """Of a service with tokens only."""
+        self.explains: Explains | None = None
 
     @property
     def policies(self) -> Policies:
@@ -308,6 +316,11 @@ class Engine:
         if job is None:
             raise NotFound
         return job, await self._topics.paused_until(job.topic, near=job_id)
+
+    async def explain(self, command: params.Explain, within: str = "") -> dict[str, Any]:
+        """All that is known of a job, as its answer. Raises NotFound."""
+        assert self.explains, "only a service explains"
+        return await self.explains.explain(command.id, command.life, within)
 
     async def stats(self, topic: str | None, within: str = "") -> tuple[Figures, TopicStatus | None]:
         """The figures of a topic and its status, or the figures of all topics, or of those within."""

@@ -52,10 +52,10 @@ class _Told:
 class Collector:
     """Makes the rows of a batch from the entries of a shard, in their order.
 
-    `branch`: 0, or WALKED. `events` and `bodies`: what is kept of them. `drained` and `epoch`, after Redis went back:
-    the place (ms, seq) up to which its stream had been drained before, and the new epoch. An event up to there was
-    told before, or has come in the place of one that Redis has forgotten: the store finds out, which takes
-    `may_repeat`. One that is not kept counts as told before, and is not added to the minutes.
+    `branch`: 0; the epoch, of events up to the place to which the stream had been drained before Redis went back (the
+    store takes out what it has from before, which needs `may_repeat`); or WALKED. `events` and `bodies`: what is kept
+    of them. Events up to the place `counted` (ms, seq) that are not kept are not added to the minutes either: when
+    Redis went back, its stream tells again what was counted.
     """
 
     def __init__(
@@ -66,11 +66,10 @@ class Collector:
         branch: int = 0,
         events: Kept = "all",
         bodies: bool = True,
-        drained: tuple[int, int] = (0, 0),
-        epoch: int = 0,
+        counted: tuple[int, int] = (0, 0),
     ) -> None:
         self._source, self._shard, self._branch = source, shard, branch
-        self._kept, self._bodies, self._drained, self._epoch = events, bodies, drained, epoch
+        self._kept, self._bodies, self._counted = events, bodies, counted
         self._events: list[Row] = []
         self._jobs: dict[str, _Told] = {}
         self._refused: list[Row] = []
@@ -78,8 +77,6 @@ class Collector:
     def add(self, ms: int, seq: int, entry: Entry, events: Sequence[Event | Unread], first: int = 0) -> None:
         """Add an entry of the stream. `first`: the number of its first event."""
         source, shard, branch = self._source, self._shard, self._branch
-        if (ms, seq) <= self._drained and branch == 0:
-            branch = self._epoch
         instance, actor = entry.instance[:_INSTANCE], entry.actor[:_WHO]
         for n, each in enumerate(events, first):
             if not isinstance(each, Event):
@@ -136,8 +133,8 @@ class Collector:
         events, counted = self._events, self._events
         if self._kept != "all":
             events = [] if self._kept == "none" else [row for row in events if _is_end(row)]
-            if self._drained > (0, 0):
-                fresh = (row for row in counted if (row[0], row[3]) > self._drained or self._is_kept(row))
+            if self._counted > (0, 0):
+                fresh = (row for row in counted if (row[0], row[3]) > self._counted or self._is_kept(row))
                 return Rows(events, self._job_rows(), minutes_of(fresh), self._refused)
         return Rows(events, self._job_rows(), minutes_of(counted), self._refused)
 

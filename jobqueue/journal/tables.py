@@ -187,6 +187,22 @@ refused = Table(
 )
 """What could not be read or stored."""
 
+total = Table(
+    "jq_total",
+    metadata,
+    Column("source", _name(MOST_SOURCE), primary_key=True),
+    Column("shard", SmallInteger, primary_key=True, autoincrement=False),
+    Column("topic", _name(), primary_key=True),  # empty: of all that have no row
+    Column("ms", BigInteger, nullable=False),  # the place in the stream that the totals are as of
+    Column("seq", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),  # us: when they were read
+    Column("created", BigInteger, nullable=False),
+    Column("finished", BigInteger, nullable=False),
+    Column("deleted", BigInteger, nullable=False),
+    Column("replaced", BigInteger, nullable=False),
+)
+"""Redis's totals from which on the events must add up to them: as of when the journal began, or was last walked."""
+
 restore = Table(
     "jq_restore",
     metadata,

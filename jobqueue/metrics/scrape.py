@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from buckets import Pollers, State, Stats, Topics, Waiting
 from buckets.errors import JobQueueError
+from buckets.events.switch import stream_bytes
 from buckets.job import LIVE
 from jobqueue import __version__
 from jobqueue.metrics.process import OTHER, Metrics
@@ -48,11 +49,13 @@ class _Families(Collector):
 
 
 class _Figures(NamedTuple):
-    """What a scrape reads from Redis: by topic the figures, whether it is paused, and how many workers poll it."""
+    """What a scrape reads from Redis: by topic the figures, whether it is paused, and how many workers poll it; by
+    shard the bytes of the events that wait for a journal."""
 
     stats: Mapping[str, Stats] = {}
     paused: Mapping[str, bool] = {}
     polling: Mapping[str, int] = {}
+    waiting: Mapping[int, int] = {}
 
 
 class Scrape:
@@ -88,7 +91,8 @@ class Scrape:
                 named = [topic for topic in stats if topic != OTHER]
                 ends = await self._topics.pauses(named)
                 paused = {topic: topic in ends for topic in named}
-                return _Figures(stats, paused, await self._pollers.polling())
+                waiting = await stream_bytes(self._topics.pool)
+                return _Figures(stats, paused, await self._pollers.polling(), waiting)
         return None
 
     async def _others(self) -> None:
@@ -111,6 +115,7 @@ class Scrape:
         figures = figures or _Figures()
         yield from self._by_topic(figures.stats, begun)
         yield from _of_named_topics(figures)
+        yield _by_shard(figures)
 
     def _by_topic(self, figures: Mapping[str, Stats], begun: float) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("jobqueue_jobs", f"Jobs now, by state. {_SAME}", labels=["topic", "state"])
@@ -152,6 +157,17 @@ def _of_named_topics(figures: _Figures) -> Iterator[Metric]:
         paused.add_metric([topic], float(is_paused))
         polling.add_metric([topic], figures.polling.get(topic, 0))
     yield from (paused, polling)
+
+
+def _by_shard(figures: _Figures) -> Metric:
+    streams = GaugeMetricFamily(
+        "jobqueue_journal_stream_bytes",
+        f"Memory of the events that wait for a journal; no value where events are off. {_SAME}",
+        labels=["shard"],
+    )
+    for shard, size in figures.waiting.items():
+        streams.add_metric([str(shard)], size)
+    return streams
 
 
 def leave(metrics: Metrics, folder: Path) -> None:

@@ -21,7 +21,6 @@ from jobqueue.schema.answer_fields import (
     Headers,
     Id,
     IsPaused,
-    Lease,
     NewState,
     No,
     PausedUntil,
@@ -32,6 +31,8 @@ from jobqueue.schema.answer_fields import (
     Unknown,
     Yes,
 )
+from jobqueue.schema.described import Described
+from jobqueue.schema.explain_answers import Explained
 
 
 class Refusal(Struct, forbid_unknown_fields=True):
@@ -102,6 +103,7 @@ class HandedOut(Struct, forbid_unknown_fields=True):
     due: Annotated[float, Meta(description="when it was due, in unix seconds")]
     ttr: Annotated[float, Meta(description="seconds until it is delivered again")]
     headers: Headers
+    created: Annotated[float, Meta(description="when it was added, in unix seconds; with its id, this names its life")]
     ready: (
         Annotated[float, Meta(description="if it was delivered before: when it became ready again, in unix seconds")]
         | UnsetType
@@ -210,53 +212,6 @@ class KickedTopic(Struct, forbid_unknown_fields=True):
     success: Yes
     topic: Topic
     count: Annotated[int, Meta(description="how many jobs were made ready")]
-
-
-class Described(Struct, forbid_unknown_fields=True, kw_only=True):
-    """All of a job, in the fields of add; points in time are in unix seconds."""
-
-    id: Id
-    state: Annotated[State, Meta(description="its state")]
-    topic: Topic
-    value: (
-        Annotated[
-            Any,
-            Meta(
-                description="the body, byte for byte as it was sent; null once the job has ended; not with `body` false"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created: Annotated[float, Meta(description="when it was added, in unix seconds")]
-    due: Due
-    priority: Annotated[int, Meta(description="as in add")]
-    ttr: Annotated[float, Meta(description="as in add")]
-    ttl: Annotated[float | None, Meta(description="as in add")]
-    retention: Annotated[float, Meta(description="as in add")]
-    tries: Annotated[int, Meta(description="as in add")]
-    attempt: Annotated[int, Meta(description="the deliveries so far that count")]
-    deliveries: Annotated[int, Meta(description="all deliveries so far")]
-    backoff: Annotated[list[float], Meta(description="as in add")]
-    headers: Headers
-    tags: Annotated[list[str] | None, Meta(description="as in add")]
-    lease: Lease | UnsetType = UNSET
-    worker: Annotated[str | None, Meta(description="the worker that had it last")] | UnsetType = UNSET
-    reason: (
-        Annotated[
-            str | None,
-            Meta(description="the reason given by the last release or bury; `lease ended` if its last lease did"),
-        ]
-        | UnsetType
-    ) = UNSET
-    ended: Annotated[float, Meta(description="if its last lease ended: when")] | UnsetType = UNSET
-    cause: Annotated[Literal["tries", "ttl", "buried"], Meta(description="why it died")] | UnsetType = UNSET
-    until: (
-        Annotated[float, Meta(description="delayed: when it is due next; ended: until when it is remembered")]
-        | UnsetType
-    ) = UNSET
-    ready_since: Annotated[float, Meta(description="since when it has been ready")] | UnsetType = UNSET
-    reserved_until: Annotated[float, Meta(description="when its lease ends")] | UnsetType = UNSET
-    dead_since: Annotated[float, Meta(description="since when it has been dead")] | UnsetType = UNSET
 
 
 class Known(Described, forbid_unknown_fields=True, kw_only=True):
@@ -412,6 +367,7 @@ ANSWERS: dict[str, tuple[type[Struct], ...]] = {  # by command: its answer is on
     "run": (Moved,),
     "update": (Updated,),
     "get": (Known,),
+    "explain": (Explained,),
     "stats": (Figures,),
     "peek": (Page,),
     "topics": (Listing,),

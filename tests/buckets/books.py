@@ -48,7 +48,7 @@ class Books:
                 flat = await redis.read("HGETALL", raw_name)
                 pairs = zip(flat[::2], flat[1::2], strict=True)
                 self.hashes[f"{family}:{rest}"] = {field: int(value) for field, value in pairs}
-            elif family not in ("lock", "p", "roll", "w", "fence", "seq", "alias", "tokens", "actions", "rate"):
+            elif family not in ("lock", "p", "e", "roll", "w", "fence", "seq", "alias", "tokens", "actions", "rate"):
                 raise AssertionError(f"what is {name}?")
 
     def _record(self, job_id: str, raw: bytes) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from buckets.job import DEFAULT_RETENTION_MS, Cause, NewJob, State
+from buckets.job import DEFAULT_RETENTION_MS, Cause, NewJob, State, Verb
 from buckets.keys import shard_of
 from buckets.pool.pop_search import Offer
 from buckets.topics.topics import RANGES
@@ -21,6 +21,8 @@ DAY_MS = 86_400_000
 TOMBSTONES = (State.FINISHED, State.DELETED)
 Answer = tuple[str, ...] | tuple[str, str | None, int]
 Arrow = tuple[State | None, State]
+Told = tuple[str, Verb, int, int, int]
+"""An event: id, verb, state before and after, `next` before."""
 
 
 def jitter_ms(delay_ms: int, job_id: str, step: int) -> int:
@@ -59,6 +61,7 @@ class Life:
     keeps_body: bool = False
     bucket: int = 0  # observed, not decided here
     hourly: bool = False
+    since: int | None = None  # `next` as a command found it; None: it is as it was
 
     def ttl_over(self, now_ms: int) -> bool:
         return self.new.ttl_ms is not None and self.due + self.new.ttl_ms <= now_ms
@@ -120,6 +123,8 @@ class Model:
         self.used: dict[tuple[int, str], int] = {}  # the last use of a topic, to about ten seconds
         self.paused: dict[str, int] = {}  # the end of the pause; 0: until it is resumed
         self.arrows: Counter[Arrow] = Counter()  # the moves that happened
+        self.verb = Verb.ADD  # of the command that runs
+        self.told: list[Told] = []  # the events of the moves, in their order
 
     @property
     def now_ms(self) -> int:
@@ -134,6 +139,8 @@ class Model:
         if life and life.state in TOMBSTONES and life.next <= self.now_ms:
             del self.lives[job_id]
             return None
+        if life:
+            life.since = life.next
         return life
 
     def _reached(self, job_id: str, within: str) -> Life | None:
@@ -157,7 +164,23 @@ class Model:
     def _become(self, life: Life, state: State) -> None:
         self._leave(life)
         self.arrows[life.state, state] += 1
-        life.state = state
+        was = life.next if life.since is None else life.since
+        if self.verb is Verb.DUE and (life.state, state) == (
+            State.DELAYED,
+            State.RESERVED,
+        ):  # it falls due, and is popped
+            self._tell(life, Verb.DUE, State.DELAYED, State.READY, was)
+            self._tell(life, Verb.POP, State.READY, state, self.now_ms)
+        else:
+            self._tell(life, self.verb, life.state, state, was)
+        life.state, life.since = state, None
+
+    def _tell(self, life: Life, verb: Verb, before: int, after: int, was: int) -> None:
+        self.told.append((life.new.id, verb, before, after, was))
+
+    def tell_topic(self, verb: Verb, until: int) -> None:
+        """Of a pause or a resume, which each shard tells."""
+        self.told += [("", verb, 0, 0, until)] * self.shards
 
     def _leave(self, life: Life) -> None:
         if life.state is State.READY and life.new.id in self._list(life):
@@ -242,8 +265,11 @@ class Model:
             self._use(old)
         due = max(self.now_ms, new.due_ms or (self.ahead(new.delay_ms) if new.delay_ms else 0))
         was = old.state if old and old.state not in TOMBSTONES else None
-        known = self.arrows.copy()
+        known, told, verb = self.arrows.copy(), self.told.copy(), Verb.REPLACE if was else Verb.ADD
         created = self.now_ms if due <= self.now_ms else self.ahead(0)  # the delay counts from there
+        later = max(old.created + 1 - created, 0) if old else 0  # it names the life
+        created += later
+        due += later if due > self.now_ms and not new.due_ms else 0
         life = Life(new, State.DELAYED, created, due, due, ttr=new.ttr_ms, lease=old.lease if old else 0)
         life.note, life.keeps_body = new.note, new.keeps_body
         self.lives[new.id] = life
@@ -251,7 +277,8 @@ class Model:
             self._to_ready(life)
         else:
             self._to_delayed(life, due)
-        self.arrows = known + Counter([(was, life.state)])
+        self.arrows, self.told = known + Counter([(was, life.state)]), told
+        self._tell(life, verb, was or 0, life.state, old.next if old and was else 0)
         result = "replaced" if old else "created"
         self._total(life)[result] += 1
         self._use(life)
@@ -313,11 +340,13 @@ class Model:
 
     def pop(self, look: Look, ttr_ms: int | None, worker: str) -> list[dict[str, Any]]:
         """Deliver what was found; returns the facts of the jobs as the worker gets them."""
+        self.verb = Verb.POP
         for key, job_id in look.passed:
             self.ready[key].remove(job_id)
         return [self._deliver(self.lives[job_id], ttr_ms, worker) for job_id in look.ids]
 
     def take(self, job_id: str, ttr_ms: int | None, worker: str, within: str) -> dict[str, Any] | Answer:
+        self.verb = Verb.TAKE
         life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
@@ -349,6 +378,7 @@ class Model:
         return life.facts() | ready
 
     def unpop(self, job_id: str, lease: int) -> None:
+        self.verb = Verb.UNPOP
         life = self.life(job_id)
         if life and life.state is State.RESERVED and life.lease == lease:
             self._total(life)["delivered"] -= 1
@@ -360,6 +390,7 @@ class Model:
             self._to_ready(life, front=True)
 
     def finish(self, job_id: str, lease: int | None, within: str = "") -> Answer:
+        self.verb = Verb.FINISH
         life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
@@ -382,6 +413,7 @@ class Model:
         return ("deleted",) if answer[0] == "NOT_RESERVED" or answer[1:] == ("deleted",) else answer
 
     def delete(self, job_id: str, within: str = "", spares: Sequence[State] = ()) -> Answer:
+        self.verb = Verb.DELETE
         life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
@@ -406,6 +438,7 @@ class Model:
         return life if life.state is State.RESERVED else ("NOT_RESERVED", life.state.word)
 
     def touch(self, job_id: str, lease: int | None, ttr_ms: int | None, within: str) -> Answer:
+        self.verb = Verb.TOUCH
         life = self._leased(job_id, lease, within)
         if not isinstance(life, Life):
             return life
@@ -425,6 +458,7 @@ class Model:
         priority: int | None,
         within: str,
     ) -> Answer:
+        self.verb = Verb.RELEASE
         life = self._leased(job_id, lease, within)
         if not isinstance(life, Life):
             return life
@@ -436,6 +470,7 @@ class Model:
         return life.state.word, None, life.next
 
     def bury(self, job_id: str, lease: int | None, reason: str, note: bytes | None, within: str) -> Answer:
+        self.verb = Verb.BURY
         life = self._leased(job_id, lease, within)
         if not isinstance(life, Life):
             return life
@@ -445,6 +480,7 @@ class Model:
         return ("dead",)
 
     def kick(self, job_id: str, within: str = "") -> Answer:
+        self.verb = Verb.KICK
         life = self._reached(job_id, within)
         if life is None:
             return ("NOT_FOUND",)
@@ -475,6 +511,7 @@ class Model:
         return code, life.state.word
 
     def run(self, job_id: str, within: str) -> Answer:
+        self.verb = Verb.RUN
         life = self._pending(job_id, timed=True, within=within)
         if not isinstance(life, Life):
             return life
@@ -492,6 +529,7 @@ class Model:
         body: bytes | None,
         within: str = "",
     ) -> Answer:
+        self.verb = Verb.UPDATE if body is None else Verb.REWRITE
         timed = delay_ms is not None or due_ms is not None
         life = self._pending(job_id, timed, within)
         if not isinstance(life, Life):
@@ -515,6 +553,8 @@ class Model:
 
     def _change_ready(self, life: Life, new: NewJob, to_the_back: bool) -> None:
         self.arrows[State.READY, State.READY] += 1
+        if not to_the_back:
+            self._tell(life, self.verb, life.state, life.state, life.next)
         if to_the_back:
             self._leave(life)
         life.new = new
@@ -524,6 +564,7 @@ class Model:
 
     def due(self, shard: int, bucket: int, offers: Sequence[Offer] = ()) -> tuple[int, int, list[list[dict[str, Any]]]]:
         """Do what the timer of a bucket does now, for pops that wait too; the facts of their jobs come last."""
+        self.verb = Verb.DUE
         events = [(at, life.new.id) for life in self.in_bucket(shard, bucket) if (at := life.look_at()) is not None]
         now = [self.lives[job_id] for _, job_id in sorted(event for event in events if event[0] <= self.now_ms)]
         blocked: set[str] = set()  # topics whose first job is left to a pop
@@ -590,6 +631,7 @@ class Model:
 
     def pause(self, topic: str, span_ms: int | None) -> int:
         self.paused[topic] = 0 if span_ms is None else self.ahead(span_ms)
+        self.tell_topic(Verb.PAUSE, self.paused[topic])
         for shard in range(self.shards):
             self.used[shard, topic] = self.now_ms
         return self.paused[topic]
@@ -601,6 +643,7 @@ class Model:
     def purge(self, topic: str, state: State | None, begun_ms: int) -> int:
         """Delete what existed when it began, in its states. A ready job that no pop would find is left to its timer,
         which has to bury it."""
+        self.verb = Verb.PURGE
         found = [self.lives[job_id] for job_id in self.peek(topic, state)]
         found = [life for life in found if life.created <= begun_ms]
         for life in found:
@@ -610,6 +653,7 @@ class Model:
 
     def bound(self, shard: int, topic: str, age_ms: int, most: int) -> int:
         """Delete the oldest, one by one, until the others are within the bounds."""
+        self.verb = Verb.TRIM
         dead = [self.lives[job_id] for job_id in self.peek(topic, State.DEAD)]
         dead = [life for life in dead if self._shard(life) == shard]
         over = len(dead) - -(-most // self.shards) if most else 0

@@ -15,7 +15,7 @@ import pytest
 from buckets.access.tokens import Entry, Tokens
 from buckets.errors import NoRoom, Unfit
 from buckets.fsck.check import Fsck
-from buckets.job import Job, NewJob, State, Tag
+from buckets.job import Job, NewJob, State, Tag, Verb
 from buckets.migration import Migrated, Migration
 from buckets.pool.numbers import BLOCK, LARGEST_NUMBER, Numbers
 from buckets.pool.pool import Pool
@@ -274,7 +274,9 @@ async def test_what_a_dead_mover_had_put_is_not_put_again(old: Pool, new: Pool) 
     await add(old, "a")
     await left_behind(old, ["a"])
     (key,) = await old.redis.read("KEYS", "*:m:*")
-    await new.each("import", [_item(*await old.redis.read("HGETALL", key))], now="", bucket=0, buckets=2)
+    await new.each(
+        "import", [_item(*await old.redis.read("HGETALL", key))], now="", verb=int(Verb.IMPORT), bucket=0, buckets=2
+    )
     await finish(new, (await pop_one(new)).id)
     assert (await move(old, new, patience_s=0)).known == 1
     assert await state(new, "a") == "finished"

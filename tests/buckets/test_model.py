@@ -27,14 +27,17 @@ from hypothesis.stateful import (
 
 from buckets.clock import HeldClock
 from buckets.errors import JobQueueError
-from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag
+from buckets.events.codec import Event, read_all
+from buckets.job import LIVE, MOVES, Job, NewJob, State, Tag, Verb
 from buckets.pool.add_codec import Added
 from buckets.pool.pool import Moved, Pool
 from buckets.pool.pop_search import Offer
+from buckets.record import OPTIONAL, unpack_optional
 from buckets.redis.client import Redis
 from buckets.topics.topics import Bounds, Topic, Topics
 from buckets.topics.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
+from tests.buckets.events.switched import switch_on
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.topics.walks import peeked
 from tests.redis_server import RedisServer
@@ -166,12 +169,57 @@ class Comparison(RuleBasedStateMachine):
         self.leases: dict[str, list[int]] = {job_id: [] for job_id in IDS}
         self.handed_out: list[Job] = []
         self.purges: list[tuple[str, State | None, Position]] = []
+        self.known: dict[str, tuple[bytes, bytes]] = {}  # optional fields and body, as events told them
+        for keys in self.pool.keys:
+            self.run(switch_on(self.redis, keys, touches=True))
         type(self).steps -= 1  # this is not a step
 
     @invariant()
     def time_goes_on(self) -> None:
         type(self).steps += 1
+        self.compare_events()
         self.go(1)
+
+    def compare_events(self) -> None:
+        """What the scripts told since the last step is what the model did, in the order of each job's moves, and enough
+        to know its record."""
+        told: dict[str, list[Event]] = {}
+        for keys in self.pool.keys:
+            for _, fields in self.run(self.redis.read("XRANGE", keys.events, "-", "+")):
+                for event in read_all(fields)[1]:
+                    assert isinstance(event, Event)
+                    told.setdefault(event.id, []).append(event)
+            self.run(self.redis.read("XTRIM", keys.events, "MAXLEN", "0"))
+        wanted: dict[str, list[Any]] = {}
+        for job_id, *rest in self.model.told:
+            wanted.setdefault(job_id, []).append(tuple(rest))
+        self.model.told.clear()
+        found = {job_id: [(e.verb, e.before, e.after, e.was) for e in events] for job_id, events in told.items()}
+        assert {job_id: sorted(each) if not job_id else each for job_id, each in found.items()} == {
+            job_id: sorted(each) if not job_id else each for job_id, each in wanted.items()
+        }
+        for job_id in told.keys() - {""}:
+            self.compare_record(job_id, told[job_id])
+
+    def compare_record(self, job_id: str, events: list[Event]) -> None:
+        """The record in Redis against what was told of it."""
+        for event in events:
+            begins = event.verb in (Verb.ADD, Verb.REPLACE)
+            before = (b"", b"") if begins else self.known[job_id]
+            options = event.options if event.options is not None else before[0] if event.has_options else b""
+            rewritten = begins or event.verb == Verb.REWRITE
+            self.known[job_id] = options, event.body or b"" if rewritten else before[1]
+        job, last = self.run(self.pool.get(job_id)), events[-1]
+        if job is None:
+            assert last.after in (State.FINISHED, State.DELETED)
+            return
+        header = ("created", "due", "next", "priority", "bucket", "ttr", "tries", "number", "attempts", "deliveries")
+        assert {name: getattr(last, name) for name in header} == {name: getattr(job, name) for name in header}
+        assert (last.after, last.topic, last.cause, last.lease) == (job.state, job.topic, job.cause, job.lease)
+        assert (last.step, last.has_options) == (job.kind.step, bool(job.raw[2] & OPTIONAL))
+        options, body = self.known[job_id]
+        if job.state in LIVE or last.keeps_body:
+            assert (unpack_optional(options), body) == (job.optional, job.body)
 
     def go(self, us: int) -> None:
         self.clock.now_us += us
@@ -545,7 +593,10 @@ class Comparison(RuleBasedStateMachine):
     @rule(topic=some_topic)
     def resume(self, topic: str) -> None:
         self.forget_pauses()
-        assert self.run(Topics(self.pool).resume(topic)) == (self.model.paused.pop(topic, None) is not None)
+        was_paused = self.model.paused.pop(topic, None) is not None
+        if was_paused:
+            self.model.tell_topic(Verb.RESUME, 0)
+        assert self.run(Topics(self.pool).resume(topic)) == was_paused
 
     def forget_pauses(self) -> None:
         """As Redis does when they are over, though by its own clock, not ours."""

@@ -18,8 +18,8 @@ LUA = Path(buckets.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rglob("*.lua"))}
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
 READERS = (
-    *("get", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
-    *("read_number", "read_stream"),
+    *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
+    *("read_number", "read_stream", "walk", "totals", "known"),
 )
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n
@@ -109,8 +109,8 @@ def test_a_script_without_a_list_takes_none() -> None:
 
 
 def test_arguments_go_in_the_order_of_the_head_whatever_their_order_in_python() -> None:
-    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "bucket": 1, "now": "", "meta": "m"}, [])
-    assert arguments == [2, "m", "n", "", 1, 5]
+    arguments = SCRIPTS["due"].arguments({"page": 5, "never": "n", "by": "w", "bucket": 1, "now": "", "meta": "m"}, [])
+    assert arguments == [2, "m", "n", "", "w", 1, 5]
 
 
 def test_a_script_that_uses_its_arguments_further_down_is_not_loaded(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_scripts_touch_only_keys_of_their_own_shard(redis: Redis, script: 
     """No script spells out a key: each is built from a prefix, and keys.py alone defines these."""
     # `index` wraps a call of Redis; within it, the key is its caller's.
     text = re.sub(r"local function index\(.*?\nend\n", "", script.text, flags=re.S)
-    subcommand = r"(?:(?<='XINFO', )'GROUPS', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
+    subcommand = r"(?:(?<='XINFO', )'(?:GROUPS|STREAM)', |(?<='XGROUP', )'CREATE', |(?<='MEMORY', )'USAGE', )?"
     called = re.findall(rf"(?:redis\.p?call|index|read)\('[A-Z]+', {subcommand}([^,)]+)", text)
     prefixed = r"(JOB|BUCKET|READY|DEAD|COUNTS|DUE|LOCK|PAUSED|WORKERS|ALIAS) \.\. "
     whole = (

@@ -68,6 +68,12 @@ def test_a_default_ttr_that_no_job_may_have_is_refused() -> None:
         load({}, None, {"JOBQUEUE_DEFAULT_TTR_S": "0.01"})
 
 
+def test_a_service_that_is_to_write_a_journal_must_know_where() -> None:
+    with pytest.raises(SettingsError, match="journal_run goes with journal"):
+        load({}, None, {"JOBQUEUE_JOURNAL_RUN": "true"})
+    assert load({}, None, {"JOBQUEUE_JOURNAL_RUN": "true", "JOBQUEUE_JOURNAL": "sqlite:///j.db"}).journal_run
+
+
 def test_a_file_that_is_not_toml_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text("port = \n")

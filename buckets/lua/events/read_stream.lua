@@ -3,12 +3,11 @@
 -- arrows: none
 -- returns: {events, touches, stream}: fields of the settings, and {entries, bytes, those behind the last that the group
 --   `journal` was given, those that it was given and has not acknowledged, the last that it was given}; empty: no stream
--- fails: NO_META if the shard's settings are gone
+-- fails: never
 -- repeat: yes
--- include: event_group
+-- include: event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
-if redis.call('EXISTS', meta) == 0 then return redis.error_reply('NO_META ') end
 local switch = redis.call('HMGET', meta, 'events', 'touches', 'stream')
 local length = redis.pcall('XLEN', EVENTS)
 if type(length) ~= 'number' or redis.call('EXISTS', EVENTS) == 0 then return {switch, {}} end

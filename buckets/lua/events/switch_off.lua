@@ -4,7 +4,7 @@
 -- returns: {dropped, left}: 1 if there is no stream now, else 0; the entries that the group `journal` has not acknowledged
 -- fails: never
 -- repeat: yes
--- include: event_group
+-- include: event_stream
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local drop = ARGV[1]  -- integer: 1 to drop the stream, else 0

@@ -4,12 +4,13 @@
 -- returns: {now, counted, wanted, faults}; see include/faults.lua
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves faults
+-- include: clock indexes planned_writes record moves faults append place
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local buckets = tonumber(ARGV[2])  -- integer: how many have a timer
-local ids = {unpack(ARGV, 3)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local buckets = tonumber(ARGV[3])  -- integer: how many have a timer
+local ids = {unpack(ARGV, 4)}  -- strings: the jobs. No id twice.
 
 local LONGEST = 2592000000  -- ms that a tombstone may last
 
@@ -23,6 +24,7 @@ local function rehouse(job)
   under(plan.unbucket, job.bucket)[job.id] = true
   job.bucket = job.bucket % buckets
   append(plan.headers, JOB .. job.id, header(job))
+  tell(job)
 end
 
 local function mend(job, id, fault)
@@ -45,5 +47,5 @@ local function mend(job, id, fault)
 end
 
 local reply = survey(ids, buckets, mend)
-commit()
+commit(VERB_MEND)
 return reply

@@ -1,4 +1,4 @@
--- include: clock planned_writes record moves optional_fields pending_job within
+-- include: clock planned_writes record moves optional_fields pending_job within append
 -- Changing a delayed or ready job. A ready one keeps its place unless its priority changes.
 local function changed_rest(job, raw, ttl, body)
   local block = ttl and with_optional(job, TAG_TTL, struct.pack('>I6', ttl))
@@ -35,6 +35,7 @@ local function change_job(id, delay, due, priority, ttl, body)
   else
     append(plan.headers, JOB .. job.id, header(job))
   end
-  commit()
+  tell(job, rest, body)
+  commit(body and VERB_REWRITE or VERB_UPDATE)
   return {WORDS[job.state], job.due}
 end

@@ -1,4 +1,4 @@
--- include: clock record planned_writes moves optional_fields
+-- include: clock record planned_writes moves optional_fields place
 -- argument: bucket ttr
 -- The part of the record behind its topic, with the fields that this delivery sets; nil if it sets none.
 local function changed_tail(job, raw, lease_ttr, worker)
@@ -29,12 +29,12 @@ local function deliver_job(job, raw, worker)
   end
   job.ttr = lease_ttr
   if lease_ttr == 0 then
-    local length, optional = job.header, job.optional
+    local length, optional, keeps_body = job.header, job.optional, job.keeps_body
     entomb(job, finished, rest)
-    job.header, job.optional = length, optional
+    job.header, job.optional, job.keeps_body = length, optional, keeps_body
   else
     if not in_bucket(job) then job.bucket = bucket end
-    move(job, reserved, from_ms + lease_ttr, changed and rest)
+    move(job, reserved, from_ms + lease_ttr, changed and rest, not tail)
   end
   if job.deliveries == 1 then return header(job) .. rest end
   local block = with_optional(job, TAG_READY, struct.pack('>I6', since))

@@ -1,4 +1,4 @@
--- include: clock indexes planned_writes record moves
+-- include: clock indexes append place record
 -- What a record requires of the indexes, and what they lack. Reads only.
 -- The job of an id as far as it can be read; without one, whether something else is stored under the id.
 local function inspect(id)

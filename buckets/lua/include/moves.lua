@@ -1,14 +1,5 @@
--- include: clock indexes planned_writes record
+-- include: clock indexes place planned_writes record events append
 -- The moves of a job, as planned writes.
-local function in_bucket(job)
-  return job.state == delayed or job.state == reserved or (job.state == ready and job.ttl)
-end
-
--- When its timer looks at it; at a ready job when its ttl ends.
-local function score(job)
-  return job.state == ready and job.due + job.ttl or job.next
-end
-
 local function schedule(job)
   local at = score(job)
   append(under(plan.bucket, job.bucket), whole(at), job.id)
@@ -53,9 +44,26 @@ local function enter(job)
   end
 end
 
+-- Tell of the move that a job has made. `rest`: everything behind the header, if the move wrote its optional fields; `body`: if
+-- it wrote its body too.
+local function tell(job, rest, body)
+  if not told then return end
+  local length = job.header
+  job.header = math.min(length, LONG)
+  local value = string.char(job.was) .. struct.pack('>I6', job.since) .. header(job) .. job.topic
+  if rest then
+    local at = length - job.header + #job.topic + 1
+    local body_at = job.optional and at + 2 + struct.unpack('>H', rest, at) or at
+    local fits = body and #rest - body_at < EVENT_BODY
+    value = value .. string.sub(rest, at, fits and -1 or body_at - 1)
+  end
+  job.header = length
+  append(told, job.id, value)
+end
+
 -- Move a live job to another live state, with the time `at` for delayed and reserved; write its header, or the whole record
--- if `rest`, everything behind the header, is given.
-local function move(job, to, at, rest)
+-- if `rest`, everything behind the header, is given. `same`: whether the optional fields in it are as they were.
+local function move(job, to, at, rest, same)
   leave(job)
   job.state = to
   job.next = at or job.next
@@ -65,6 +73,7 @@ local function move(job, to, at, rest)
   else
     append(plan.headers, JOB .. job.id, header(job))
   end
+  tell(job, not same and rest)
 end
 
 -- End a job: leave a tombstone for its retention, or nothing. A tombstone has neither body nor optional fields, unless the add
@@ -74,10 +83,12 @@ local function entomb(job, to, rest)
   count(job.topic, WORDS[to], 1)
   job.state, job.next, job.hourly = to, now_ms + job.retention, nil
   local key, lasts = JOB .. job.id, whole(job.retention + longer)
+  if job.retention == 0 or not job.keeps_body then
+    job.header, job.optional, job.keeps_body = job.lease > 0 and LONG or SHORT, nil, nil
+  end
   if job.retention == 0 then
     plan.gone[#plan.gone + 1] = key
   elseif not job.keeps_body then
-    job.header, job.optional = job.lease > 0 and LONG or SHORT, nil
     append(plan.tombs, key, header(job) .. job.topic, lasts)
   elseif rest then
     append(plan.tombs, key, header(job) .. rest, lasts)
@@ -85,6 +96,7 @@ local function entomb(job, to, rest)
     append(plan.headers, key, header(job))
     append(under(plan, 'ends'), key, lasts)
   end
+  tell(job)
 end
 
 -- A death is reported to the caller of the script, for the log: id, topic, cause, attempts, worker.

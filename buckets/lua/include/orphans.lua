@@ -1,4 +1,4 @@
--- include: faults moves
+-- include: faults place
 -- The entries of an index that no record confirms, and the key of the index. Reads only. `family`: b for a bucket, d for
 -- dead letters; `which`: the bucket's number, or the topic.
 local function orphans(family, which, ids)

@@ -1,16 +1,10 @@
--- include: indexes
+-- include: indexes events
 -- Moves are planned first and written at the end, so that a script has read and checked everything before its first
 -- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
+if told == nil then ask_for_events() end
 local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
   headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
-
--- (A third value of nil is not assigned: Lua would make room for it.)
-local function append(list, first, second, third)
-  local n = #list
-  list[n + 1], list[n + 2] = first, second
-  if third then list[n + 3] = third end
-end
 
 local function tally(counts, field, n) counts[field] = (counts[field] or 0) + n end
 local function count(topic, field, n) tally(under(plan.counts, topic), field, n) end
@@ -57,9 +51,9 @@ local function forget_entries()
   for topic, ids in pairs(plan.unbury) do index('ZREM', DEAD .. topic, unpack(ids)) end
 end
 
--- Write the plan. The bell of a topic rings when a list was empty before: whoever waits has seen it empty, and whoever is
--- woken learns from its pop how many jobs are left.
-local function commit()
+-- Write the plan, and tell of its moves (`flags`: see tell_all). The bell of a topic rings when a list was empty before: whoever
+-- waits has seen it empty, and whoever is woken learns from its pop how many jobs are left.
+local function commit(verb, flags)
   local rings = {}
   for number in pairs(plan.bucket) do
     if earlier_than_head(BUCKET .. number, plan.first[number]) then rings[#rings + 1] = 'due ' .. number end
@@ -77,5 +71,6 @@ local function commit()
   write_counts()
   write_records()
   forget_entries()
+  if told then tell_all(verb, flags or 0) end
   for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end

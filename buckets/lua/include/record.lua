@@ -52,7 +52,8 @@ local function parse(id, raw)
     priority = priority % 16,
     cause = math.floor(priority / 16), bucket = bucket, created = created, due = due, next = next_ms, ttr = ttr,
     tries = tries, attempts = attempts, deliveries = deliveries, step = step, number = number, lease = lease,
-    topic = string.sub(raw, length + 1, topic_end), body_at = topic_end + 1, retention = DEFAULT_RETENTION}
+    topic = string.sub(raw, length + 1, topic_end), body_at = topic_end + 1, retention = DEFAULT_RETENTION,
+    was = state, since = next_ms}  -- for its event: the state and `next` before the move
   if flags % 32 >= OPTIONAL then
     if #raw < topic_end + 2 then return nil, topic_end + 2 end
     local block_end = topic_end + 2 + struct.unpack('>H', raw, topic_end + 1)
@@ -69,6 +70,12 @@ local function set_aside(id)
   if type(raw) ~= 'string' then raw = redis.call('DUMP', JOB .. id) end
   keep_aside(id, raw)
   redis.call('UNLINK', JOB .. id)
+  -- An entry of its own: it hardly ever happens, and scripts that only read include this file too.
+  local entries_kept = tonumber(redis.pcall('HGET', meta, 'events'))
+  if entries_kept then
+    local head = struct.pack('>BBBI7', EVENT_VERSION, VERB_ASIDE, 0, now_us)
+    index('XADD', EVENTS, 'MAXLEN', '~', whole(entries_kept), '*', 'm', head, id, string.rep('\0', 7))
+  end
   redis.call('SPUBLISH', BELL, 'aside ' .. id)
 end
 

@@ -5,15 +5,16 @@
 --   of these are reserved, and stay; the hash, and what was exported
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes record moves
+-- include: clock indexes planned_writes record moves append
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local batch = ARGV[2]  -- string: hexadecimal digits, unique to this call
-local front = ARGV[3]  -- string: priority:topic of the ready list whose first jobs are exported, or empty for the jobs in `ids`
-local page = tonumber(ARGV[4])  -- integer: entries of a list at most
-local room = tonumber(ARGV[5])  -- integer: bytes of records at most, but always one record
-local ids = {unpack(ARGV, 6)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local batch = ARGV[3]  -- string: hexadecimal digits, unique to this call
+local front = ARGV[4]  -- string: priority:topic of the ready list whose first jobs are exported, or empty for the jobs in `ids`
+local page = tonumber(ARGV[5])  -- integer: entries of a list at most
+local room = tonumber(ARGV[6])  -- integer: bytes of records at most, but always one record
+local ids = {unpack(ARGV, 7)}  -- strings: the jobs. No id twice.
 local list, hash = READY .. front, EXPORTED .. whole(now_ms) .. ':' .. batch
 local kept, looked, others, seen = {}, 0, 0, {}
 
@@ -27,6 +28,8 @@ local function export(job)
   leave(job)
   count(job.topic, 'deleted', 1)
   count(job.topic, 'moved', 1)
+  job.state, job.header, job.optional = deleted, math.min(job.header, LONG), nil
+  tell(job)
 end
 
 -- The job of an entry of the list, or of an id.
@@ -44,6 +47,6 @@ for _, entry in ipairs(front == '' and ids or index('LRANGE', list, 0, page - 1)
   if room <= 0 then break end
 end
 if #kept > 0 then redis.call('HSET', hash, unpack(kept)) end
-commit()
+commit(VERB_EXPORT)
 if front ~= '' and looked > 0 then index('LTRIM', list, looked, -1) end
 return {looked, others, hash, unpack(kept)}

@@ -6,14 +6,15 @@
 --   then; for each group of several jobs a list of those; result is created, existing or replaced, and in groups cancelled
 -- fails: for a job or a whole group, in its place in the list: ALREADY_EXISTS [state], RESERVED state, TOPIC_FULL topic
 -- repeat: yes
--- include: clock indexes retention
+-- include: clock indexes retention events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local bucket = tonumber(ARGV[2])  -- integer: whose turn it is
-local buckets = tonumber(ARGV[3])  -- integer: how many there are
-local within = ARGV[4]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local jobs = {unpack(ARGV, 5)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local bucket = tonumber(ARGV[3])  -- integer: whose turn it is
+local buckets = tonumber(ARGV[4])  -- integer: how many there are
+local within = ARGV[5]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local jobs = {unpack(ARGV, 6)}  -- strings: for each run of like jobs: jobs, how, most, more, front; for each job: id, when, body
 -- No id twice. How: keep, reject, renew or replace. Most: the most pending jobs that the topic may have, 0 for no limit.
 -- More: 1 if each job of the run is followed by another of its group, 0 if each ends its group; a group is added whole or not
 -- at all. Front: the record up to the body, without times. When: ms since the epoch, or `+` and ms from now.
@@ -45,7 +46,16 @@ while alone and run < #jobs do
   for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
   run = last + 3
 end
+-- Where events are on there is a stream, so the same command says that they are off.
+keys[#keys + 1] = EVENTS
 local fast = alone and redis.call('EXISTS', unpack(keys)) == 0
+keys[#keys] = nil
+if fast then
+  told = false
+else
+  ask_for_events()
+  fast = alone and told and redis.call('EXISTS', unpack(keys)) == 0
+end
 
 -- What it collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of ready lists,
 -- each list with its topic; entries of the bucket, and their first time; records.
@@ -87,7 +97,11 @@ while fast and place < #jobs do
     local score, head = whole(due), opening .. struct.pack('>I6I6', due, due) .. closing
     repeat
       done = done + 1
-      records[2 * done - 1], records[2 * done] = keys[done], head .. jobs[at + 2]
+      local record = head .. jobs[at + 2]
+      records[2 * done - 1], records[2 * done] = keys[done], record
+      if told then
+        told[2 * done - 1], told[2 * done] = jobs[at], #jobs[at + 2] <= EVENT_BODY and record or head
+      end
       if is_ready then
         entries[#entries + 1] = mark .. jobs[at]
       else
@@ -129,13 +143,15 @@ if fast then
   end
   for topic, own in pairs(bins) do write_bins(topic, own) end
   redis.call('MSET', unpack(records))
+  if told then tell_all(VERB_ADD, EVENT_NEW) end
   for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
   return results
 end
 
 -- The complete path: jobs of groups, ids that may be known, limits of pending jobs, a ttl of a ready job.
 local function complete_path()
-  -- include: planned_writes record moves within
+  -- include: planned_writes record moves within append place
+  told = told and {}  -- without what the fast path had planned
   -- A live job keeps its life. If no bucket holds it, it is put back: an add that is repeated after a crash must not answer
   -- `existing` for a job that would never fire.
   local function keep(job, result)
@@ -147,15 +163,21 @@ local function complete_path()
 
   -- Set the fields that the caller could not know.
   local function begin(job, when, old)
-    job.due = due_at(when)
-    job.next, job.bucket = job.due, home
+    job.due, job.bucket = due_at(when), home
     job.number = old and old.number or NEW_NUMBER
     job.lease = old and old.lease or 0
     if job.lease > 0 then job.header = LONG end
     job.state = job.due <= now_ms and ready or delayed
-    job.created = job.state == delayed and from_ms or now_ms  -- its delay is exactly the time from there to its due time
+    job.created = job.state == delayed and from_ms or now_ms
+    -- With the id it names the life, so it is later than that of the life before. A delay is exactly the time from there to
+    -- the due time.
+    local later = old and math.max(old.created + 1 - job.created, 0) or 0
+    job.created = job.created + later
+    if job.state == delayed and string.byte(when) == PLUS then job.due = job.due + later end
+    job.next = job.due
   end
 
+  local all_new = true  -- whether no job has replaced a live one
   -- Create the job of a run whose id stands at a place; `old` is the job or tombstone that it replaces.
   local function start(run, at, old)
     local id = jobs[at]
@@ -166,7 +188,12 @@ local function complete_path()
     end
     begin(job, jobs[at + 1], old)
     enter(job)
-    append(plan.records, JOB .. id, header(job) .. string.sub(run.front, SHORT + 1) .. jobs[at + 2])
+    local rest = string.sub(run.front, SHORT + 1) .. jobs[at + 2]
+    append(plan.records, JOB .. id, header(job) .. rest)
+    local replaces = old and old.state <= dead
+    job.was, job.since = replaces and old.state or 0, replaces and old.next or 0
+    all_new = all_new and not replaces
+    tell(job, rest, true)
     local result = old and 'replaced' or 'created'
     count(job.topic, result, 1)
     return {result, WORDS[job.state], 1, job.due}
@@ -231,7 +258,10 @@ local function complete_path()
   for topic in pairs(plan.counts) do
     if is_unmarked(topic) then plan.topics[topic] = now_ms end
   end
-  commit()
+  if told and all_new then
+    for at = 2, #told, 2 do told[at] = string.sub(told[at], 8) end
+  end
+  commit(VERB_ADD, all_new and EVENT_NEW or 0)
   return results
 end
 

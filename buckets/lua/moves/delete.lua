@@ -8,9 +8,10 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local ids = {unpack(ARGV, 2)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local ids = {unpack(ARGV, 3)}  -- strings: the jobs. No id twice.
 
 local results = {}
 for _, id in ipairs(ids) do results[#results + 1] = delete_job(read_job(id)) end
-commit()
+commit(VERB_DELETE)
 return results

@@ -8,9 +8,10 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local within = ARGV[2]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local spares = ARGV[3]  -- string: the numbers of the states to spare, a digit each
-local ids = {unpack(ARGV, 4)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local spares = ARGV[4]  -- string: the numbers of the states to spare, a digit each
+local ids = {unpack(ARGV, 5)}  -- strings: the jobs. No id twice.
 
 local function delete(job)
   if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
@@ -22,5 +23,5 @@ end
 
 local results = {}
 for _, id in ipairs(ids) do results[#results + 1] = delete(read_job(id)) end
-commit()
+commit(VERB_DELETE)
 return results

@@ -8,17 +8,18 @@
 --   topic became ready, those that were handed out included
 -- fails: never
 -- repeat: no
--- include: clock indexes fast_path
+-- include: clock indexes fast_path events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local bucket = tonumber(ARGV[2])  -- integer: which one
-local page = ARGV[3]  -- integer: entries at most
-local sleepers = #ARGV > 3 and {unpack(ARGV, 4)}  -- strings: of each group jobs wanted, workers (see pop.lua), n, n topics
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local bucket = tonumber(ARGV[3])  -- integer: which one
+local page = ARGV[4]  -- integer: entries at most
+local sleepers = #ARGV > 4 and {unpack(ARGV, 5)}  -- strings: of each group jobs wanted, workers (see pop.lua), n, n topics
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(push, due, headers, out)
-  -- include: record planned_writes moves give_back
+  -- include: record planned_writes moves give_back place
   -- When this bucket's timer should look at the job; nil if the job does not belong here.
   local function time_of(job)
     if not in_bucket(job) or job.bucket ~= bucket then return nil end
@@ -51,7 +52,7 @@ local function complete_path(push, due, headers, out)
   -- Write the result of all the jobs, the simple ones and the others.
   local function commit_all(moved)
     count_moves(moved, 'delayed', 'ready')
-    commit()
+    commit(VERB_DUE)
   end
 
   return process, commit_all, plan
@@ -66,6 +67,7 @@ local function hand_out(push, raws, headers, ids)
   -- include: pauses
   local LARGE = 4096  -- bytes: larger records are left to the pop, which counts them
   local sub, FIRST = string.sub, struct.pack(DELIVERY, 1, 1, 0, now_us)
+  local was = string.char(ready) .. struct.pack('>I6', now_ms)  -- before a delivery, see buckets/events
   local given, straight, members, records = {}, {}, {}, {}
 
   -- The due jobs of a topic in the order of a pop, as far as nobody has them yet. False if the topic has a job that comes before
@@ -124,6 +126,10 @@ local function hand_out(push, raws, headers, ids)
         local n, j = #members, #jobs
         members[n + 1], members[n + 2] = lasts, id
         records[n + 1], records[n + 2] = JOB .. id, record
+        if told then
+          local t = #told
+          told[t + 1], told[t + 2] = id, was .. front
+        end
         jobs[j + 1], jobs[j + 2] = id, record
         queue.taken, given[id], straight[topic] = queue.taken + 1, true, (straight[topic] or 0) + 1
       else
@@ -165,10 +171,11 @@ end
 
 -- The fast path (include/fast_path.lua), for delayed jobs. What it collects: the number of jobs moved by topic; the others as in
 -- planned_writes.lua; and for the reply, how many jobs became ready, by topic and by the time they were due.
+ask_for_events()
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
 local handed, straight, members, records  -- what goes straight to sleepers
-local head_of, at, topic, bins, bin, times, entries, mark, new_head  -- of the job before: usually the same
+local head_of, at, topic, bins, bin, times, entries, mark, new_head, event  -- of the job before: usually the same
 local process, commit_all, plan
 -- The first record is read up to SMALL. While records are small, the next ones are read together; of those behind a larger one
 -- only the front is read.
@@ -199,10 +206,15 @@ for place, id in ipairs(ids) do
       entries, mark = under(under(push, topic), priority % 16), whole(number) .. ':'
       new_head = LEAD .. string.char(flags - delayed + ready) .. sub(front, 4, 18) .. since .. sub(front, 25, 30)
         .. struct.pack('>I4', number)
+      event = told and string.char(delayed) .. sub(front, 19, 24) .. new_head .. topic
     end
   end
   if head and at <= now_ms then
     local n = #headers
+    if told then
+      local t = #told
+      told[t + 1], told[t + 2] = id, event
+    end
     entries[#entries + 1] = mark .. id
     moved[topic] = (moved[topic] or 0) + 1
     bins[bin], times[at] = (bins[bin] or 0) - 1, (times[at] or 0) + 1
@@ -250,6 +262,7 @@ else
     index('ZADD', BUCKET .. bucket, unpack(members))
   end
   if #out > 0 then index('ZREM', BUCKET .. bucket, unpack(out)) end
+  if told then tell_all(VERB_DUE, 0) end
   for _, message in ipairs(rings) do redis.call('SPUBLISH', BELL, message) end
 end
 

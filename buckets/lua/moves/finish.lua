@@ -4,11 +4,12 @@
 -- returns: a list, for each job `finished`
 -- fails: for a job, in its place in the list: NOT_FOUND [state], NOT_RESERVED state, STALE_LEASE state
 -- repeat: yes
--- include: clock indexes fast_path
+-- include: clock indexes fast_path events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local jobs = {unpack(ARGV, 2)}  -- strings: id, lease or empty, … No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local jobs = {unpack(ARGV, 3)}  -- strings: id, lease or empty, … No id twice.
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(out, tombs, gone)
@@ -19,7 +20,7 @@ local function complete_path(out, tombs, gone)
   -- Write the result of all the jobs, the simple ones and the others.
   local function commit_all(ended)
     count_moves(ended, 'reserved', 'finished')
-    commit()
+    commit(VERB_FINISH)
   end
 
   return finish, commit_all
@@ -27,9 +28,10 @@ end
 
 -- The fast path (include/fast_path.lua), for reserved jobs that were delivered. What it collects: the number of jobs finished
 -- by topic; the others as in planned_writes.lua.
+ask_for_events()
 local ended, out, tombs, gone = {}, {}, {}, {}
 local results, finish, commit_all = {}, nil, nil
-local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts  -- of the job before: usually the same
+local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the job before: usually the same
 local lease_of, shown  -- and the lease as it was passed, and as a number
 local sub, read = string.sub, redis.pcall
 local LEAD = string.char(VERSION, LONG, finished)
@@ -46,10 +48,15 @@ for at = 1, #jobs, 2 do
     members, lasts = out[at_bucket] or {}, whole(retention + longer)
     out[at_bucket] = members
     tomb = LEAD .. sub(front, 4, 18) .. struct.pack('>I6', now_ms + retention) .. sub(front, 25, last)
+    event = told and string.char(reserved) .. sub(front, 19, 24) .. tomb
   end
   if head and deliveries > 0 and (lease == '' or shown == newest) then
     ended[topic] = (ended[topic] or 0) + 1
     members[#members + 1] = id
+    if told then
+      local n = #told
+      told[n + 1], told[n + 2] = id, event
+    end
     if retention > 0 then
       local n = #tombs
       tombs[n + 1], tombs[n + 2], tombs[n + 3] = key, tomb, lasts
@@ -75,4 +82,5 @@ end
 for at = 1, #tombs, 3 do redis.call('SET', tombs[at], tombs[at + 1], 'PX', tombs[at + 2]) end
 if #gone > 0 then redis.call('UNLINK', unpack(gone)) end
 for number, members in pairs(out) do index('ZREM', BUCKET .. number, unpack(members)) end
+if told then tell_all(VERB_FINISH, 0) end
 return results

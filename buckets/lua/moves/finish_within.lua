@@ -9,9 +9,10 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local within = ARGV[2]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local settles = ARGV[3]  -- integer: 1 to delete jobs that were never delivered, or 0
-local jobs = {unpack(ARGV, 4)}  -- strings: id, lease or empty, … No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local settles = ARGV[4]  -- integer: 1 to delete jobs that were never delivered, or 0
+local jobs = {unpack(ARGV, 5)}  -- strings: id, lease or empty, … No id twice.
 
 local function end_job(job, lease)
   if job and settles == '1' and (job.state == deleted or job.deliveries == 0) then
@@ -26,5 +27,5 @@ for at = 1, #jobs, 2 do
   local job = read_job(jobs[at])
   results[#results + 1] = end_job(job and reaches(job) and job, jobs[at + 1])
 end
-commit()
+commit(VERB_FINISH)
 return results

@@ -8,9 +8,10 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: the topic in whose index the jobs were found, or empty for jobs that the caller named
-local within = ARGV[3]  -- string: the topics that the caller reaches (see within.lua); empty: any
-local ids = {unpack(ARGV, 4)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local topic = ARGV[3]  -- string: the topic in whose index the jobs were found, or empty for jobs that the caller named
+local within = ARGV[4]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local ids = {unpack(ARGV, 5)}  -- strings: the jobs. No id twice.
 
 local function kick(id)
   local job = read_job(id)
@@ -29,5 +30,5 @@ end
 
 local results = {}
 for _, id in ipairs(ids) do results[#results + 1] = kick(id) end
-commit()
+commit(VERB_KICK)
 return results

@@ -6,17 +6,18 @@
 --   none is paused, -2 if only until it is resumed; the jobs as they are now
 -- fails: never
 -- repeat: no
--- include: clock indexes fast_path pauses
+-- include: clock indexes fast_path pauses events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local bucket = tonumber(ARGV[2])  -- integer: the bucket that holds the leases
-local want = tonumber(ARGV[3])  -- integer: jobs at most
-local room = tonumber(ARGV[4])  -- integer: bytes of records at most
-local always = tonumber(ARGV[5])  -- integer: jobs that are popped whatever their size
-local ttr = tonumber(ARGV[6])  -- integer: ms, for these deliveries; empty for each job's own ttr
-local workers = ARGV[7]  -- string: in the order of serving: jobs wanted (2 bytes), length of name (2), name; all have one or none
-local topics = {unpack(ARGV, 8)}  -- strings: in the order of preference
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the leases
+local want = tonumber(ARGV[4])  -- integer: jobs at most
+local room = tonumber(ARGV[5])  -- integer: bytes of records at most
+local always = tonumber(ARGV[6])  -- integer: jobs that are popped whatever their size
+local ttr = tonumber(ARGV[7])  -- integer: ms, for these deliveries; empty for each job's own ttr
+local workers = ARGV[8]  -- string: in the order of serving: jobs wanted (2 bytes), length of name (2), name; all have one or none
+local topics = {unpack(ARGV, 9)}  -- strings: in the order of preference
 
 -- What is not simple. Takes what the fast path has planned until now (see planned_writes.lua) and plans on.
 local function complete_path(records, members)
@@ -28,7 +29,7 @@ local function complete_path(records, members)
     for topic, n in pairs(delivered) do count(topic, 'delivered', n) end
     if first then plan.first[bucket] = math.min(plan.first[bucket] or first, first) end
     if not plan.first[bucket] then plan.bucket[bucket] = nil end
-    commit()
+    commit(VERB_POP)
   end
 
   return ready_job, deliver_job, commit_all
@@ -41,6 +42,11 @@ local answer = {0, 0, -1}
 -- The ready lists, one after the other: the current one (nil at the end), how many of its entries are processed, its priority,
 -- its topic and the place of that in the arguments; how many entries were processed in those before.
 local list, at, priority, last, place, taken = nil, 0, 0, nil, 0, {}
+local function lists_above(topic, ...)
+  return redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic, READY .. '6:' .. topic,
+    READY .. '5:' .. topic, ...)
+end
+
 local function next_list()
   if list then taken[list] = at end
   priority, at = priority - 1, 0
@@ -51,11 +57,14 @@ local function next_list()
       list = nil
       return
     end
-    if not paused(topic) then
-      -- Most jobs have priority 4: one lookup shows that there are none above, and saves five.
-      local above = redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic,
-        READY .. '6:' .. topic, READY .. '5:' .. topic)
-      last, priority = topic, above == 0 and 4 or 9
+    -- Most topics are not paused, and most jobs have priority 4: one lookup shows it. Where events are on there is a stream, so
+    -- it shows too that they are off.
+    local is_usual = not told and lists_above(topic, PAUSED .. topic, EVENTS) == 0
+    if is_usual then
+      last, priority, told = topic, 4, false
+    else
+      if told == nil then ask_for_events() end
+      if not paused(topic) then last, priority = topic, lists_above(topic) == 0 and 4 or 9 end
     end
   end
   list = READY .. string.char(48 + priority) .. ':' .. last
@@ -69,7 +78,7 @@ local entries, n = {}, 0
 -- The worker of the next jobs, the optional block that names it in a record without other fields, and how many jobs are served
 -- before the next worker's turn.
 local worker, block, served, next_at = '', '', 0, 1
-local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front  -- of the job before: usually the same
+local head_of, block_of, topic, ttr_now, tries, number, mark_of, over, score, front, event  -- of the job before: usually the same
 local live, deliver, commit_all
 local sub, read = string.sub, redis.pcall
 local FIRST = struct.pack(DELIVERY, 1, 1, 0, now_us)
@@ -103,6 +112,7 @@ while list and found < want and looked < MOST and not full do
         score = whole(over)
         front = string.char(VERSION, LONG, flags - ready + reserved + (block ~= '' and OPTIONAL or 0), level, bucket)
           .. sub(raw, 6, 18) .. struct.pack('>I6', over) .. sub(raw, 25, SHORT) .. FIRST .. topic .. block
+        event = told and string.char(ready) .. sub(raw, 19, 24) .. front
       end
       if not head or ttr_now == 0 or ttr or mark ~= mark_of or (block ~= '' and flags % 32 >= OPTIONAL) then
         if not live then live, deliver, commit_all = complete_path(records, members) end
@@ -122,6 +132,10 @@ while list and found < want and looked < MOST and not full do
         local m, r = #members, #records
         members[m + 1], members[m + 2] = score, id
         records[r + 1], records[r + 2] = key, record
+        if told then
+          local t = #told
+          told[t + 1], told[t + 2] = id, event
+        end
         first = math.min(first or over, over)
       end
       found, room, seen[id] = found + 1, room - #raw, true
@@ -147,6 +161,7 @@ elseif first then
     index('HINCRBY', counts, 'delivered', jobs)
   end
   redis.call('MSET', unpack(records))
+  if told then tell_all(VERB_POP, 0) end
   if earlier then redis.call('SPUBLISH', BELL, 'due ' .. bucket) end
 end
 if list then taken[list] = at end

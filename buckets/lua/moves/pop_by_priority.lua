@@ -8,13 +8,14 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local bucket = tonumber(ARGV[2])  -- integer: the bucket that holds the leases
-local want = tonumber(ARGV[3])  -- integer: jobs at most
-local room = tonumber(ARGV[4])  -- integer: bytes of records at most
-local always = tonumber(ARGV[5])  -- integer: jobs that are popped whatever their size
-local ttr = tonumber(ARGV[6])  -- integer: ms, for these deliveries; empty for each job's own ttr
-local workers = ARGV[7]  -- string: as in pop.lua
-local topics = {unpack(ARGV, 8)}  -- strings: in the order of preference among equal priorities
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the leases
+local want = tonumber(ARGV[4])  -- integer: jobs at most
+local room = tonumber(ARGV[5])  -- integer: bytes of records at most
+local always = tonumber(ARGV[6])  -- integer: jobs that are popped whatever their size
+local ttr = tonumber(ARGV[7])  -- integer: ms, for these deliveries; empty for each job's own ttr
+local workers = ARGV[8]  -- string: as in pop.lua
+local topics = {unpack(ARGV, 9)}  -- strings: in the order of preference among equal priorities
 local MOST = want + 500  -- entries looked at, as in pop.lua
 local ENOUGH = room - 262144  -- room at which it stops, as in pop.lua
 local answer, found, looked, full, large = {0, 0, -1}, 0, 0, false, false
@@ -78,11 +79,11 @@ for priority = 9, 0, -1 do
   for _, topic in ipairs(filled) do
     if not done() then
       search(READY .. priority .. ':' .. topic)
-      last = topic
+      if done() then last = topic end
     end
   end
 end
-commit()
+commit(VERB_POP)
 for list, n in pairs(taken) do
   if n > 0 then index('LPOP', list, whole(n)) end
 end

@@ -8,15 +8,16 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local id = ARGV[2]  -- string: the job
-local lease = ARGV[3]  -- integer: of the caller's delivery, or empty
-local delay = tonumber(ARGV[4])  -- integer: ms; empty for the current step of a ladder
-local counts = ARGV[5]  -- integer: 1, or 0 if the delivery does not count as a try
-local reason = ARGV[6]  -- string: why, or empty
-local ladder = ARGV[7]  -- string: of a job without its own: ms, 6 bytes a step; empty: ready at once
-local note = ARGV[8]  -- string: the new note behind a `=`, or empty: it stays
-local priority = tonumber(ARGV[9])  -- integer: the new one, or empty
-local within = ARGV[10]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local id = ARGV[3]  -- string: the job
+local lease = ARGV[4]  -- integer: of the caller's delivery, or empty
+local delay = tonumber(ARGV[5])  -- integer: ms; empty for the current step of a ladder
+local counts = ARGV[6]  -- integer: 1, or 0 if the delivery does not count as a try
+local reason = ARGV[7]  -- string: why, or empty
+local ladder = ARGV[8]  -- string: of a job without its own: ms, 6 bytes a step; empty: ready at once
+local note = ARGV[9]  -- string: the new note behind a `=`, or empty: it stays
+local priority = tonumber(ARGV[10])  -- integer: the new one, or empty
+local within = ARGV[11]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job, raw, refusal = read_leased(id, lease, reason ~= '' or note ~= '')
 if not job then return refusal end
 local rest = rest_with(job, raw, reason, note)
@@ -24,5 +25,5 @@ job.priority = priority or job.priority
 if counts == '0' then job.attempts = math.max(job.attempts - 1, 0) end
 job.cause = 0  -- a pop of an older version leaves that an earlier lease ended
 give_back(job, delay, rest, ladder)
-commit()
+commit(VERB_RELEASE)
 return {WORDS[job.state], job.next, plan.died or {}}

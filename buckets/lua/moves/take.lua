@@ -8,11 +8,12 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local id = ARGV[2]  -- string: the job
-local bucket = tonumber(ARGV[3])  -- integer: the bucket that holds the lease, unless the job has one
-local ttr = tonumber(ARGV[4])  -- integer: ms, for this delivery; empty for the job's own
-local worker = ARGV[5]  -- string: who takes it, or empty
-local within = ARGV[6]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local id = ARGV[3]  -- string: the job
+local bucket = tonumber(ARGV[4])  -- integer: the bucket that holds the lease, unless the job has one
+local ttr = tonumber(ARGV[5])  -- integer: ms, for this delivery; empty for the job's own
+local worker = ARGV[6]  -- string: who takes it, or empty
+local within = ARGV[7]  -- string: the topics that the caller reaches (see within.lua); empty: any
 local job, raw = read_job(id, true)
 if not job or not reaches(job) then return redis.error_reply('NOT_FOUND ') end
 local word = WORDS[job.state]
@@ -26,5 +27,5 @@ else
   job.due, job.cause = now_ms, 0
 end
 local record = deliver_job(job, raw, worker)
-commit()
+commit(VERB_TAKE)
 return record

@@ -8,7 +8,8 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local leases = {unpack(ARGV, 2)}  -- strings: id, lease, id, lease, … the last popped first. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local leases = {unpack(ARGV, 3)}  -- strings: id, lease, id, lease, … the last popped first. No id twice.
 local given = {}
 plan.push_with = 'LPUSH'
 for at = 1, #leases, 2 do
@@ -23,5 +24,5 @@ for at = 1, #leases, 2 do
     given[(at + 1) / 2] = 1
   end
 end
-commit()
+commit(VERB_UNPOP)
 return given

@@ -8,10 +8,11 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local id = ARGV[2]  -- string: the job
-local delay = tonumber(ARGV[3])  -- integer: ms from now, or empty
-local due = tonumber(ARGV[4])  -- integer: ms since the epoch, or empty
-local priority = tonumber(ARGV[5])  -- integer: or empty
-local ttl = tonumber(ARGV[6])  -- integer: ms from the due time, or empty
-local within = ARGV[7]  -- string: the topics that the caller reaches (see within.lua); empty: any
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local id = ARGV[3]  -- string: the job
+local delay = tonumber(ARGV[4])  -- integer: ms from now, or empty
+local due = tonumber(ARGV[5])  -- integer: ms since the epoch, or empty
+local priority = tonumber(ARGV[6])  -- integer: or empty
+local ttl = tonumber(ARGV[7])  -- integer: ms from the due time, or empty
+local within = ARGV[8]  -- string: the topics that the caller reaches (see within.lua); empty: any
 return change_job(id, delay, due, priority, ttl, nil)

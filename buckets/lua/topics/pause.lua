@@ -4,15 +4,17 @@
 -- returns: when the pause ends, in ms since the epoch; 0 if only resume ends it
 -- fails: never
 -- repeat: yes
--- include: clock indexes planned_writes
+-- include: clock indexes planned_writes append events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: which
-local span = tonumber(ARGV[3])  -- integer: ms, or empty
-plan.topics[topic] = now_ms
-commit()
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local topic = ARGV[3]  -- string: which
+local span = tonumber(ARGV[4])  -- integer: ms, or empty
 local ends = span and from_ms + span or 0
+plan.topics[topic] = now_ms
+if told then append(told, '', '\0' .. struct.pack('>I6', ends) .. topic) end
+commit(VERB_PAUSE)
 if span then
   redis.call('SET', PAUSED .. topic, whole(ends), 'PX', whole(span + longer))
 else

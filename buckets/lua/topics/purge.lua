@@ -8,10 +8,11 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: whose jobs
-local state = tonumber(ARGV[3])  -- integer: in which state
-local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job created later stays
-local ids = {unpack(ARGV, 5)}  -- strings: the jobs. No id twice.
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local topic = ARGV[3]  -- string: whose jobs
+local state = tonumber(ARGV[4])  -- integer: in which state
+local begun = tonumber(ARGV[5])  -- integer: ms since the epoch; a job created later stays
+local ids = {unpack(ARGV, 6)}  -- strings: the jobs. No id twice.
 local purged = 0
 for _, id in ipairs(ids) do
   local job = read_job(id)
@@ -21,5 +22,5 @@ for _, id in ipairs(ids) do
     purged = purged + 1
   end
 end
-commit()
+commit(VERB_PURGE)
 return purged

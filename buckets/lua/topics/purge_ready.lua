@@ -8,10 +8,11 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: whose jobs
-local priority = ARGV[3]  -- integer: of which list
-local begun = tonumber(ARGV[4])  -- integer: ms since the epoch; a job created later stays
-local page = tonumber(ARGV[5])  -- integer: entries at most
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local topic = ARGV[3]  -- string: whose jobs
+local priority = ARGV[4]  -- integer: of which list
+local begun = tonumber(ARGV[5])  -- integer: ms since the epoch; a job created later stays
+local page = tonumber(ARGV[6])  -- integer: entries at most
 local list = READY .. priority .. ':' .. topic
 local entries = index('LRANGE', list, 0, page - 1)
 local kept, purged, seen = {}, 0, {}
@@ -29,7 +30,7 @@ for _, entry in ipairs(entries) do
     end
   end
 end
-commit()
+commit(VERB_PURGE)
 local taken = #entries - #kept
 if taken > 0 then
   index('LPOP', list, #entries)

@@ -4,14 +4,20 @@
 -- returns: 1 if it was paused, else 0
 -- fails: never
 -- repeat: yes
--- include: clock
+-- include: clock events
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local topic = ARGV[2]  -- string: which
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local topic = ARGV[3]  -- string: which
 local ends = redis.pcall('GET', PAUSED .. topic)
 local was = redis.call('DEL', PAUSED .. topic)
 if type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or 0) <= now_ms then was = 0 end
+ask_for_events()
+if told and was == 1 then
+  told[1], told[2] = '', string.rep('\0', 7) .. topic
+  tell_all(VERB_RESUME, 0)
+end
 local jobs = tonumber(redis.pcall('HGET', COUNTS .. topic, 'ready'))
 if jobs and jobs > 0 then redis.call('SPUBLISH', BELL, 'ready ' .. jobs .. ' ' .. topic) end
 return was

@@ -8,8 +8,9 @@
 local meta = KEYS[1]  -- hash: the shard's settings
 local never = KEYS[2]  -- none: declared, never there
 local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
-local page = tonumber(ARGV[2])  -- integer: entries at most
-local topics = {unpack(ARGV, 3)}  -- strings: topic, ms that a dead letter is kept, how many are kept (0: all), …
+local by = ARGV[2]  -- string: who makes the moves, for their events
+local page = tonumber(ARGV[3])  -- integer: entries at most
+local topics = {unpack(ARGV, 4)}  -- strings: topic, ms that a dead letter is kept, how many are kept (0: all), …
 local processed = 0
 
 -- The oldest, if there are too many; else those that are too old. Second value: whether there are too many.
@@ -36,5 +37,5 @@ for at = 1, #topics, 3 do
     end
   end
 end
-commit()
+commit(VERB_TRIM)
 return processed

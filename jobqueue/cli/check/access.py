@@ -43,9 +43,11 @@ async def _mode(chosen: Settings) -> Finding:
 
 def _secret_files(chosen: Settings) -> Iterator[Finding]:
     """A warning for each secret of the settings whose file anybody may read; a mounted secret often has that mode."""
-    files = {"redis_file": chosen.redis_file, "tls_key": chosen.tls_key} | {
-        f"protocols.{name}.token_file": options.token_file for name, options in chosen.protocols.open()
-    }
+    files = {
+        "redis_file": chosen.redis_file,
+        "journal_file": chosen.journal_file,
+        "tls_key": chosen.tls_key,
+    } | {f"protocols.{name}.token_file": options.token_file for name, options in chosen.protocols.open()}
     for name, path in files.items():
         if path and is_open_to_all(path):
             yield Finding("warn", name, f"every user of this machine may read {path}; chmod 600 keeps the secret")

@@ -18,9 +18,11 @@ from buckets.errors import JobQueueError, Unfit
 from buckets.keys import Keys
 from buckets.namespace import FORMAT, HASH, read_meta
 from buckets.redis.client import Redis
+from buckets.shards import Shards
 from jobqueue import settings
 from jobqueue.access.secret_values import without_secret
 from jobqueue.cli.check.access import check_access
+from jobqueue.cli.check.events import check_events
 from jobqueue.cli.check.findings import Finding, Findings
 from jobqueue.cli.check.service import check_running
 from jobqueue.cli.healthcheck import LOOPBACK, Place
@@ -224,3 +226,5 @@ async def _namespace(redis: Redis, chosen: Settings) -> Findings:
         yield Finding("warn", subject, f"unreadable records that were set aside: {count}, in {', '.join(aside)}")
     else:
         yield Finding("ok", subject, "no record was set aside")
+    async for finding in check_events(Shards(redis, chosen.namespace, shards, buckets), chosen.events_max_mb):
+        yield finding

@@ -130,6 +130,11 @@ async def check_server(address: Address) -> None:
         raise Away(_message(error)) from error
     finally:
         connection.close()
+    check_version(version)
+
+
+def check_version(version: str) -> None:
+    """Raises Refused."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     name, oldest = ("MariaDB", OLDEST_MARIADB) if "MariaDB" in version else ("MySQL", OLDEST_MYSQL)
     if numbers < oldest:
@@ -181,7 +186,10 @@ class MySQLStore:
         if [row[:5] for row in found] != ([] if before is None else [before[:5]]):
             raise Overtaken
         if before is None:
-            await _insert(connection, "jq_position", columns(tables.position), [(*key, *batch.after)])
+            try:
+                await _insert(connection, "jq_position", columns(tables.position), [(*key, *batch.after)])
+            except errors.IntegrityError:
+                raise Overtaken from None
         else:
             await _run(connection, _MOVED, (*batch.after, *key))
 

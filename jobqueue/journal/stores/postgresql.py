@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -39,6 +39,8 @@ _UNUSABLE = (
     asyncpg.ClientConfigurationError,
     asyncpg.UnsupportedClientFeatureError,
 )
+# A connection that ends in the middle of a COPY is an internal error to the driver.
+_AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 # Errors of encoding are the driver's: it has found a value that its column cannot hold.
 _CONTENT = (
     asyncpg.DataError,
@@ -94,7 +96,7 @@ async def connect(address: Address) -> Any:
         raise Refused(f"{address.shown} cannot be used: {error}") from None
     except ValueError as error:  # of the URL, which it may quote
         raise Refused(f"{address.shown} is not a URL of PostgreSQL: {type(error).__name__}") from None
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except _AWAY as error:
         raise Away(f"{type(error).__name__}: {error}") from error
 
 
@@ -104,14 +106,19 @@ async def check_server(address: Address) -> None:
     try:
         version = connection.get_server_version()
         encoding = await connection.fetchval("SHOW server_encoding")
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except _AWAY as error:
         raise Away(str(error)) from error
     finally:
-        connection.terminate()
-    if version.major < OLDEST:
-        raise Refused(f"PostgreSQL {version.major}.{version.minor} is older than {OLDEST}")
+        await _close(connection)
+    check_version(version.major, version.minor)
     if encoding != "UTF8":
         raise Refused(f"the database has the encoding {encoding}; a journal needs one of UTF8, as bodies have any text")
+
+
+def check_version(major: int, minor: int) -> None:
+    """Raises Refused."""
+    if major < OLDEST:
+        raise Refused(f"PostgreSQL {major}.{minor} is older than {OLDEST}")
 
 
 def make(address: Address) -> PostgreSQLStore:
@@ -146,8 +153,8 @@ class PostgreSQLStore:
 
     async def close(self) -> None:
         if self._held is not None:
-            self._held.terminate()
-            self._held = None
+            held, self._held = self._held, None
+            await _close(held)
 
     @staticmethod
     async def _move_position(connection: Any, batch: Batch) -> None:
@@ -170,6 +177,12 @@ class PostgreSQLStore:
             await connection.execute(_JOBS)
         await _each(connection, _ASIDE, (of_job(row, "source", "id", "ms", "seq", "n", "at") for row in jobs.aside))
 
+    def _drop(self) -> None:
+        """Close the connection without waiting for the server."""
+        if self._held is not None:
+            self._held.terminate()
+            self._held = None
+
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         """The connection. After an error it is closed, which undoes what was not committed."""
@@ -184,12 +197,17 @@ class PostgreSQLStore:
             finally:
                 watch.cancel()
         except BaseException as error:
-            await self.close()
+            self._drop()
             if isinstance(error, _CONTENT):
                 raise ContentRefused(f"{type(error).__name__}: {error}") from error
-            if isinstance(error, (OSError, Refused, asyncpg.PostgresError, asyncpg.InterfaceError)):
+            if isinstance(error, (*_AWAY, Refused)):
                 raise Away(f"{type(error).__name__}: {error}") from error
             raise
+
+
+async def _close(connection: Any) -> None:
+    with suppress(*_AWAY):
+        await connection.close(timeout=_CONNECT_S)
 
 
 async def _copy(connection: Any, table: str, names: Sequence[str], rows: Sequence[Row]) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from buckets.clock import HeldClock
 from buckets.errors import Unfit
+from buckets.events.switch import read_events, stream_key, switch_on
 from buckets.fsck.check import Fsck
 from buckets.fsck.findings import KINDS, Report
 from buckets.job import Job, NewJob, State
 from buckets.keys import shard_of
+from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.scripts import Value
@@ -473,6 +475,49 @@ async def test_a_namespace_may_have_as_many_shards_as_its_settings_can_tell(redi
     await redis.read("DEL", *(keys.meta for keys in pool.keys[1:]))
     assert (await fsck(pool, repair=True)).findings["meta"].found == 254
     await pool.close()
+
+
+@pytest.mark.parametrize("damage", [{"colour": "red"}, {"buckets": "x"}, {"stream": "?"}])
+async def test_a_repair_of_damaged_settings_keeps_the_switch_of_the_events(
+    redis: Redis, clock: HeldClock, damage: dict[str, str]
+) -> None:
+    pool = await Pool.open(redis, shards=2, clock=clock)
+    await switch_on(pool, 0, Switch(5_000, touches=True))
+    word = await switch_on(pool, 1, Switch(6_000))
+    assert kinds(await fsck(pool)) == set()
+    for field, value in damage.items():
+        await redis.read("HSET", pool.keys[1].meta, field, value)
+    assert (await fsck(pool, repair=True)).findings["meta"].repaired == 1
+    assert kinds(await fsck(pool)) == set()
+    assert (await read_events(pool, 0)).switch == (5_000, True)
+    events = await read_events(pool, 1)
+    assert (events.switch, events.word) == ((6_000, False), word)
+    assert (await fsck(pool)).foreign.found == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda redis, key: redis.read("DEL", key),
+        lambda redis, key: _replace(redis, key, "SET", "x"),
+        lambda redis, key: redis.read("HSET", key, "events", "many"),
+    ],
+)
+async def test_a_repair_switches_no_events_on_that_it_cannot_know_of(
+    redis: Redis, clock: HeldClock, damage: Callable[[Redis, str], Awaitable[Any]]
+) -> None:
+    pool = await Pool.open(redis, shards=2, clock=clock)
+    for shard in range(2):
+        await switch_on(pool, shard, Switch(5_000))
+    await damage(redis, pool.keys[1].meta)
+    assert (await fsck(pool, repair=True)).findings["meta"].repaired == 1
+    assert ((await read_events(pool, 0)).switch, (await read_events(pool, 1)).switch) == ((5_000, False), None)
+
+
+async def test_another_programs_key_in_the_place_of_the_events_is_a_fault(redis: Redis, pool: Pool) -> None:
+    await redis.read("SET", stream_key(pool, 0), "x")
+    assert kinds(await fsck(pool, repair=True)) == {"spoilt"}
+    assert kinds(await fsck(pool)) == set()
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])

@@ -356,3 +356,15 @@ async def test_a_delay_is_the_time_between_a_jobs_creation_and_its_due_time(pool
         for job_id, delay in (("later", 1500), ("now", 0)):
             job = await pool.get(job_id)
             assert job and job.body == body and job.due - job.created == delay
+        clock.advance(1)
+
+
+async def test_lives_of_an_id_differ_in_their_creation_within_a_millisecond_too(pool: Pool, clock: HeldClock) -> None:
+    created = []
+    for delay in (0, 1500, 1500):
+        await pool.add([NewJob("a", "t", b"1", delay_ms=delay, if_exists="replace")])
+        job = await pool.get("a")
+        assert job
+        created.append(job.created)
+        assert not delay or job.due - job.created == delay
+    assert created[0] < created[1] < created[2] <= created[0] + 3

@@ -1,4 +1,4 @@
-"""The fast paths of add, due, pop and finish have the same result as their complete paths, byte by byte.
+"""The fast paths of add, due, pop and finish have the same result as their complete paths, byte by byte, events too.
 
 Two namespaces go through the same; in one of them the fast paths are closed. The tests of the moves themselves, and the
 model, do not know which path a job took.
@@ -27,6 +27,7 @@ from buckets.redis.client import Redis
 from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
+from tests.buckets.events.switched import switch_on
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all, until
 
@@ -40,7 +41,7 @@ FAST_PATHS = {
 }
 STEPS = 400
 NAME_CHARACTERS = string.ascii_letters + string.digits + "._-:/@#+=%ü"
-WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "SPUBLISH"}
+WRITES = {"RPUSH", "ZADD", "HINCRBY", "HDEL", "MSET", "SETRANGE", "SET", "UNLINK", "ZREM", "LPOP", "XADD", "SPUBLISH"}
 
 
 @functools.cache
@@ -102,12 +103,19 @@ async def contents(redis: Redis, pool: Pool) -> dict[bytes, Any]:
     """All keys of a namespace without its name, and what they hold."""
     found: dict[bytes, Any] = {}
     tag = pool.keys[0].tag.encode()
-    reads = {b"zset": ("ZRANGE", 0, -1, "WITHSCORES"), b"list": ("LRANGE", 0, -1), b"hash": ("HGETALL",)}
+    reads = {
+        b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+        b"list": ("LRANGE", 0, -1),
+        b"hash": ("HGETALL",),
+        b"stream": ("XRANGE", "-", "+"),
+    }
     for key in await redis.read("KEYS", tag.decode() + "*"):
         command, *more = reads.get(await redis.read("TYPE", key), ("GET",))
         value = await redis.read(str(command), key, *more)
         if command == "HGETALL":
             value = dict(zip(value[::2], value[1::2], strict=True))
+        elif command == "XRANGE":
+            value = [fields for _, fields in value]
         found[key[len(tag) :]] = value
         if key.startswith(tag + b"j:"):  # tombstones expire, within a minute of each other
             found[b"end of " + key] = (await redis.read("PTTL", key) + 30_000) // 60_000
@@ -167,6 +175,8 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     complete_path = CompletePath(redis_server.url)
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
     twin = await Pool.open(complete_path, "long", buckets=3, clock=clock)
+    for each in (pool, twin):
+        await switch_on(redis, each.keys[0])
     said: dict[str, list[str]] = {each.keys[0].bell: [] for each in (pool, twin)}
     connected = [asyncio.Event() for _ in said]
     hearing = asyncio.gather(
@@ -210,6 +220,9 @@ LIVES: list[dict[str, Any]] = [
     {"keeps_body": True, "ttr_ms": 0, "retention_ms": 3_600_000},
     {"body": b""},
     {"body": b"x" * 3_000},
+    {"body": b"x" * 4_096, "headers": b"{}"},
+    {"body": b"x" * 4_097, "headers": b"{}", "keeps_body": True},
+    {"body": b"x" * 4_097},
     {"if_exists": "reject"},
     {"if_exists": "replace", "delay_ms": 3},
     {"most_pending": 3},
@@ -300,7 +313,7 @@ async def test_an_odd_record_comes_to_the_same_on_both_paths(twins: Twins, odd: 
 
     for stage in ("delayed", "ready", "reserved"):
         for each in (twins.pool, twins.twin):
-            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[^m]*")), "x")
+            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[^me]*")), "x")
         await twins.both(lambda pool: pool.add([job("even", {"delay_ms": 5}), job("odd", {"delay_ms": 5})]))
         if stage == "delayed":
             await twins.both(spoil)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from buckets.clock import HeldClock
+from buckets.events.switch import read_events, stream_key, switch_on
+from buckets.job import NewJob
+from buckets.namespace import Switch
 from buckets.pool.pool import Pool
 from buckets.redis.client import Redis
 from buckets.timers.sweep import Sweep
@@ -72,6 +77,22 @@ async def test_a_drained_namespace_leaves_nothing_but_its_settings(redis: Redis,
     clock.advance(60_000)
     await sweep.tick()
     assert await redis.read("KEYS", "*") == [b"{jq:0}:meta"]
+
+
+async def test_a_sweep_keeps_the_events_that_nobody_reads_within_their_bytes(
+    redis: Redis, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    await switch_on(pool, 0, Switch(1_000_000))
+    sweep = Sweep(Topics(pool), Instance(pool).locks[0], bounds_of, 60.0, events_bytes=2_000_000)
+    for number in range(40):
+        await pool.add([NewJob(f"j{number}:{each}", "t", b"x" * 1000) for each in range(100)])
+    before = await redis.read("XLEN", stream_key(pool, 0))
+    with caplog.at_level("INFO"):
+        await sweep.tick()
+    events = (await read_events(pool, 0)).stream
+    assert events and 0 < events.entries < before and events.bytes <= 2_000_000
+    swept = next(record for record in caplog.records if record.message == "shard.swept")
+    assert vars(swept)["events"] == before - events.entries
 
 
 async def test_a_topic_with_a_job_in_any_state_is_in_use(redis: Redis, pool: Pool, clock: HeldClock) -> None:

@@ -101,6 +101,22 @@ def test_a_dialects_token_comes_from_its_file_and_is_read_again_at_a_reload(tmp_
     assert first.need_restart(later) == []
 
 
+def test_the_journals_url_is_treated_like_that_of_redis(tmp_path: Path, url_file: str) -> None:
+    url = "postgresql://me:marked@db:5432/jobs?sslkey=secret"
+    Path(url_file).write_text(url)
+    chosen = load({}, None, {"JOBQUEUE_JOURNAL_FILE": url_file})
+    assert chosen.journal == url
+    assert chosen.shown()["journal"] == "'postgresql://db:5432/jobs'"
+    assert "marked" not in repr(chosen) and "sslkey" not in repr(chosen)
+    assert load({"journal": "sqlite:///j.db"}, None, {"JOBQUEUE_JOURNAL_FILE": url_file}).journal == "sqlite:///j.db"
+    assert load({}, None, {}).shown()["journal"] == "''"
+    config = tmp_path / "both.toml"
+    config.write_text(f'journal = "{url}"\njournal_file = "{url_file}"\n')
+    with pytest.raises(SettingsError) as told:
+        load({}, str(config), {})
+    assert str(told.value) == f"journal and journal_file exclude each other: both are set in the file {config}"
+
+
 def test_a_changed_url_in_its_file_needs_a_restart(url_file: str) -> None:
     first = load({"redis_file": url_file}, None, {})
     Path(url_file).write_text("redis://elsewhere")

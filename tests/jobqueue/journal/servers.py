@@ -38,7 +38,7 @@ class Server:
         raise NotImplementedError
 
     def command(self) -> list[str]:
-        """What runs in the foreground, and ends with its process group."""
+        """What runs in the foreground."""
         raise NotImplementedError
 
     def sql(self, statement: str, database: str | None = None) -> str:
@@ -97,9 +97,13 @@ class Server:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
+        """Send a signal to the process and its children, which are not of its group with PostgreSQL."""
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+            with contextlib.suppress(OSError):
+                for child in (self._process.pid, *map(int, children.read_text().split())):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, number)
 
     def __enter__(self) -> Self:
         self.prepare()

@@ -1,0 +1,18 @@
+#!lua flags=no-writes
+-- Read what has ever happened to the jobs of topics, with the place in the stream of events that it is as of.
+-- arrows: none
+-- returns: {now (us), the last id of the stream, created, finished, deleted, replaced, …}: four numbers for each topic
+-- fails: never
+-- repeat: yes
+-- include: clock last_event
+local meta = KEYS[1]  -- hash: the shard's settings
+local never = KEYS[2]  -- none: declared, never there
+local now = ARGV[1]  -- integer: us since the epoch, or empty for Redis's clock
+local topics = {unpack(ARGV, 2)}  -- strings: topics
+
+local answer = {now_us, last_event()}
+for _, topic in ipairs(topics) do
+  local counts = redis.pcall('HMGET', COUNTS .. topic, 'created', 'finished', 'deleted', 'replaced')
+  for place = 1, 4 do answer[#answer + 1] = tonumber(counts[place] or 0) or 0 end
+end
+return answer

@@ -1,0 +1,6 @@
+-- (A third value of nil is not assigned: Lua would make room for it.)
+local function append(list, first, second, third)
+  local n = #list
+  list[n + 1], list[n + 2] = first, second
+  if third then list[n + 3] = third end
+end

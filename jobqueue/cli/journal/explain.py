@@ -1,0 +1,125 @@
+"""`jobqueue explain`: why a job is where it is, and what happened to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobqueue.cli import access
+from jobqueue.cli.journal.journal_url import CannotBegin, named, reading_journal
+from jobqueue.cli.service_commands import DEFAULT_URL
+from jobqueue.schema import fields
+
+if TYPE_CHECKING:
+    from jobqueue.cli.client import Answer, Client
+    from jobqueue.cli.output import Output
+
+
+class _Life(click.ParamType[float | str]):
+    name = "life"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if value == "all":
+            return "all"
+        try:
+            created = float(value)
+        except ValueError:
+            created = -1.0
+        if not 0 <= created <= fields.LAST_S:
+            self.fail(
+                f"{value!r} is neither the time at which a life was created, in unix seconds, nor all", param, ctx
+            )
+        return created
+
+
+class _Id(click.ParamType[str]):
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not fields.is_id(value):
+            self.fail(f"{value!r} cannot be an id, which is {fields.NAME}", param, ctx)
+        return str(value)
+
+
+@click.command("explain", short_help="Explain why a job is where it is, and what happened to it")
+@click.argument("job_id", metavar="ID", type=_Id())
+@click.option(
+    "--life", type=_Life(), metavar="TIME|all", help="the life that was created then, or all lives [the newest]"
+)
+@click.option(
+    "--url",
+    envvar="JOBQUEUE_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="where the service listens",
+)
+@access.accepted
+@reading_journal("read this journal, and ask no service")
+@click.option("--json", "as_json", is_flag=True, help="print JSON on a terminal too")
+def explain_command(
+    job_id: str,
+    life: float | str | None,
+    url: str,
+    url_from: str | None,
+    url_file: str | None,
+    source: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Explain why a job is where it is: late, waiting, dead, gone. Where the service has a journal, also what happened
+    to the job, how late each step was and why.
+
+    Times are UTC, by Redis's clock. --from reads a journal without a service. Exit code 1: nobody knows the job.
+    """
+    from jobqueue.cli import ask  # noqa: PLC0415 - as in service_commands
+    from jobqueue.cli.client import Client  # noqa: PLC0415
+    from jobqueue.cli.output import Output  # noqa: PLC0415
+
+    out, journal = Output(as_json), named(url_from, url_file)
+    if journal is not None:
+        sys.exit(asyncio.run(_from_journal(journal, source, job_id, life, out)))
+    if source is not None:
+        raise click.UsageError("--source goes with --from")
+    asked = {"id": job_id} | ({} if life is None else {"life": life})
+
+    async def talk(client: Client, fields: dict[str, Any], extras: ask.Extras, out: Output) -> int:
+        _show(await client.ask("explain", **fields), out)
+        return ask.DONE
+
+    client = Client(url, access.shown(url, access.taken(given)))
+    sys.exit(asyncio.run(ask.hold(talk, client, asked, ask.Extras(), out)))
+
+
+async def _from_journal(journal: str, source: str | None, job_id: str, life: float | str | None, out: Output) -> int:
+    import msgspec  # noqa: PLC0415 - as above
+
+    from buckets.errors import NotFound  # noqa: PLC0415
+    from jobqueue.cli import ask, output  # noqa: PLC0415
+    from jobqueue.cli.client import Answer  # noqa: PLC0415
+    from jobqueue.journal.explainer import explain_from  # noqa: PLC0415
+    from jobqueue.journal.store import Away  # noqa: PLC0415
+    from jobqueue.journal.url import Refused  # noqa: PLC0415
+
+    try:
+        found = await explain_from(journal, source, job_id, life)
+    except NotFound as error:
+        output.complain(f"explain {job_id}: {error.message}")
+        return ask.REFUSED
+    except (Refused, Away) as error:
+        raise CannotBegin(str(error)) from None
+    _show(Answer(found, msgspec.json.encode(found)), out)
+    return ask.DONE
+
+
+def _show(answer: Answer, out: Output) -> None:
+    from jobqueue.cli.journal.explained import lines  # noqa: PLC0415 - as above
+
+    if out.as_json:
+        out.json(answer)
+    else:
+        for line in lines(answer.fields):
+            out.say(line)

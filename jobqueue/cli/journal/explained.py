@@ -1,0 +1,71 @@
+"""What a job was explained to be, as lines of text. Times are UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jobqueue.journal.explaining.words import moment, span
+
+Fields = Mapping[str, Any]
+
+_WIDEST = 78  # of the column how
+_DAY = len("2026-11-23")
+
+
+def lines(answer: Fields) -> Iterator[str]:
+    """The lines: the job, the sentence, what happened, the sums, what is missing."""
+    yield _head(answer)
+    yield answer["sentence"]
+    timeline = answer["timeline"]
+    if timeline:
+        yield ""
+        yield from _timeline(timeline)
+    if timeline and answer["sums"]:
+        yield _sums(answer["sums"])
+    if answer["since"] is not None:
+        yield f"the journal goes back to {moment(_us(answer['since']))} UTC"
+    for note in answer["facts"]["notes"]:
+        yield f"note: {note}"
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _head(answer: Fields) -> str:
+    facts, sums = answer["facts"], answer["sums"] or {}
+    parts = [answer["id"], facts["topic"], facts["state"], _which(facts)]
+    if sums.get("late") is not None:
+        parts.append(f"{span(_us(sums['late']))} late at its worker")
+    return "   ".join(part for part in parts if part)
+
+
+def _which(facts: Fields) -> str:
+    lives = facts["lives"]
+    return f"life {lives.index(facts['life']) + 1} of {len(lives)}" if facts["life"] in lives else ""
+
+
+def _timeline(timeline: Sequence[Fields]) -> Iterator[str]:
+    """A line for each event, under its day and, of several lives, its life."""
+    width = max(len(line["what"]) for line in timeline)
+    how = min(max(len(line["how"]) for line in timeline), _WIDEST)
+    lives = sorted({line["life"] for line in timeline})
+    day = life = None
+    for line in timeline:
+        if len(lives) > 1 and line["life"] != life:
+            life = line["life"]
+            yield f"life {lives.index(life) + 1} of {len(lives)}, created {moment(_us(life))} UTC"
+        at = moment(_us(line["at"]))
+        if at[:_DAY] != day:
+            day = at[:_DAY]
+            yield f"{day} UTC"
+        forgotten = "forgotten by Redis since; " if line.get("forgotten") else ""
+        yield f"{at[_DAY + 1 :]}  {line['what']:<{width}}  {forgotten + line['how']:<{how}}  {line['who']}".rstrip()
+
+
+def _sums(sums: Fields) -> str:
+    return (
+        f"sum: timers {span(_us(sums['timers_late']))} late, waited {span(_us(sums['waited']))} for workers, "
+        f"worked {span(_us(sums['worked']))}, in back-off {span(_us(sums['backed_off']))}"
+    )

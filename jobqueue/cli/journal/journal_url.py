@@ -1,0 +1,46 @@
+"""The options that say which journal a command reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from jobqueue.access.secret_values import read_secret
+from jobqueue.errors import SettingsError
+
+
+class CannotBegin(click.ClickException):
+    """The journal cannot be read."""
+
+    exit_code = 2
+
+
+def reading_journal(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--source", metavar="NAME", help="which source, if the journal has several [the only one]"),
+            click.option("--from-file", "url_file", metavar="FILE", help="file with its URL, instead of --from"),
+            click.option("--from", "url_from", metavar="URL", help=help_text),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def named(url: str | None, file: str | None) -> str | None:
+    """The URL that the options give; None: they give none. Raises UsageError."""
+    from jobqueue.journal.url import has_password  # noqa: PLC0415 - most commands need no journal
+
+    if url is not None and file is not None:
+        raise click.UsageError("--from and --from-file exclude each other")
+    if url is not None and has_password(url):
+        click.echo("Warning: everybody on this machine can see the password in --from; use --from-file", err=True)
+    try:
+        return read_secret(file, "--from-file") if file is not None else url
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None

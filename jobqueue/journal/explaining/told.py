@@ -1,0 +1,155 @@
+"""What a journal tells of a job, wherever it was read: in SQL, or in the stream behind what SQL has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+LOST, FORGOTTEN = 1, 2
+"""The kinds of a gap."""
+WALKED = -1
+"""The branch of an event that a walk has read."""
+
+Place = tuple[int, int]
+"""An entry of a stream: its ms and its number."""
+
+
+class Told(NamedTuple):
+    """An event of a job. Times are ms since the epoch; `at` and `lease` are us."""
+
+    ms: int
+    seq: int
+    n: int
+    branch: int
+    life: int
+    topic: str
+    verb: int
+    before: int
+    after: int
+    at: int
+    was: int
+    due: int
+    next: int
+    priority: int
+    cause: int
+    attempts: int
+    deliveries: int
+    lease: int
+    instance: str
+    actor: str
+    worker: str | None
+    reason: str | None
+
+    @property
+    def place(self) -> Place:
+        return self.ms, self.seq
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """What a walk has read stands behind the entry that was the last one then."""
+        return self.ms, self.seq, int(self.branch == WALKED), self.branch, self.n
+
+
+class Gap(NamedTuple):
+    """Entries of a shard that are not here (lost), or that Redis has forgotten (see `jq_gap`); those behind `begin` up
+    to `end`."""
+
+    kind: int
+    epoch: int
+    begin: Place
+    end: Place
+    entries: int
+    found: int
+    """us"""
+
+    def has(self, place: Place) -> bool:
+        return self.begin < place <= self.end
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        return self.begin[0] <= end_ms and begin_ms <= self.end[0]
+
+
+class Pause(NamedTuple):
+    """A pause of a topic, in us; `end` None: it lasts."""
+
+    begin: int
+    end: int | None
+
+
+@dataclass(slots=True)
+class Meanwhile:
+    """What is known of a time in which a job was ready."""
+
+    begin: int
+    """us"""
+    end: int
+    pauses: Sequence[Pause] | None = None
+    """Of its topic, within that time; None: not known."""
+    delivered: int | None = None
+    """Jobs of its topic that were delivered in it; None: not known."""
+    is_least: bool = False
+    """Whether there may be more of them."""
+    of_any_priority: bool = False
+    """Whether those of a lower priority are among them."""
+    known_until: int | None = None
+    """us: what was delivered is only known until then; None: for all of the time."""
+    is_gap: bool = False
+    """Whether events of that time are not here."""
+
+
+@dataclass(slots=True)
+class Newest:
+    """The newest life of a job as the journal's table of jobs has it, which may be kept longer than events."""
+
+    life: int
+    topic: str
+    state: int
+    priority: int
+    cause: int
+    due: int
+    next: int
+    tries: int
+    attempts: int
+    deliveries: int
+    worker: str | None
+    reason: str | None
+    at: int
+    ended: int | None
+
+
+@dataclass(slots=True)
+class History:
+    """What a journal and the stream tell of a job."""
+
+    events: list[Told] = field(default_factory=list)
+    """In their order, of all lives."""
+    gaps: list[Gap] = field(default_factory=list)
+    """Of its shard."""
+    newest: Newest | None = None
+    since: int | None = None
+    """us: nothing older is here; None: the journal is empty."""
+    until: int | None = None
+    """us: all that happened to the job until then is here, or in a gap."""
+    is_cut: bool = False
+    """Whether there are more events than were read, the oldest of which are left out."""
+    shard: int | None = None
+    is_kept: bool = False
+    """Whether SQL has any event of the job. Then it has the pauses of topics, too."""
+
+    def is_forgotten(self, event: Told) -> bool:
+        return any(gap.kind == FORGOTTEN and event.branch < gap.epoch and gap.has(event.place) for gap in self.gaps)
+
+    def lives(self) -> list[int]:
+        """When the lives of the job that are known here were created, in their order."""
+        known = {event.life for event in self.events if event.life}
+        return sorted(known | ({self.newest.life} if self.newest and self.newest.life else set()))
+
+    def of_life(self, life: int) -> list[Told]:
+        """The events of a life. One that does not name its life is of that before it."""
+        chosen, current = [], 0
+        for event in self.events:
+            current = event.life or current
+            if current == life:
+                chosen.append(event)
+        return chosen

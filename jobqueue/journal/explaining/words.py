@@ -1,0 +1,47 @@
+"""Times and spans in words. Times are UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_LONGEST_IN_MS = 120_000  # a longer span is told in its two largest units
+_MOST_US = 253_402_300_799_999_999  # the end of the year 9999
+
+
+def moment(us: int) -> str:
+    """`2026-11-23 12:30:00.000`."""
+    return datetime.fromtimestamp(min(max(us, 0), _MOST_US) // 1000 / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def clock(us: int, day_of: int) -> str:
+    """A time without its date where that is the day of another one: `12:30:00.000`."""
+    words = moment(us)
+    return words.removeprefix(moment(day_of)[:11])
+
+
+def span(us: int) -> str:
+    """A time span: `677 ms`, `9.214 s`, `60.677 s`, `2 h 5 min`."""
+    ms = round(us / 1000)
+    if ms < 1000:
+        return f"{ms} ms"
+    if ms < _LONGEST_IN_MS:
+        return f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"
+    left, parts = round(us / 1e6), list[str]()
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part)
+
+
+def jobs(count: int) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+def listed(parts: list[str]) -> str:
+    """`a, b and c`."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

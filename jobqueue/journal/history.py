@@ -1,0 +1,272 @@
+"""Reading what a journal tells of a job, and of the time in which it waited."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Select, and_, case, func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from buckets.events.tail import Tail, TailEvent
+from buckets.job import Verb
+from jobqueue.journal import tables
+from jobqueue.journal.explaining.timeline import Wait
+from jobqueue.journal.explaining.told import LOST, Gap, History, Meanwhile, Newest, Pause, Place, Told
+from jobqueue.journal.rows import words_of
+from jobqueue.journal.store import Away
+from jobqueue.journal.url import Refused
+
+MOST_EVENTS = 10_000
+"""Of a job; older ones are left out."""
+_MOST_GAPS = 1000
+_MOST_PAUSES = 500  # of a topic and a shard, the newest ones
+_MOST_COUNTED = 300_000  # events that one wait may cost
+_MOST_MINUTES = 1440  # of a wait; what went before is not counted
+_EXACT_MINUTES = 10
+_LOOKED_BACK = (60, 1440)  # minutes in which the last delivery of a topic is sought
+_MINUTE_US = 60_000_000
+_DELIVERED = (Verb.POP, Verb.TAKE)
+
+_event, _job, _gap = tables.event.c, tables.job.c, tables.gap.c
+_position, _minute = tables.position.c, tables.minute.c
+_TOLD = [
+    *(_event.ms, _event.seq, _event.n, _event.branch, _event.life, _event.topic, _event.verb),
+    *(_event.state_before, _event.state_after, _event.at, _event.was, _event.due, _event.next),
+    *(_event.priority, _event.cause, _event.attempts, _event.deliveries, _event.lease),
+    *(_event.instance, _event.actor, _event.worker, _event.reason),
+]
+_NEWEST = [
+    *(_job.life, _job.topic, _job.state, _job.priority, _job.cause, _job.due, _job.next, _job.tries),
+    *(_job.attempts, _job.deliveries, _job.worker, _job.reason, _job.at, _job.ended),
+]
+
+
+class Journal:
+    """A journal, read for one source. Its methods raise Away where the database cannot be asked."""
+
+    def __init__(self, engine: AsyncEngine, source: str) -> None:
+        self._engine = engine
+        self._source = source
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[AsyncConnection]:
+        """A connection that sees what was written until now."""
+        try:
+            async with self._engine.connect() as connection:
+                yield connection
+        except (SQLAlchemyError, OSError) as error:
+            raise Away(str(getattr(error, "orig", None) or error)) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._engine.dispose()
+
+    async def position(self, shard: int) -> Place | None:
+        """The last entry of a shard that is in SQL; None: there is none."""
+        query = select(_position.ms, _position.seq).where(_position.source == self._source, _position.shard == shard)
+        async with self._asking() as connection:
+            row = (await connection.execute(query)).first()
+        return None if row is None else (row.ms, row.seq)
+
+    async def history(self, job_id: str, shard: int | None = None) -> History:
+        """What SQL has of a job. `shard`: where it is; None: as the events say."""
+        async with self._asking() as connection:
+            rows = (await connection.execute(self._events_of(job_id))).all()
+            newest = (await connection.execute(self._newest_of(job_id))).first()
+            if shard is None:
+                shard = rows[0].shard if rows else newest.shard if newest else None
+            return History(
+                sorted((Told(*row[1:]) for row in rows[:MOST_EVENTS]), key=lambda told: told.order),
+                [] if shard is None else await self._gaps(connection, _gap.shard == shard),
+                Newest(*newest[1:]) if newest else None,
+                *await self._bounds(connection, shard),
+                is_cut=len(rows) > MOST_EVENTS,
+                shard=shard,
+                is_kept=bool(rows),
+            )
+
+    def _events_of(self, job_id: str) -> Select[Any]:
+        return (
+            select(_event.shard, *_TOLD)
+            .where(_event.id == job_id, _event.source == self._source)
+            .order_by(_event.ms.desc(), _event.seq.desc(), _event.n.desc())
+            .limit(MOST_EVENTS + 1)
+        )
+
+    def _newest_of(self, job_id: str) -> Select[Any]:
+        return select(_job.shard, *_NEWEST).where(_job.source == self._source, _job.id == job_id)
+
+    async def _gaps(self, connection: AsyncConnection, which: Any) -> list[Gap]:
+        query = (
+            select(tables.gap).where(_gap.source == self._source, which).order_by(_gap.number.desc()).limit(_MOST_GAPS)
+        )
+        return [
+            Gap(row.kind, row.epoch, (row.from_ms, row.from_seq), (row.to_ms, row.to_seq), row.entries, row.found)
+            for row in await connection.execute(query)
+        ]
+
+    async def _bounds(self, connection: AsyncConnection, shard: int | None) -> tuple[int | None, int | None]:
+        """Since when, and until when, the journal tells of a shard, in us. What it keeps may begin later than it did
+        itself."""
+        which = [_position.source == self._source] + ([] if shard is None else [_position.shard == shard])
+        query = select(func.min(_position.since), func.min(_position.time)).where(*which)
+        since, until = (await connection.execute(query)).one()
+        if since is None:
+            return None, None
+        oldest = (await connection.execute(select(func.min(_event.ms)))).scalar()
+        first = (await connection.execute(select(func.min(_event.at)).where(_event.ms == oldest))).scalar()
+        return max(since, first or 0), until
+
+    async def meanwhile(self, wait: Wait, history: History) -> Meanwhile:
+        """What is known of a wait of a job with this history."""
+        found = Meanwhile(wait.begin, wait.end)
+        async with self._asking() as connection:
+            since, until = await self._bounds(connection, None)
+            if since is None or until is None:
+                return found
+            is_all = since // 1000 <= wait.begin // 1000
+            found.is_gap = bool(await self._gaps(connection, _overlaps(wait)))
+            if history.is_kept and history.shard is not None:
+                pauses = await self._pauses(connection, wait, history.shard)
+                found.pauses = pauses if pauses or is_all else None
+            end = min(wait.end, until)
+            if is_all and wait.begin < end:
+                found.known_until = end if end < wait.end else None
+                await self._count(connection, wait, end, found)
+        return found
+
+    async def _pauses(self, connection: AsyncConnection, wait: Wait, shard: int) -> list[Pause]:
+        query = (
+            select(_event.at, _event.verb, _event.was)
+            .where(_event.id == "", _event.source == self._source, _event.shard == shard)
+            .where(_event.topic == wait.topic, _event.ms <= wait.end // 1000)
+            .order_by(_event.ms.desc(), _event.seq.desc())
+            .limit(_MOST_PAUSES)
+        )
+        told = [tuple(row) for row in await connection.execute(query)]
+        return [pause for pause in pauses_of(reversed(told)) if _is_in(pause, wait)]
+
+    async def _count(self, connection: AsyncConnection, wait: Wait, end: int, found: Meanwhile) -> None:
+        """Count what was delivered until `end`: by minutes first, which cost little and are kept longest; and job by
+        job where these are not too many."""
+        own = int(wait.place is not None and end == wait.end)
+        minutes = list(range(wait.begin // _MINUTE_US, end // _MINUTE_US + 1))
+        if len(minutes) > _MOST_MINUTES:
+            return
+        by_minute = await self._deliveries(connection, wait.topic, minutes)
+        total = sum(by_minute.values())
+        if total <= own:
+            found.delivered = 0
+            return
+        if len(minutes) <= _EXACT_MINUTES and await self._count_each(connection, wait, end, total, minutes, found):
+            return
+        whole = sum(count for minute, count in by_minute.items() if minute not in (minutes[0], minutes[-1]))
+        if whole:
+            found.delivered, found.is_least, found.of_any_priority = whole, True, True
+
+    async def _deliveries(self, connection: AsyncConnection, topic: str, minutes: Sequence[int]) -> dict[int, int]:
+        """How many jobs of a topic were delivered, by minute. A range of minutes would be read with all topics."""
+        query = (
+            select(_minute.minute, func.sum(_minute.events))
+            .where(_minute.minute.in_(minutes), _minute.source == self._source, _minute.topic == topic)
+            .where(_minute.verb.in_(_DELIVERED))
+            .group_by(_minute.minute)
+        )
+        return {minute: int(count) for minute, count in await connection.execute(query)}
+
+    async def _count_each(
+        self, connection: AsyncConnection, wait: Wait, end: int, total: int, minutes: Sequence[int], found: Meanwhile
+    ) -> bool:
+        """Count the jobs that went before one; whether that could be done. Where events are not all kept, the minutes
+        tell of more."""
+        first, last = minutes[0] * _MINUTE_US, (minutes[-1] + 1) * _MINUTE_US
+        cost = await self._events_in(connection, minutes)
+        if cost > _MOST_COUNTED:
+            first, last = wait.begin, end
+            if cost * (last - first) > _MOST_COUNTED * len(minutes) * _MINUTE_US:
+                return False
+        inside = and_(_event.at >= wait.begin, _event.at < end)
+        query = select(
+            func.count(),
+            func.sum(case((inside, 1), else_=0)),
+            func.sum(case((and_(inside, _event.priority >= wait.priority), 1), else_=0)),
+        ).where(
+            *(_event.ms >= first // 1000, _event.ms < last // 1000 + 1, _event.source == self._source),
+            *(_event.topic == wait.topic, _event.verb.in_(_DELIVERED), _event.branch >= 0),
+        )
+        told, within, before = (int(each or 0) for each in (await connection.execute(query)).one())
+        if not within:
+            found.delivered = 0 if told >= total else None
+            return True
+        found.delivered, found.of_any_priority = before or within, not before
+        found.is_least = told < total
+        return True
+
+    async def _events_in(self, connection: AsyncConnection, minutes: Sequence[int]) -> int:
+        """How many events minutes have."""
+        query = select(func.sum(_minute.events)).where(_minute.minute.in_(minutes), _minute.source == self._source)
+        return int((await connection.execute(query)).scalar() or 0)
+
+    async def last_delivery(self, topic: str, now_us: int) -> int | None:
+        """The beginning of the last minute, in us, in which a job of a topic was delivered; None: in none of a day."""
+        now = now_us // _MINUTE_US
+        async with self._asking() as connection:
+            for back in _LOOKED_BACK:
+                found = await self._deliveries(connection, topic, range(now - back, now + 1))
+                if found:
+                    return max(found) * _MINUTE_US
+        return None
+
+
+async def source_of(engine: AsyncEngine, given: str | None) -> str:
+    """The source to read: the one that is given, or the only one. Raises Refused, Away."""
+    try:
+        async with engine.connect() as connection:
+            found = await connection.execute(select(_position.source).distinct().order_by(_position.source))
+            sources: list[str] = list(found.scalars())
+    except (SQLAlchemyError, OSError) as error:
+        raise Away(str(getattr(error, "orig", None) or error)) from error
+    if given is not None and given not in sources:
+        raise Refused(f"the journal has no source {given}; it has {', '.join(sources) or 'none'}")
+    if given is None and len(sources) != 1:
+        raise Refused(f"which source? The journal has {', '.join(sources) or 'none yet'}; --namespace names one")
+    return given or sources[0]
+
+
+def _overlaps(wait: Wait) -> Any:
+    return and_(_gap.kind == LOST, _gap.from_ms <= wait.end // 1000, _gap.to_ms >= wait.begin // 1000)
+
+
+def pauses_of(told: Iterable[Sequence[int]]) -> list[Pause]:
+    """The pauses of a topic from its events: when (us), the verb, and until when (ms; 0: until it is resumed)."""
+    pauses: list[Pause] = []
+    for at, verb, until in told:
+        if pauses and (pauses[-1].end is None or pauses[-1].end > at):
+            pauses[-1] = pauses[-1]._replace(end=at)
+        if verb == Verb.PAUSE:
+            pauses.append(Pause(at, until * 1000 or None))
+    return pauses
+
+
+def _is_in(pause: Pause, wait: Wait) -> bool:
+    return pause.begin < wait.end and (pause.end is None or pause.end > wait.begin)
+
+
+def joined(history: History, tail: Tail) -> None:
+    """Add to what SQL has what the stream has behind it. An event that came to SQL meanwhile is there already."""
+    known = {(event.ms, event.seq, event.n) for event in history.events if event.branch >= 0}
+    new = [_told(each) for each in tail.events if each[:3] not in known]
+    history.events = sorted([*history.events, *new], key=lambda told: told.order)
+
+
+def _told(found: TailEvent) -> Told:
+    event = found.event
+    worker, reason = words_of(event.options) if event.options else (None, None)
+    return Told(
+        *(found.ms, found.seq, found.n, 0, event.created, event.topic, event.verb, event.before, event.after),
+        *(event.at, event.was, event.due, event.next, event.priority, event.cause, event.attempts),
+        *(event.deliveries, event.lease, found.entry.instance, found.entry.actor, worker, reason),
+    )

@@ -1,0 +1,161 @@
+"""What keeps a journal from growing for ever: old rows are deleted, days come and go.
+
+Events go by the time of their entry, ended jobs by their end, sums by their minute; jobs that live stay. Whole days of
+events are dropped where there are partitions. All else is deleted in steps, so that no transaction is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from jobqueue.journal import partitions
+
+log = structlog.get_logger()
+
+STEP = 10_000  # rows
+_VACUUM = 2_000  # pages of SQLite that are given back in a step
+_LOCK = "jobqueue journal keeping"
+_LOCK_NUMBER = 0x6A716B70
+_PATIENCE_S = 2  # for a table that someone reads: who waits to drop it holds up all others
+_MINUTE_MS = 60_000
+_PAUSE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How long what is kept, in ms. None: for ever."""
+
+    events: int | None = None
+    jobs: int | None = None
+    """After their end."""
+    minutes: int | None = None
+
+
+class Keeper:
+    """Keeps one journal within its periods, a step at a time."""
+
+    def __init__(self, engine: AsyncEngine, periods: Periods) -> None:
+        self._engine, self._periods = engine, periods
+        self._next_ms = 0
+        self._outside: tuple[int, int] | None = None
+
+    async def step(self, now_ms: int) -> None:
+        """Make the days that come, and delete what is too old, `STEP` rows of a table at most; to be called between
+        batches. It does nothing while nothing is left to delete and less than a minute has passed.
+
+        `now_ms`: the time of Redis. Another process that does the same meanwhile is left to it. A day that cannot be
+        made or dropped is logged, and tried again. Raises DBAPIError where the database is away.
+        """
+        if self._next_ms - _PAUSE_MS <= now_ms < self._next_ms:
+            return
+        async with self._engine.connect() as connection:
+            has_more = await connection.run_sync(self._keep, now_ms)
+            if connection.dialect.name == "sqlite":
+                raw: Any = (await connection.get_raw_connection()).driver_connection
+                await raw.execute_fetchall(f"PRAGMA incremental_vacuum({_VACUUM})")
+        self._next_ms = now_ms if has_more else now_ms + _PAUSE_MS
+
+    def _keep(self, connection: Connection, now_ms: int) -> bool:
+        """Returns whether there is more to delete."""
+        kind = connection.dialect.name
+        if not _is_alone(connection):
+            return False
+        try:
+            if kind != "sqlite":
+                _change_days(connection, self._periods, now_ms)
+                self._look_outside(connection, kind)
+            # A list: every table gets its step.
+            deleted = [_delete(connection, kind, *each) for each in _too_old(kind, self._periods, now_ms)]
+            return any(number >= STEP for number in deleted)
+        finally:
+            _let_others(connection)
+
+    def _look_outside(self, connection: Connection, kind: str) -> None:
+        """Tell of events that no day takes: they are deleted by rows, which costs more."""
+        first, last = connection.exec_driver_sql(f"SELECT MIN(ms), MAX(ms) FROM {partitions.default_of(kind)}").one()
+        found = None if first is None else (first, last)
+        if found and found != self._outside:
+            days = {"first": str(partitions.day_of(first)), "last": str(partitions.day_of(last))}
+            log.warning("journal.outside_days", **days)
+        self._outside = found
+
+
+def _is_alone(connection: Connection) -> bool:
+    """Whether no other process keeps this journal now."""
+    kind = connection.dialect.name
+    if kind == "sqlite":
+        return True
+    if kind == "postgresql":
+        return bool(connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK_NUMBER})").scalar())
+    return bool(connection.exec_driver_sql(f"SELECT GET_LOCK({_lock_name()}, 0)").scalar())
+
+
+def _let_others(connection: Connection) -> None:
+    kind = connection.dialect.name
+    connection.rollback()
+    if kind == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_LOCK_NUMBER})")
+    elif kind == "mysql":
+        connection.exec_driver_sql(f"SELECT RELEASE_LOCK({_lock_name()})")
+    connection.commit()
+
+
+def _lock_name() -> str:
+    return f"CONCAT('{_LOCK} ', MD5(DATABASE()))"
+
+
+def _change_days(connection: Connection, periods: Periods, now_ms: int) -> None:
+    """Make and drop partitions, each in a transaction of its own, until one cannot be."""
+    old = [] if periods.events is None else partitions.beyond(connection, now_ms - periods.events)
+    new = partitions.missing(connection, now_ms)
+    connection.commit()
+    limit = {
+        "postgresql": f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'",
+        "mysql": f"SET SESSION lock_wait_timeout = {_PATIENCE_S}",
+    }[connection.dialect.name]
+    for statement in (*new, *old):
+        try:
+            connection.exec_driver_sql(limit)
+            connection.exec_driver_sql(statement)
+            connection.commit()
+        except DBAPIError as error:
+            connection.rollback()
+            if error.connection_invalidated:
+                raise
+            log.warning("journal.days_not_changed", statement=statement, error=str(error.orig))
+            break  # so that batches wait once
+
+
+def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Sequence[str], str]]:
+    """What is deleted by rows: a table, its key, and a condition."""
+    if periods.events is not None:
+        before = now_ms - periods.events
+        events = partitions.default_of(kind) or "jq_event"
+        yield events, ("ms", "source", "shard", "seq", "n", "branch"), f"ms < {before}"
+        yield "jq_refused", ("number",), f"time < {before * 1000}"
+    if periods.jobs is not None:
+        yield "jq_job", ("source", "id"), f"ended < {(now_ms - periods.jobs) * 1000}"
+    if periods.minutes is not None:
+        key = ("minute", "source", "topic", "verb", "state")
+        yield "jq_minute", key, f"minute < {(now_ms - periods.minutes) // _MINUTE_MS}"
+
+
+def _delete(connection: Connection, kind: str, table: str, key: Sequence[str], where: str) -> int:
+    """Delete a step of rows; returns how many."""
+    names = ", ".join(key)
+    some = f"FROM {table} WHERE {where} LIMIT {STEP}"
+    statement = {
+        "sqlite": f"DELETE FROM {table} WHERE ({names}) IN (SELECT {names} {some})",
+        "postgresql": f"DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid {some}))",
+        "mysql": f"DELETE {some}",
+    }[kind]
+    number = connection.exec_driver_sql(statement).rowcount
+    connection.commit()
+    return number

@@ -1,0 +1,8 @@
+"""The reader of the events: each shard's stream, from Redis into SQL, each event once and in order.
+
+running    a process: locks, a loop for each shard, signals
+shard      the loop of a shard: pending entries, fresh ones, one transaction a batch, then their acknowledgement
+verdict    what a stream says about its position: all is well, entries are lost, Redis went back
+writing    rows of a batch, halved until what a database refuses stands alone
+walk       all records of a shard, for what its events do not tell
+"""

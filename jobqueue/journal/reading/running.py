@@ -1,0 +1,127 @@
+"""A process that drains: a loop for each shard whose lock it gets, what it keeps of the past, and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from buckets.errors import JobQueueError
+from buckets.events.stream import Stream
+from buckets.events.switch import read_events
+from buckets.redis.client import Redis
+from buckets.shards import Shards
+from jobqueue.journal.keeping import Periods
+from jobqueue.journal.reading import totals
+from jobqueue.journal.reading.figures import Figures
+from jobqueue.journal.reading.options import Options
+from jobqueue.journal.reading.shard import ShardReader
+from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.reading.walk import Walk
+from jobqueue.journal.reading.writing import Writer
+
+_POUR_S = 0.1  # the longest age of shared metrics
+_BYTES_S = 30.0
+_ADD_UP_S = 2.0
+_KEEP_S = 1.0  # between steps, of which most find nothing to do
+STOPPED_S = 10.0
+"""For the batch under way, once the process is to stop."""
+
+
+class NotCommitted(Exception):
+    """The batch under way was not written in time."""
+
+
+class Drain:
+    """Drains all shards of a namespace into a journal. `reading` makes a client on which a shard waits for entries.
+    `periods`: for how long what is written is kept; None: somebody else sees to it."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        sql: Sql,
+        options: Options,
+        figures: Figures,
+        reading: Callable[[], Redis],
+        periods: Periods | None = None,
+    ) -> None:
+        self._shards, self._sql, self._figures, self._periods = shards, sql, figures, periods
+        self._clients = [reading() for _ in shards.keys]
+        self._streams = [Stream(shards, shard, client) for shard, client in enumerate(self._clients)]
+        self._source = options.source
+        self.readers = [self._reader(shard, stream, sql, options) for shard, stream in enumerate(self._streams)]
+
+    def _reader(self, shard: int, stream: Stream, sql: Sql, options: Options) -> ShardReader:
+        writer = Writer(sql, self._shards, shard, options, self._figures)
+        walk = Walk(self._shards, shard, stream, sql, options)
+        return ShardReader(stream, shard, sql, writer, walk, options, self._figures)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Drain until `stop` is set. Raises Unfit, and NotCommitted where the end took too long."""
+        async with AsyncExitStack() as stack:
+            for client in self._clients:
+                stack.push_async_callback(client.close)
+            beside = [asyncio.create_task(each) for each in (self._pour(), self._weigh(), self._keep(), self._add_up())]
+            stack.push_async_callback(_ended, *beside)
+            tasks = [asyncio.create_task(reader.run(), name="journal reader") for reader in self.readers]
+            stack.push_async_callback(_ended, *tasks)
+            stopping = asyncio.create_task(stop.wait())
+            stack.push_async_callback(_ended, stopping)
+            done, _ = await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopping}:
+                task.result()  # a reader only ends by itself with an error
+            await self._stop(tasks)
+
+    async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        for reader in self.readers:
+            reader.stop()
+        try:
+            async with asyncio.timeout(STOPPED_S):
+                await asyncio.gather(*tasks)
+        except TimeoutError:
+            raise NotCommitted from None
+        finally:
+            self._figures.pour()
+
+    async def _pour(self) -> None:
+        while True:
+            self._figures.pour()
+            await asyncio.sleep(_POUR_S)
+
+    async def _keep(self) -> None:
+        """Delete what is too old."""
+        while self._periods:
+            with contextlib.suppress(JobQueueError):
+                await self._sql.keep(self._periods, await self._shards.now_ms())
+            await asyncio.sleep(_KEEP_S)
+
+    async def _add_up(self) -> None:
+        """Have events and totals added up from a new beginning, where that is due."""
+        while True:
+            with contextlib.suppress(JobQueueError):
+                now_us = await self._shards.now_us()
+                if any(reader.lock.is_held for reader in self.readers):
+                    if await totals.is_due(self._sql, self._source, now_us):
+                        await totals.renew(self._streams, self._sql, self._source)
+            await asyncio.sleep(_ADD_UP_S)
+
+    async def _weigh(self) -> None:
+        """Measure the streams now and then."""
+        while True:
+            for shard, reader in enumerate(self.readers):
+                if reader.lock.is_held:
+                    await self._weigh_one(shard)
+            await asyncio.sleep(_BYTES_S)
+
+    async def _weigh_one(self, shard: int) -> None:
+        with contextlib.suppress(JobQueueError):
+            found = await read_events(self._shards, shard)
+            self._figures.weighs(shard, found.stream.bytes if found.stream else 0)
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

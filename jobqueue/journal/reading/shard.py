@@ -1,0 +1,310 @@
+"""The loop of a shard: what was left pending, then what is fresh, one transaction a batch, then its acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from buckets.errors import JobQueueError, Unfit
+from buckets.events.codec import Event
+from buckets.events.stream import START, Entry, Gone, Place, Stream, View
+from jobqueue.journal.reading import verdict
+from jobqueue.journal.reading.figures import Figures
+from jobqueue.journal.reading.lock import Lock
+from jobqueue.journal.reading.options import Options
+from jobqueue.journal.reading.returns import forgotten_from
+from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.reading.verdict import Verdict, place_of
+from jobqueue.journal.reading.walk import Walk
+from jobqueue.journal.reading.writing import WITH_BODY, Unit, Writer, read
+from jobqueue.journal.store import Batch, Overtaken, Position
+
+log = structlog.get_logger()
+
+_BLOCK_MS = 1_000
+_LOOK_S = 5.0  # while there is nothing to read
+_LIVING_S = 3.0  # a reader that lives has moved its position by then
+_SHORTEST_S, _LONGEST_S = 0.1, 2.0  # between attempts while Redis is away
+_MOST_PAGE = 250  # entries of a read: one may have 1 MiB
+_MOST_BYTES = 16 << 20  # of a batch
+_LARGE_BODY = 256 << 10  # bytes that one counts with that is still to be fetched
+_BEHIND_S = 10.0
+_TIMELY_S = 0.5  # the age at which the time of an idle shard is written
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read for a batch."""
+
+    ids: list[bytes] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    events: int = 0
+    bytes: int = 0
+    is_all: bool = False
+    """Whether there was nothing else."""
+
+    def add(self, page: Sequence[Entry], position: Place) -> None:
+        """Add entries, but for those that the journal has or that were cut off: they are only acknowledged."""
+        for entry in page:
+            self.ids.append(entry[0])
+            if entry[1] is None:
+                continue
+            unit = read(entry)
+            if unit.place > position:
+                self.units.append(unit)
+                self.events += len(unit.events) or 1
+                self.bytes += _weight(unit)
+
+
+def _weight(unit: Unit) -> int:
+    large = sum(
+        isinstance(each, Event) and each.body is None and each.verb in WITH_BODY and each.after > 0
+        for each in unit.events
+    )
+    return sum(map(len, unit.fields)) + large * _LARGE_BODY
+
+
+class ShardReader:
+    """Drains one shard while it holds its lock."""
+
+    def __init__(
+        self, stream: Stream, shard: int, sql: Sql, writer: Writer, walk: Walk, options: Options, figures: Figures
+    ) -> None:
+        self._stream, self._shard, self._sql, self._writer, self._walk = stream, shard, sql, writer, walk
+        self._options, self._figures = options, figures
+        self._source = options.source
+        self.lock = Lock(stream)
+        self._stopping = asyncio.Event()
+        self._forgotten = START
+        self._density = float(options.batch)  # events of an entry, as the last page had them
+        self._has_begun = False
+        self._is_on = True
+        self._is_behind = False
+
+    def stop(self) -> None:
+        """Stop behind the batch under way."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Drain until it is stopped. Raises Unfit where another living reader has the source."""
+        holding = asyncio.create_task(self.lock.run(), name=f"journal lock {self._shard}")
+        pause = _SHORTEST_S
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._drain()
+                    pause = _SHORTEST_S
+                except (Overtaken, Gone):
+                    await self._pause(_SHORTEST_S)
+                except Unfit:
+                    raise
+                except JobQueueError as error:
+                    log.warning("journal.interrupted", shard=self._shard, error=error.message)
+                    await self._pause(pause)
+                    pause = min(2 * pause, _LONGEST_S)
+        finally:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+            self._figures.left(self._shard)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless it is to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    async def _drain(self) -> None:
+        """Drain from the position in SQL on, until the lock is lost or the loop is to stop."""
+        while not self.lock.is_held:
+            if self._stopping.is_set():
+                return
+            self._has_begun = False
+            self._figures.left(self._shard)
+            await self._pause(_SHORTEST_S)
+        self._walk.reset()
+        position = await self._ready()
+        if position is None:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            log.info("journal.started", shard=self._shard, source=self._source, position=str(place_of(position)))
+        self._forgotten = await self._sql.forgotten_until(self._source, self._shard)
+        position = await self._drain_pending(position)
+        while self.lock.is_held and not self._stopping.is_set():
+            position = await self._drain_fresh(position)
+
+    async def _ready(self) -> Position | None:
+        """The position, in agreement with the stream; None: there is no stream now."""
+        position = await self._sql.position(self._source, self._shard)
+        view = await self._settle(position)
+        while (found := verdict.judge(position, view)) is not Verdict.WELL:
+            if found is Verdict.NO_STREAM:
+                if view.is_on:
+                    await self._stream.restore_group()
+                await self._pause(_SHORTEST_S if view.is_on else _LOOK_S)
+                return None
+            position = await self._agreed(position, view, found)
+            view = await self._settle(position)
+        return position
+
+    async def _settle(self, position: Position | None, ids: Sequence[bytes] = ()) -> View:
+        """Acknowledge what the journal has, and see how far it is behind."""
+        view = await self._stream.settle(position.stream if position else "", place_of(position), ids)
+        if view.is_on is not self._is_on:
+            self._is_on = view.is_on
+            if not view.is_on:
+                log.warning("journal.off", shard=self._shard)
+        if position:
+            self._tell_lag((view.now_us - position.time) / 1e6 if view.length > 0 else 0.0, max(0, view.length))
+        return view
+
+    def _tell_lag(self, seconds: float, entries: int) -> None:
+        self._figures.behind(self._shard, max(0.0, seconds), entries)
+        if seconds > _BEHIND_S and not self._is_behind:
+            log.warning("journal.behind", shard=self._shard, seconds=round(seconds, 1), entries=entries)
+        self._is_behind = seconds > _BEHIND_S
+
+    async def _agreed(self, position: Position | None, view: View, found: Verdict) -> Position:
+        """Write what a verdict means; returns the position after it."""
+        if position is None:
+            return await self._begun(view)
+        if found is Verdict.LOST:
+            upto = max(place_of(position), verdict.before(view.first, view.last))
+            return await self._lost(position, view, place_of(position), upto)
+        if found is Verdict.OTHER:
+            await self._refuse_if_another_lives(position)
+            return await self._went_back(position, view, START)
+        after = await forgotten_from(self._stream, self._sql, self._options, self._shard, position, view)
+        if after is None:
+            await self._stream.deliver_behind(place_of(position))
+            return position
+        return await self._went_back(position, view, after)
+
+    async def _begun(self, view: View) -> Position:
+        position = verdict.first_position(view)
+        until = verdict.before(view.first, view.last)
+        await self._write_gap(None, position, verdict.UNKNOWN, START, until, 0, view)
+        return position
+
+    async def _lost(self, position: Position, view: View, after: Place, upto: Place) -> Position:
+        entries = verdict.lost(position, view)
+        counted = position._replace(entries=position.entries + entries)
+        await self._write_gap(position, counted, verdict.LOST, after, upto, entries, view)
+        self._figures.gap(entries)
+        log.error("journal.gap", shard=self._shard, entries=entries, after=str(after), upto=str(upto))
+        return counted
+
+    async def _went_back(self, position: Position, view: View, after: Place) -> Position:
+        """Redis has forgotten what is behind a place."""
+        upto, again = place_of(position), verdict.next_epoch(position, view)
+        is_other = again.stream != position.stream
+        kinds = [verdict.FORGOTTEN, verdict.UNKNOWN] if is_other else [verdict.FORGOTTEN]
+        gaps = [self._gap(again, kind, after, upto, 0, view) for kind in kinds]
+        await self._sql.write(Batch(self._source, self._shard, position, again, gaps=gaps))
+        self._forgotten = max(self._forgotten, upto)
+        self._figures.went_back()
+        log.error("journal.went_back", shard=self._shard, epoch=again.epoch, after=str(after), upto=str(upto))
+        return again
+
+    async def _write_gap(
+        self, before: Position | None, after: Position, kind: int, first: Place, last: Place, entries: int, view: View
+    ) -> None:
+        row = self._gap(after, kind, first, last, entries, view)
+        await self._sql.write(Batch(self._source, self._shard, before, after, gaps=[row]))
+
+    def _gap(self, position: Position, kind: int, after: Place, upto: Place, entries: int, view: View) -> tuple:  # type: ignore[type-arg]
+        return verdict.gap_row(self._source, self._shard, position.epoch, kind, after, upto, entries, view.now_us)
+
+    async def _refuse_if_another_lives(self, position: Position) -> None:
+        """Raise Unfit if a reader of another stream moves the position, which is of a source of the same name."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LIVING_S
+        while loop.time() < until and not self._stopping.is_set():
+            await self._pause(_SHORTEST_S)
+            now = await self._sql.position(self._source, self._shard)
+            if now is not None and now.stream == position.stream and now != position:
+                raise Unfit(
+                    f"another journal run drains another Redis as the source {self._source}; "
+                    "give this one a name of its own with --source"
+                )
+            if now != position:
+                raise Overtaken
+
+    async def _drain_pending(self, position: Position) -> Position:
+        """Drain what was delivered and not acknowledged, as before a crash."""
+        after = START
+
+        async def more(count: int) -> list[Entry]:
+            nonlocal after
+            page = await self._stream.pending(count, after)
+            after = Place.read(page[-1][0]) if page else after
+            return page
+
+        while not self._stopping.is_set():
+            found = await self._gather(more, position)
+            if not found.ids:
+                break
+            position = await self._written(position, found, 0, may_repeat=True)
+        return position
+
+    async def _drain_fresh(self, position: Position) -> Position:
+        """Drain a batch, or wait for a while; a step of a walk, if there is one."""
+        view = await self._settle(position)
+        if verdict.judge(position, view) is not Verdict.WELL:
+            raise Gone
+        wait_ms = 0 if await self._walk.is_due() else _BLOCK_MS
+
+        async def more(count: int) -> list[Entry]:
+            nonlocal wait_ms
+            page = await self._stream.fresh(count, wait_ms)
+            wait_ms = 0  # what is here does not wait for more
+            return page
+
+        found = await self._gather(more, position)
+        told_us = view.now_us if found.is_all else 0
+        if found.ids:
+            position = await self._written(position, found, told_us)
+        elif told_us - position.time >= _TIMELY_S * 1e6:
+            position = await self._timely(position, told_us)
+        if await self._walk.is_due():
+            position = await self._walk.step(position, is_all=found.is_all)
+        elif found.events < self._options.batch / 2 and found.ids:
+            await self._pause(self._options.linger_s)
+        return position
+
+    async def _gather(self, more: Callable[[int], Awaitable[list[Entry]]], position: Position) -> _Read:
+        """Read for a batch, by pages whose size follows from how many events the entries had until now."""
+        found, place = _Read(), place_of(position)
+        while found.events < self._options.batch and found.bytes < _MOST_BYTES:
+            count = max(1, min(_MOST_PAGE, int((self._options.batch - found.events) / self._density)))
+            before = found.events
+            page = await more(count)
+            found.add(page, place)
+            if len(page) < count:
+                found.is_all = True
+                break
+            self._density = max(1.0, (found.events - before) / len(page))
+        return found
+
+    async def _written(self, position: Position, found: _Read, told_us: int, *, may_repeat: bool = False) -> Position:
+        """Write what was read, then acknowledge it, and see whether all is well."""
+        before = place_of(position)
+        if found.units:
+            told_us = max(told_us, max((unit.entry.at for unit in found.units if unit.entry), default=0))
+            position = await self._writer.write(position, found.units, told_us, self._forgotten, may_repeat)
+        view = await self._settle(position, found.ids)
+        if verdict.judge(position, view) is Verdict.LOST:  # it was cut off while this batch was read
+            upto = max(place_of(position), verdict.before(view.first, view.last))
+            return await self._lost(position, view, before, upto)
+        return position
+
+    async def _timely(self, position: Position, told_us: int) -> Position:
+        """Write until when all is told."""
+        after = position._replace(time=told_us)
+        await self._sql.write(Batch(self._source, self._shard, position, after))
+        return after

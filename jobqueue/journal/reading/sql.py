@@ -1,0 +1,221 @@
+"""What the readers of a process ask of SQL: batches by one store, one at a time, and all else by an engine.
+
+A database that is away is asked again until it answers: nothing is acknowledged meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import structlog
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from buckets.events.stream import START, Place
+from buckets.job import LIVE
+from jobqueue.journal.database import open_engine, open_store
+from jobqueue.journal.keeping import Keeper, Periods
+from jobqueue.journal.reading.verdict import FORGOTTEN, LOST, UNKNOWN, gap_row, place_of
+from jobqueue.journal.store import Away, Batch, Position, Store
+from jobqueue.journal.tables import event, gap, job
+from jobqueue.journal.writing import columns
+
+log = structlog.get_logger()
+
+_SHORTEST_S, _LONGEST_S = 0.1, 10.0
+T = TypeVar("T")
+
+
+class Gap(NamedTuple):
+    """A gap; times are us."""
+
+    shard: int
+    kind: int
+    after: Place
+    upto: Place
+    entries: int
+    found: int
+    walked: int | None
+
+
+class Sql:
+    """One journal. Made by `open`; every method waits for a database that is away."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._store: Store | None = None
+        self._engine: AsyncEngine | None = None
+        self._keeper: Keeper | None = None
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect, and found an empty journal. Raises Refused."""
+        await self._patiently(self._opened)
+
+    async def _opened(self) -> None:
+        async with self._turn:
+            self._store = self._store or await open_store(self._url)
+            self._engine = self._engine or await open_engine(self._url)
+
+    async def close(self) -> None:
+        if self._store:
+            await self._store.close()
+        if self._engine:
+            await self._engine.dispose()
+
+    async def position(self, source: str, shard: int) -> Position | None:
+        """How far a shard is drained; None: nothing was."""
+        return await self._patiently(lambda: self._in_turn(lambda store: store.position(source, shard)))
+
+    async def write(self, batch: Batch) -> None:
+        """Write a batch. Raises Overtaken, also when it had been written before the database went away, and
+        ContentRefused."""
+        await self._patiently(lambda: self._in_turn(lambda store: store.write(batch)))
+
+    async def _in_turn(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        async with self._turn:
+            assert self._store
+            return await work(self._store)
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        pause = _SHORTEST_S
+        while True:
+            try:
+                result = await work()
+            except Away as error:
+                if pause == _SHORTEST_S:
+                    log.warning("database.lost", error=str(error))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_S)
+                continue
+            if pause > _SHORTEST_S:
+                log.info("database.found")
+            return result
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Do something in a transaction of its own."""
+        return await self._patiently(lambda: self._run(work))
+
+    async def _run(self, work: Callable[[Connection], T]) -> T:
+        assert self._engine
+        try:
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(work)
+        except (DataError, IntegrityError, ProgrammingError):  # a defect, which no repetition mends
+            raise
+        except (DBAPIError, OSError) as error:
+            raise Away(str(getattr(error, "orig", None) or error)) from error
+
+    async def forgotten_until(self, source: str, shard: int) -> Place:
+        """The last place that Redis has ever forgotten."""
+        query = (
+            select(gap.c.to_ms, gap.c.to_seq)
+            .where(gap.c.source == source, gap.c.shard == shard, gap.c.kind == FORGOTTEN)
+            .order_by(gap.c.to_ms.desc(), gap.c.to_seq.desc())
+            .limit(1)
+        )
+        row = await self.run(lambda connection: connection.execute(query).first())
+        return Place(*row) if row else START
+
+    async def gaps(self, source: str) -> list[Gap]:
+        """What was lost and what was forgotten, in the order in which it was found."""
+        query = select(gap).where(gap.c.source == source, gap.c.kind != UNKNOWN).order_by(gap.c.number)
+        rows = await self.run(lambda connection: connection.execute(query).all())
+        return [
+            Gap(
+                row.shard,
+                row.kind,
+                Place(row.from_ms, row.from_seq),
+                Place(row.to_ms, row.to_seq),
+                row.entries,
+                row.found,
+                row.walked,
+            )
+            for row in rows
+        ]
+
+    async def to_walk(self, source: str, shard: int) -> int | None:
+        """The number of the newest gap that a walk is to fill; None: there is none."""
+        query = select(func.max(gap.c.number)).where(*_unfilled(source, shard))
+        return await self.run(lambda connection: connection.execute(query).scalar())
+
+    async def is_walked(self, source: str, shard: int) -> bool:
+        """Whether a shard is drained, and no walk is to be done."""
+        return await self.position(source, shard) is not None and await self.to_walk(source, shard) is None
+
+    async def keep(self, periods: Periods, now_ms: int) -> None:
+        """Delete what is too old, a step; see `Keeper.step`."""
+        await self._patiently(lambda: self._keep(periods, now_ms))
+
+    async def _keep(self, periods: Periods, now_ms: int) -> None:
+        assert self._engine
+        self._keeper = self._keeper or Keeper(self._engine, periods)
+        try:
+            async with self._turn:
+                await self._keeper.step(now_ms)
+        except (DBAPIError, OSError) as error:
+            raise Away(str(getattr(error, "orig", None) or error)) from error
+
+    async def ask_for_walk(self, source: str, shard: int, now_us: int) -> None:
+        """Have the reader of a shard walk, whichever process it is in. Nothing where the shard was never drained."""
+        position = await self.position(source, shard)
+        if position:
+            place = place_of(position)
+            row = gap_row(source, shard, position.epoch, UNKNOWN, place, place, 0, now_us)
+            values = dict(zip(columns(gap), row, strict=True))
+            await self.run(lambda connection: connection.execute(insert(gap).values(values)) and None)
+
+    async def walked(self, source: str, shard: int, number: int, now_us: int) -> None:
+        """A walk has filled the gaps up to a number."""
+        change = update(gap).where(*_unfilled(source, shard), gap.c.number <= number).values(walked=now_us)
+        await self.run(lambda connection: connection.execute(change) and None)
+
+    async def checksums(
+        self, source: str, shard: int, after: Place, upto: Place
+    ) -> dict[tuple[int, int, int], set[int]]:
+        """By place, the checksums of the events that are behind a place, up to another."""
+        query = select(event.c.ms, event.c.seq, event.c.n, event.c.checksum).where(
+            event.c.ms.between(after.ms, upto.ms), event.c.source == source, event.c.shard == shard, event.c.branch >= 0
+        )
+        rows = await self.run(lambda connection: connection.execute(query).all())
+        found: dict[tuple[int, int, int], set[int]] = {}
+        for ms, seq, n, checksum in rows:
+            if after < (ms, seq) <= upto:
+                found.setdefault((ms, seq, n), set()).add(checksum)
+        return found
+
+    async def unmet(
+        self, source: str, shard: int, place: tuple[int, int, int], after: str, most: int
+    ) -> list[tuple[str, int, str]]:
+        """Live jobs of which nothing was told or met from a place (with the number of an event) on: id, life and topic,
+        by id, from behind one. Those whose last event Redis has forgotten are left out."""
+        where = and_(job.c.source == source, job.c.shard == shard, job.c.id > after)
+        query = select(job.c.id, job.c.life, job.c.topic).where(where, _is_live_before(place), ~_is_forgotten())
+        rows = await self.run(lambda connection: connection.execute(query.order_by(job.c.id).limit(most)).all())
+        return [tuple(row) for row in rows]
+
+    async def still_unmet(self, source: str, ids: Sequence[str], place: tuple[int, int, int]) -> set[str]:
+        """Those of some jobs of which nothing was told since."""
+        query = select(job.c.id).where(job.c.source == source, job.c.id.in_(ids), _is_live_before(place))
+        rows = await self.run(lambda connection: connection.execute(query).scalars().all())
+        return set(rows)
+
+
+def _unfilled(source: str, shard: int) -> tuple[ColumnElement[bool], ...]:
+    return gap.c.source == source, gap.c.shard == shard, gap.c.kind.in_((LOST, UNKNOWN)), gap.c.walked.is_(None)
+
+
+def _is_live_before(place: tuple[int, int, int]) -> ColumnElement[bool]:
+    ms, seq, n = place
+    earlier = or_(job.c.ms < ms, and_(job.c.ms == ms, or_(job.c.seq < seq, and_(job.c.seq == seq, job.c.n < n))))
+    return and_(job.c.state.in_([int(state) for state in LIVE]), earlier)
+
+
+def _is_forgotten() -> ColumnElement[bool]:
+    behind = or_(job.c.ms > gap.c.from_ms, and_(job.c.ms == gap.c.from_ms, job.c.seq > gap.c.from_seq))
+    upto = or_(job.c.ms < gap.c.to_ms, and_(job.c.ms == gap.c.to_ms, job.c.seq <= gap.c.to_seq))
+    same = and_(gap.c.source == job.c.source, gap.c.shard == job.c.shard, gap.c.kind == FORGOTTEN)
+    return select(gap.c.number).where(same, behind, upto).exists()

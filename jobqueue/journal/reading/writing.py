@@ -1,0 +1,188 @@
+"""Entries of a stream, and writing them: one transaction a batch, halved where the database refuses what is in it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from buckets.events.codec import Entry, Event, Unreadable, read_all
+from buckets.events.stream import START, Place
+from buckets.events.stream import Entry as RawEntry
+from buckets.job import Verb
+from buckets.record import unpack
+from buckets.shards import Shards
+from jobqueue.journal.reading.figures import Figures
+from jobqueue.journal.reading.options import Options
+from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.rows import Collector, Rows, Unread
+from jobqueue.journal.store import Batch, ContentRefused, Position, Row
+
+log = structlog.get_logger()
+
+WHOLE = -1  # in place of the number of an event: the whole entry
+WITH_BODY = {Verb.ADD, Verb.REPLACE, Verb.REWRITE, Verb.IMPORT, Verb.RESTORE}
+_AT_A_TIME = 8  # bodies that are fetched
+MOST_REASON = 1024
+
+
+@dataclass(slots=True)
+class Unit:
+    """An entry, or some of its events."""
+
+    place: Place
+    fields: Sequence[bytes]
+    entry: Entry | None
+    """None: it cannot be read at all."""
+    events: list[Event | Unread]
+    first: int = 0
+    """The number of the first event."""
+    why: str = ""
+    """Why it cannot be read."""
+
+
+def read(raw: RawEntry) -> Unit:
+    """Read an entry, whatever is in it."""
+    place, fields = Place.read(raw[0]), raw[1]
+    try:
+        return Unit(place, fields, *read_all(fields))
+    except Unreadable as error:
+        return Unit(place, fields, None, [], why=str(error))
+
+
+class Writer:
+    """Writes the entries of one shard."""
+
+    def __init__(self, sql: Sql, shards: Shards, shard: int, options: Options, figures: Figures) -> None:
+        self._sql, self._shards, self._shard, self._options, self._figures = sql, shards, shard, options, figures
+        self._source = options.source
+
+    async def write(
+        self, position: Position, units: Sequence[Unit], told_us: int, forgotten: Place, may_repeat: bool = False
+    ) -> Position:
+        """Write entries behind the position, and move it; returns it. `told_us`: until when all is told that was told.
+        Those up to the place `forgotten` may be there already, as Redis went back; with `may_repeat` others too. Raises
+        Overtaken."""
+        position = position._replace(time=max(position.time, told_us))
+        if self._options.bodies:
+            await self._fetch_bodies(units)
+        old = [unit for unit in units if unit.place <= forgotten]
+        for some, drained in ((old, forgotten), (units[len(old) :], START)):
+            if some:
+                position = await self._write(position, some, drained, may_repeat or drained > START)
+        return position
+
+    async def _write(self, position: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool) -> Position:
+        last = units[-1].place
+        after = position._replace(ms=last.ms, seq=last.seq, entries=position.entries + len(units))
+        try:
+            await self._commit(position, after, units, forgotten, may_repeat)
+        except ContentRefused as error:
+            if len(units) == 1:
+                await self._write_alone(position, after, units[0], forgotten, str(error))
+                return after
+            half = len(units) // 2
+            between = await self._write(position, units[:half], forgotten, may_repeat)
+            return await self._write(between, units[half:], forgotten, may_repeat)
+        return after
+
+    async def _write_alone(self, position: Position, after: Position, unit: Unit, forgotten: Place, why: str) -> None:
+        """Write an entry of which something is refused. Its events stay behind the position until all are written, so
+        that each may be there already."""
+        for n, each in enumerate(unit.events):
+            alone = Unit(unit.place, unit.fields, unit.entry, [each], n)
+            try:
+                await self._commit(position, position, [alone], forgotten, may_repeat=True)
+            except ContentRefused as error:
+                why = str(error)
+                refused = [self._refused(unit, n, why)]
+                await self._sql.write(Batch(self._source, self._shard, position, position, refused=refused))
+                self._tell_refused(unit, n, why)
+        await self._sql.write(Batch(self._source, self._shard, position, after))
+
+    async def _commit(
+        self, position: Position, after: Position, units: Sequence[Unit], forgotten: Place, may_repeat: bool
+    ) -> None:
+        rows = self._rows(units, position.epoch if forgotten > START else 0, forgotten)
+        began = time.perf_counter()
+        await self._sql.write(
+            Batch(
+                self._source,
+                self._shard,
+                position,
+                after,
+                rows.events,
+                rows.jobs,
+                rows.minutes,
+                refused=rows.refused,
+                may_repeat=may_repeat,
+            )
+        )
+        self._figures.wrote(time.perf_counter() - began)
+        for unit in units:
+            self._note(unit)
+
+    def _note(self, unit: Unit) -> None:
+        """Count what was written."""
+        if unit.entry is None:
+            self._tell_refused(unit, WHOLE, unit.why)
+        for n, each in enumerate(unit.events, unit.first):
+            if isinstance(each, Event):
+                self._figures.told(each.verb)
+            else:
+                self._tell_refused(unit, n, each[2])
+
+    def _rows(self, units: Sequence[Unit], branch: int, forgotten: Place) -> Rows:
+        options = self._options
+        collector = Collector(
+            self._source, self._shard, events=options.events, bodies=options.bodies, branch=branch, counted=forgotten
+        )
+        unreadable = []
+        for unit in units:
+            if unit.entry is None:
+                unreadable.append(self._refused(unit, WHOLE, unit.why))
+            else:
+                collector.add(*unit.place, unit.entry, unit.events, unit.first)
+        rows = collector.rows()
+        rows.refused += unreadable
+        return rows
+
+    def _refused(self, unit: Unit, n: int, why: str) -> Row:
+        """A row of `jq_refused`."""
+        raw = b"\0".join(unit.fields if n == WHOLE else unit.fields[2 + 2 * n : 4 + 2 * n])
+        now_us = int(time.time() * 1e6)
+        return (self._source, self._shard, *unit.place, n, now_us, why[:MOST_REASON], raw)
+
+    def _tell_refused(self, unit: Unit, n: int, why: str) -> None:
+        self._figures.refused(1)
+        log.error("journal.refused", shard=self._shard, entry=str(unit.place), number=n, reason=why)
+
+    async def _fetch_bodies(self, units: Iterable[Unit]) -> None:
+        """Complete the events whose body was too large for the stream, while their records are still of that life."""
+        slots = asyncio.Semaphore(_AT_A_TIME)
+
+        async def fetch(events: list[Event | Unread], at: int, event: Event) -> None:
+            async with slots:
+                events[at] = await self._with_body(event)
+
+        found = (
+            fetch(unit.events, at, each)
+            for unit in units
+            for at, each in enumerate(unit.events)
+            if isinstance(each, Event) and each.body is None and each.verb in WITH_BODY and each.after
+        )
+        await asyncio.gather(*found)
+
+    async def _with_body(self, event: Event) -> Event:
+        key = self._shards.keys[self._shard].job(event.id)
+        raw = await self._shards.redis.read("GETRANGE", key, 0, -1)
+        try:
+            job = unpack(event.id, raw)
+        except ValueError:
+            return event
+        if job.created != event.created or not job.body:
+            return event
+        return event._replace(body=job.body)

@@ -1,0 +1,39 @@
+"""A journal on an empty Redis whose events are on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from buckets.pool.pool import Pool
+from jobqueue.journal.reading import lock, shard, walk
+from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short waits."""
+    monkeypatch.setattr(shard, "_BLOCK_MS", 10)
+    monkeypatch.setattr(shard, "_TIMELY_S", 0.0)
+    monkeypatch.setattr(shard, "_LOOK_S", 0.02)
+    monkeypatch.setattr(shard, "_LIVING_S", 0.3)
+    monkeypatch.setattr(walk, "_LOOK_S", 0.02)
+    monkeypatch.setattr(lock, "EVERY_S", 0.2)
+
+
+@pytest.fixture
+async def journal(live_pool: Pool, journal_url: str, redis_server: RedisServer) -> AsyncIterator[Journal]:
+    """A journal in each kind of database."""
+    await switched_on(live_pool)
+    async with opened(live_pool, journal_url, redis_server.url) as journal:
+        yield journal
+
+
+@pytest.fixture
+async def lite(live_pool: Pool, sqlite_url: str, redis_server: RedisServer) -> AsyncIterator[Journal]:
+    """A journal in SQLite."""
+    await switched_on(live_pool)
+    async with opened(live_pool, sqlite_url, redis_server.url) as journal:
+        yield journal
