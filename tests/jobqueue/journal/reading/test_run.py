@@ -91,9 +91,7 @@ async def test_a_database_that_is_away_is_waited_for(
         assert process.logged("database.found")
 
 
-async def test_its_metrics_can_be_scraped(
-    lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path
-) -> None:
+async def test_its_metrics_can_be_scraped(lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path) -> None:
     port = free_port()
     await told(live_pool, "a")
     async with JournalProcess(redis_server.url, lite.url, log, "--metrics-port", str(port)):
@@ -204,9 +202,7 @@ async def until_added_up(journal: Journal) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_check_tells_the_gaps(
-    lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path
-) -> None:
+async def test_check_tells_the_gaps(lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path) -> None:
     await told(live_pool, "a", "b", "c")
     await live_pool.redis.read("XTRIM", live_pool.keys[0].events, "MAXLEN", "=", 1)
     async with JournalProcess(redis_server.url, lite.url, log):
