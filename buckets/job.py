@@ -59,19 +59,23 @@ MOVES: dict[tuple[State | None, State], set[str]] = {
         "take",
         "finish",
         "finish_within",
+        "end_life",
     },  # popped at most once; a late worker's finish
     (State.READY, State.DEAD): {"due"},  # ttl over
     (State.RESERVED, State.READY): {"due", "release", "unpop"},
     (State.RESERVED, State.DELAYED): {"due", "release"},
     (State.RESERVED, State.DEAD): {"due", "release", "bury"},
     (State.DELAYED, State.DEAD): {"due"},  # ttl over before it was moved
-    (State.RESERVED, State.FINISHED): {"finish", "finish_within"},
-    (State.DELAYED, State.FINISHED): {"take", "finish", "finish_within"},
-    (State.DEAD, State.FINISHED): {"take", "finish", "finish_within"},
-    (State.DELAYED, State.DELETED): {"delete", "delete_within", "finish_within", "purge", "export"},  # to another Redis
-    (State.READY, State.DELETED): {"delete", "delete_within", "finish_within", "purge_ready", "export"},
-    (State.RESERVED, State.DELETED): {"delete", "delete_within", "purge"},
-    (State.DEAD, State.DELETED): {"delete", "delete_within", "finish_within", "purge", "trim_dead", "export"},
+    (State.RESERVED, State.FINISHED): {"finish", "finish_within", "end_life"},
+    (State.DELAYED, State.FINISHED): {"take", "finish", "finish_within", "end_life"},
+    (State.DEAD, State.FINISHED): {"take", "finish", "finish_within", "end_life"},
+    # `export`: to another Redis; `end_life`: again, after a failover.
+    (State.DELAYED, State.DELETED): {"delete", "delete_within", "finish_within", "purge", "export", "end_life"},
+    (State.READY, State.DELETED): {"delete", "delete_within", "finish_within", "purge_ready", "export", "end_life"},
+    (State.RESERVED, State.DELETED): {"delete", "delete_within", "purge", "end_life"},
+    (State.DEAD, State.DELETED): {
+        *("delete", "delete_within", "finish_within", "purge", "trim_dead", "export", "end_life"),
+    },
 }
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from buckets.job import DEFAULT_RETENTION_MS, Cause, Job, Kind, NewJob, State, Tag, Verb
 from buckets.layout import (
@@ -62,6 +63,49 @@ def pack_front(job: NewJob) -> bytes:
     flags = State.DELAYED | (OPTIONAL if optional else 0) | (_BODY if job.keeps_body else 0)
     head = _NEW.pack(VERSION, NEW_HEADER, flags, job.priority, 0, len(topic), job.ttr_ms, job.tries, 0)
     return b"".join((head, topic, optional))
+
+
+class Fields(NamedTuple):
+    """All that a record has. Times are ms since the epoch, spans ms, the lease us since the epoch; their ranges are
+    those of the layout. Bucket, number and `hourly` belong to the indexes: who stores a record sets them."""
+
+    state: int
+    topic: str
+    created: int
+    due: int
+    next: int
+    ttr: int
+    tries: int
+    priority: int
+    cause: int = 0
+    attempts: int = 0
+    deliveries: int = 0
+    step: int = 0
+    lease: int = 0
+    """0: it was never popped."""
+    keeps_body: bool = False
+    options: bytes = b""
+    """The optional block without its length, as it is."""
+    body: bytes = b""
+    bucket: int = 0
+    number: int = 0
+    hourly: bool = False
+
+
+def pack_record(job: Fields) -> bytes:
+    """The record of a job with any past. Raises OverflowError for what does not fit the layout."""
+    topic = job.topic.encode()
+    flags = job.state | (OPTIONAL if job.options else 0) | (_BODY if job.keeps_body else 0)
+    flags |= _HOURLY if job.hourly else 0
+    head = {
+        **{"version": VERSION, "length": HEADER if job.lease else NEW_HEADER, "flags": flags},
+        **{"priority": job.priority + 16 * job.cause, "bucket": job.bucket, "topic_length": len(topic)},
+        **{name: getattr(job, name) for name in ("created", "due", "next", "ttr", "tries", "number")},
+        **({name: getattr(job, name) for name in DELIVERY_FIELDS} if job.lease else {}),
+    }
+    sizes = NEW_FIELDS | DELIVERY_FIELDS
+    block = len(job.options).to_bytes(2, "big") + job.options if job.options else b""
+    return b"".join((*(value.to_bytes(sizes[name], "big") for name, value in head.items()), topic, block, job.body))
 
 
 def _has_optional(job: NewJob) -> bool:

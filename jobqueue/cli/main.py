@@ -17,6 +17,7 @@ from jobqueue.cli import access, service_commands
 from jobqueue.cli.callbacks import callbacks_command
 from jobqueue.cli.journal.commands import journal_group
 from jobqueue.cli.journal.explain import explain_command
+from jobqueue.cli.journal.restore import restore_command
 from jobqueue.cli.setup_commands import completion_command, config_command, healthcheck_command
 from jobqueue.cli.sizing import sizing_command
 from jobqueue.cli.token_commands import token_group
@@ -43,7 +44,7 @@ _SECTIONS = {
         *("pop", "finish", "touch", "release", "bury"),
     ),
     "Look after topics": ("stats", "topics", "workers", "peek", "pause", "resume", "kick", "purge"),
-    "Know and restore history": ("explain", "journal"),
+    "Know and restore history": ("explain", "journal", "restore"),
     "Set up": ("sizing", "config", "healthcheck", "completion"),
     "Look after a service": ("check", "doctor", "fsck", "move", "token", "whoami", "actions"),
 }
@@ -134,12 +135,12 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
 
 
 def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycle:
-    """The service, or a supervisor of several workers, which does not load it."""
+    """The service, or a supervisor of several workers, or of a journal's process, which does not load it."""
     if test:
         from jobqueue.testing import TestService  # noqa: PLC0415
 
         return TestService(chosen)
-    if workers == 1:
+    if workers == 1 and not chosen.journal_run:
         from jobqueue.app import Service  # noqa: PLC0415
 
         return Service(chosen)
@@ -269,6 +270,7 @@ main.add_command(callbacks_command)
 main.add_command(config_command)
 main.add_command(healthcheck_command)
 main.add_command(journal_group)
+main.add_command(restore_command)
 main.add_command(completion_command)
 main.add_command(explain_command)
 main.add_command(sizing_command)

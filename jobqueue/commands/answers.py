@@ -84,6 +84,7 @@ def handed_out(job: Job) -> Answer:
         "due": job.due / 1000,
         "ttr": kind.ttr / 1000 if reserved else 0,
         "headers": _json(kind.optional.get(Tag.HEADERS)) if kind.optional else None,
+        "created": job.created / 1000,
     }
     if kind.deliveries > 1:
         answer["ready"] = in_seconds(job.ready_again)

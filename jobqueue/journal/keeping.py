@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -56,6 +57,9 @@ class Keeper:
             return
         async with self._engine.connect() as connection:
             has_more = await connection.run_sync(self._keep, now_ms)
+            if connection.dialect.name == "sqlite":
+                raw: Any = (await connection.get_raw_connection()).driver_connection
+                await raw.execute_fetchall(f"PRAGMA incremental_vacuum({_VACUUM})")
         self._next_ms = now_ms if has_more else now_ms + _PAUSE_MS
 
     def _keep(self, connection: Connection, now_ms: int) -> bool:
@@ -69,8 +73,6 @@ class Keeper:
                 self._look_outside(connection, kind)
             # A list: every table gets its step.
             deleted = [_delete(connection, kind, *each) for each in _too_old(kind, self._periods, now_ms)]
-            if kind == "sqlite" and any(deleted):
-                connection.exec_driver_sql(f"PRAGMA incremental_vacuum({_VACUUM})").fetchall()
             return any(number >= STEP for number in deleted)
         finally:
             _let_others(connection)
@@ -110,7 +112,7 @@ def _lock_name() -> str:
 
 
 def _change_days(connection: Connection, periods: Periods, now_ms: int) -> None:
-    """Make and drop partitions, each in a transaction of its own."""
+    """Make and drop partitions, each in a transaction of its own, until one cannot be."""
     old = [] if periods.events is None else partitions.beyond(connection, now_ms - periods.events)
     new = partitions.missing(connection, now_ms)
     connection.commit()
@@ -128,6 +130,7 @@ def _change_days(connection: Connection, periods: Periods, now_ms: int) -> None:
             if error.connection_invalidated:
                 raise
             log.warning("journal.days_not_changed", statement=statement, error=str(error.orig))
+            break  # so that batches wait once
 
 
 def _too_old(kind: str, periods: Periods, now_ms: int) -> Iterable[tuple[str, Sequence[str], str]]:

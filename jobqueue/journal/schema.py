@@ -6,6 +6,7 @@ the tables; migrations are for what an older version has founded.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -161,7 +162,7 @@ def ddl(kind: str) -> list[str]:
     kind = "mysql" if kind == "mariadb" else kind
     dialect: Dialect = import_module(f"sqlalchemy.dialects.{kind}").dialect()
     made = [
-        str(clause.compile(dialect=dialect)).strip()
+        re.sub(r"\s*\n\s*", "\n  ", str(clause.compile(dialect=dialect)).strip())
         for table in (_version, *metadata.sorted_tables)
         for clause in _makers(table)
     ]

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+SCHEMES = ("sqlite", "postgresql", "mariadb", "mysql")
 FORMS = "sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE, mysql://HOST/DATABASE"
 _DRIVERS = {
     "sqlite": ("sqlite", "aiosqlite", "journal"),
@@ -29,6 +30,10 @@ class Address(NamedTuple):
     kind: str
     """sqlite, postgresql, or mysql, which is MariaDB too."""
     url: str
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
 
     @property
     def shown(self) -> str:
@@ -56,15 +61,21 @@ def address(url: str) -> Address:
     if not separator or scheme not in _DRIVERS:
         raise Refused(f"not the URL of a journal: {without_password(url) or 'it is empty'}; there are {FORMS}")
     kind, driver, extra = _DRIVERS[scheme]
-    missing = [name for name in ("sqlalchemy", "alembic", "greenlet", driver) if find_spec(name) is None]
-    if missing:
-        raise Refused(f"{scheme}:// needs the library {missing[0]}: pip install 'jobqueue[{extra}]'")
+    need(driver, extra=extra, what=f"{scheme}://")
     found = Address(kind, url)
     if kind == "sqlite":
         _check_file(found, rest)
     elif not found.database:
         raise Refused(f"{found.shown} names no database; there are {FORMS}")
     return found
+
+
+def need(*others: str, extra: str = "journal", what: str = "this") -> None:
+    """Check that the libraries of the journal are installed, and others that `what` needs. Raises Refused."""
+    for name in ("sqlalchemy", "alembic", "greenlet", *others):
+        if find_spec(name) is None:
+            # No command of pip: nobody has registered the name `jobqueue` for us yet.
+            raise Refused(f"{what} needs the library {name}: install jobqueue with its extra [{extra}]")
 
 
 def _check_file(found: Address, rest: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from buckets.job import Cause, State, Verb
 from jobqueue.metrics.process import LATENESS_S
 
-_WORDS: dict[Verb, str] = {
+WORDS: dict[Verb, str] = {
     Verb.ADD: "added",
     Verb.REPLACE: "replaced",
     Verb.DUE: "fell due",  # but see `_what`
@@ -41,6 +41,7 @@ _WORDS: dict[Verb, str] = {
     Verb.WALK: "seen",
     Verb.VANISHED: "vanished",
 }
+"""What happened, by verb."""
 _NO_STATE = {0: "none"}
 _DELIVERED = f"({int(Verb.POP)}, {int(Verb.TAKE)})"
 _UNMOVED = f"({int(Verb.TOUCH)}, {int(Verb.WALK)})"  # a reserved job stays as it is
@@ -91,7 +92,7 @@ def _what(event: str) -> str:
     return (
         f"CASE WHEN {event}.verb = {int(Verb.DUE)} AND {event}.state_before = {int(State.RESERVED)} THEN 'lease over' "
         f"WHEN {event}.verb = {int(Verb.DUE)} AND {event}.state_after = {int(State.DEAD)} THEN 'ttl over' "
-        f"ELSE {_words(f'{event}.verb', _WORDS)} END"
+        f"ELSE {_words(f'{event}.verb', WORDS)} END"
     )
 
 
@@ -134,7 +135,7 @@ def _delivery(kind: str) -> str:
         f"{ended} AS ended, CASE WHEN {at_most_once} THEN 'at most once' ELSE {_what('f')} END AS ending, "
         f"CASE WHEN {is_first} THEN {seconds('d.at - d.due * 1000')} END AS late, "
         f"CASE WHEN d.state_before = {int(State.READY)} THEN {seconds('d.at - d.was * 1000')} END AS waited, "
-        f"{seconds('f.at - d.at')} AS worked, d.worker, d.instance, f.reason "
+        f"{seconds('f.at - d.at')} AS worked, d.worker, d.instance, f.reason, d.ms, d.seq, d.n "
         "FROM jq_event d LEFT JOIN jq_event f ON f.id = d.id AND f.source = d.source AND f.life = d.life "
         f"AND f.lease = d.lease AND f.ms >= d.ms AND f.state_before = {int(State.RESERVED)} "
         f"AND f.verb NOT IN {_UNMOVED} AND NOT {_forgotten('f')} "
@@ -146,7 +147,7 @@ def _life(kind: str) -> str:
     ended = (int(State.FINISHED), int(State.DELETED), 0)
     ends = f"e.state_after IN {ended}"
     gone = {Verb.EXPORT, Verb.ASIDE, Verb.VANISHED, Verb.PURGE, Verb.TRIM}
-    endings = _words("e.verb", {verb: _WORDS[verb] for verb in sorted(gone)}).removesuffix("END")
+    endings = _words("e.verb", {verb: WORDS[verb] for verb in sorted(gone)}).removesuffix("END")
     ending = f"{endings} ELSE {_words_of('e.state_after', State, {})} END"
     first, total = f"e.verb IN {_DELIVERED} AND e.deliveries = 1", _SUM[kind].format
     is_lease_over = f"e.verb = {int(Verb.DUE)} AND e.state_before = {int(State.RESERVED)}"

@@ -103,6 +103,7 @@ class HandedOut(Struct, forbid_unknown_fields=True):
     due: Annotated[float, Meta(description="when it was due, in unix seconds")]
     ttr: Annotated[float, Meta(description="seconds until it is delivered again")]
     headers: Headers
+    created: Annotated[float, Meta(description="when it was added, in unix seconds; with its id, this names its life")]
     ready: (
         Annotated[float, Meta(description="if it was delivered before: when it became ready again, in unix seconds")]
         | UnsetType

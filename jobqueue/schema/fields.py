@@ -72,6 +72,8 @@ is_name = re.compile(rf"{_LINE}|{NAME_PATTERN}+").fullmatch
 is_id = re.compile(rf"{_LINE}|{_ID_PATTERN}+").fullmatch
 """Whether a string is an id: None where it is not. Here a colon may be written as %3A, so that a topic that has one can
 be set apart from what follows it."""
+is_pattern = re.compile(_PATTERN).match
+"""Whether a string is a pattern of topics: None where it is not."""
 NAME_CHARACTERS = string.ascii_letters + string.digits + _MARKS
 NAME = f"a string of 1 to {LONGEST_NAME} characters of A-Z a-z 0-9 {' '.join(_MARKS)} %XX"
 

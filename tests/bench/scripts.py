@@ -41,7 +41,11 @@ PENDING_MS = 48 * HOUR_MS  # when the other jobs are due
 PHASES = ("add", "due", "pop", "finish")
 RUNS = [(batch, retention_ms) for batch in JOBS for retention_ms in (DEFAULT_RETENTION_MS, 0)]
 WAYS = ("Scripts", "Plain", "Fewest")
-ASKS = "local entries_kept = tonumber(redis.pcall('HGET', meta, 'events'))"
+ASKS = (  # what events cost where they are off, and what stands there without them
+    ("most_entries = redis.pcall('HGET', meta, 'events')\n", ""),
+    ("keys[#keys + 1] = EVENTS\n", ""),
+    ("keys[#keys] = nil\n", ""),
+)
 NOT_COUNTED = ("cmdstat_evalsha", "cmdstat_info", "cmdstat_config|resetstat")
 
 
@@ -157,8 +161,10 @@ class Unaware(Scripts):
     """Our scripts, as if there were no events."""
 
     def script(self, script: Script) -> Script:
-        assert script.text.count(f"\n{ASKS}\n") == 1
-        return replace(script, text=script.text.replace(ASKS, "local entries_kept = nil"))
+        text = script.text
+        for line, instead in ASKS:
+            text = text.replace(line, instead)
+        return replace(script, text=text)
 
 
 class Events(Scripts):
@@ -167,7 +173,9 @@ class Events(Scripts):
     bytes_an_event = 0.0
 
     def begin(self) -> None:
-        self.client.hset(self.pool.keys[0].meta, "events", 1_000_000)
+        keys = self.pool.keys[0]
+        self.client.hset(keys.meta, "events", 1_000_000)
+        self.client.xgroup_create(keys.events, "journal", mkstream=True)
 
     def end_life(self) -> None:
         keys = self.pool.keys[0]

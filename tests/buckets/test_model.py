@@ -37,6 +37,7 @@ from buckets.redis.client import Redis
 from buckets.topics.topics import Bounds, Topic, Topics
 from buckets.topics.walk import Position, Purged, Walk
 from tests.buckets.books import check_books
+from tests.buckets.events.switched import switch_on
 from tests.buckets.model import Answer, Arrow, Model
 from tests.buckets.topics.walks import peeked
 from tests.redis_server import RedisServer
@@ -170,7 +171,7 @@ class Comparison(RuleBasedStateMachine):
         self.purges: list[tuple[str, State | None, Position]] = []
         self.known: dict[str, tuple[bytes, bytes]] = {}  # optional fields and body, as events told them
         for keys in self.pool.keys:
-            self.run(self.redis.read("HSET", keys.meta, "events", 1_000_000, "touches", 1))
+            self.run(switch_on(self.redis, keys, touches=True))
         type(self).steps -= 1  # this is not a step
 
     @invariant()

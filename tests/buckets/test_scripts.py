@@ -19,7 +19,7 @@ FILES = {str(path.relative_to(LUA)): path.read_text() for path in sorted(LUA.rgl
 SOURCES = {Path(name).stem: text for name, text in FILES.items() if not name.startswith("include/")}
 READERS = (
     *("get", "explain", "stats", "peek", "peek_ready", "audit", "find_orphans", "read_workers", "check_leases"),
-    *("read_number", "read_stream", "walk", "totals"),
+    *("read_number", "read_stream", "walk", "totals", "known"),
 )
 HEAD = re.compile(
     r"""\#!lua(?:\ flags=(?P<flags>[a-z,-]+))?\n

@@ -125,10 +125,15 @@ async def test_no_job_is_lost_when_redis_restarts_with_the_users_of_the_file(tmp
 async def all_of_it(url: str, *dialects: type[Driver]) -> None:
     """A service with two workers: every command, some dialects, and an operator's commands beside it."""
     async with serving(url, workers=2, more=SETTINGS) as wires:
+        switched = await Shell(wires.service.url).run("journal", "on", "--touches", "--redis", url)
+        assert switched.code == 0, switched
         said = await commands_of_jobs(wires)
         await asyncio.gather(*(play(wires, kind) for kind in dialects))
         checked = await Shell(wires.service.url).run("check", "--redis", url, "--port", str(wires.port("native")))
         assert checked.code == 0, checked
+        assert "ok   events: on; entries" in checked.out
+        switched = await Shell(wires.service.url).run("journal", "off", "--redis", url)
+        assert switched.code == 0, switched
         assert "does not show" not in checked.out and "does not say" not in checked.out
     said |= await commands_of_tokens(url)
     assert said == params.BY_NAME.keys()

@@ -32,7 +32,8 @@ _NOT_SENT = {"sentinel", "readonly"}  # to Sentinels alone; the word of an error
 NEWER = {"waitaof"}  # than 7.0, which refuses a file that names them
 
 _LUA_COMMENT = re.compile(r"--.*")
-_LUA_WORD = re.compile(r"['\"]([A-Z]+)['\"]")
+_LUA_WORD = re.compile(r"['\"]([A-Z]+)['\"](?=(?:, ['\"]([A-Z]+)['\"])?)")
+"""With the word behind it, if that is the next argument."""
 _WORD = re.compile(r"[A-Z]+")
 
 
@@ -51,7 +52,7 @@ def _named(pair: tuple[str, str], known: set[str]) -> str | None:
 
 def _of_scripts() -> Iterator[tuple[str, str]]:
     for path in (ROOT / "buckets" / "lua").rglob("*.lua"):
-        yield from ((word, "") for word in _LUA_WORD.findall(_LUA_COMMENT.sub("", path.read_text())))
+        yield from _LUA_WORD.findall(_LUA_COMMENT.sub("", path.read_text()))
 
 
 def _of_python() -> Iterator[tuple[str, str]]:

@@ -2,12 +2,15 @@
 -- damaged `meta` must not hold up moves.
 -- include: clock indexes
 -- argument: by
-local entries_kept = tonumber(redis.pcall('HGET', meta, 'events'))
-local told = entries_kept and {}  -- id, value, id, value, … as they are in the entry; nil: events are off
+local most_entries, told  -- told: id, value, id, value, … as they are in the entry; false: events are off; nil: not asked yet
+local function ask_for_events()
+  most_entries = redis.pcall('HGET', meta, 'events')
+  told = tonumber(most_entries) and {} or false
+end
 
 -- Write the entry: behind all other writes, before the bell rings. `flags`: EVENT_NEW, or 0.
 local function tell_all(verb, flags)
   if #told == 0 then return end
   local head = struct.pack('>BBBI7', EVENT_VERSION, verb, flags, now_us) .. by
-  index('XADD', EVENTS, 'MAXLEN', '~', whole(entries_kept), '*', 'm', head, unpack(told))
+  index('XADD', EVENTS, 'MAXLEN', '~', most_entries, '*', 'm', head, unpack(told))
 end

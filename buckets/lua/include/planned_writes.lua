@@ -2,6 +2,7 @@
 -- Moves are planned first and written at the end, so that a script has read and checked everything before its first
 -- write. The order of the writes is such that an error between two of them leaves at most one index entry too many,
 -- which readers drop: new index entries, counts, records, and only then the removal of old entries.
+if told == nil then ask_for_events() end
 local plan = {bucket = {}, first = {}, unbucket = {}, push = {}, bury = {}, unbury = {}, counts = {}, due = {},
   headers = {}, records = {}, tombs = {}, gone = {}, topics = {}, out = {}, push_with = 'RPUSH'}
 

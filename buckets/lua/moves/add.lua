@@ -46,7 +46,16 @@ while alone and run < #jobs do
   for at = run + 5, last, 3 do keys[#keys + 1] = JOB .. jobs[at] end
   run = last + 3
 end
+-- Where events are on there is a stream, so the same command says that they are off.
+keys[#keys + 1] = EVENTS
 local fast = alone and redis.call('EXISTS', unpack(keys)) == 0
+keys[#keys] = nil
+if fast then
+  told = false
+else
+  ask_for_events()
+  fast = alone and told and redis.call('EXISTS', unpack(keys)) == 0
+end
 
 -- What it collects: results {result, state, jobs, due, …}; the numbers of jobs and the bins by topic; entries of ready lists,
 -- each list with its topic; entries of the bucket, and their first time; records.

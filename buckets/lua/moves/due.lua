@@ -171,6 +171,7 @@ end
 
 -- The fast path (include/fast_path.lua), for delayed jobs. What it collects: the number of jobs moved by topic; the others as in
 -- planned_writes.lua; and for the reply, how many jobs became ready, by topic and by the time they were due.
+ask_for_events()
 local moved, push, due, headers, out = {}, {}, {}, {}, {}
 local promoted = {}
 local handed, straight, members, records  -- what goes straight to sleepers

@@ -28,6 +28,7 @@ end
 
 -- The fast path (include/fast_path.lua), for reserved jobs that were delivered. What it collects: the number of jobs finished
 -- by topic; the others as in planned_writes.lua.
+ask_for_events()
 local ended, out, tombs, gone = {}, {}, {}, {}
 local results, finish, commit_all = {}, nil, nil
 local head_of, retention_of, topic, deliveries, step, newest, members, tomb, lasts, event  -- of the job before: usually the same

@@ -42,6 +42,11 @@ local answer = {0, 0, -1}
 -- The ready lists, one after the other: the current one (nil at the end), how many of its entries are processed, its priority,
 -- its topic and the place of that in the arguments; how many entries were processed in those before.
 local list, at, priority, last, place, taken = nil, 0, 0, nil, 0, {}
+local function lists_above(topic, ...)
+  return redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic, READY .. '6:' .. topic,
+    READY .. '5:' .. topic, ...)
+end
+
 local function next_list()
   if list then taken[list] = at end
   priority, at = priority - 1, 0
@@ -52,11 +57,14 @@ local function next_list()
       list = nil
       return
     end
-    if not paused(topic) then
-      -- Most jobs have priority 4: one lookup shows that there are none above, and saves five.
-      local above = redis.call('EXISTS', READY .. '9:' .. topic, READY .. '8:' .. topic, READY .. '7:' .. topic,
-        READY .. '6:' .. topic, READY .. '5:' .. topic)
-      last, priority = topic, above == 0 and 4 or 9
+    -- Most topics are not paused, and most jobs have priority 4: one lookup shows it. Where events are on there is a stream, so
+    -- it shows too that they are off.
+    local is_usual = not told and lists_above(topic, PAUSED .. topic, EVENTS) == 0
+    if is_usual then
+      last, priority, told = topic, 4, false
+    else
+      if told == nil then ask_for_events() end
+      if not paused(topic) then last, priority = topic, lists_above(topic) == 0 and 4 or 9 end
     end
   end
   list = READY .. string.char(48 + priority) .. ':' .. last

@@ -13,6 +13,7 @@ local topic = ARGV[3]  -- string: which
 local ends = redis.pcall('GET', PAUSED .. topic)
 local was = redis.call('DEL', PAUSED .. topic)
 if type(ends) == 'string' and ends ~= '0' and (tonumber(ends) or 0) <= now_ms then was = 0 end
+ask_for_events()
 if told and was == 1 then
   told[1], told[2] = '', string.rep('\0', 7) .. topic
   tell_all(VERB_RESUME, 0)

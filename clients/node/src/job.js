@@ -12,6 +12,8 @@ export class Job {
     this.due = answer.due;
     /** When it became ready again, in unix seconds; null on its first delivery. */
     this.ready = answer.ready ?? null;
+    /** When it was added, in unix seconds: with its id, this names its life; null from an older service. */
+    this.created = answer.created ?? null;
     this.ttr = answer.ttr;
     this.headers = answer.headers;
     /** Whether this is the last delivery. */

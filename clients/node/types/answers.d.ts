@@ -62,6 +62,8 @@ export interface PoppedJob<T = unknown> {
   due: number;
   /** When it became ready again, if it was delivered before. */
   ready?: number;
+  /** When it was added, in unix seconds; an older service does not say. */
+  created?: number;
   ttr: number;
   headers: Record<string, string> | null;
 }

@@ -14,6 +14,8 @@ export class Job<T = unknown> {
   readonly due: number;
   /** When it became ready again, in unix seconds; null on its first delivery. */
   readonly ready: number | null;
+  /** When it was added, in unix seconds: with its id, this names its life; null from an older service. */
+  readonly created: number | null;
   /** Seconds until it is delivered again; 0: never. */
   readonly ttr: number;
   readonly headers: Record<string, string> | null;

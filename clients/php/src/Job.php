@@ -22,6 +22,8 @@ final class Job
      * @param array<string, string>|null $headers as they were added
      * @param float|null $ready since when it may be delivered again, in unix seconds; null: it was not delivered before
      * @param (Closure(): (string|null))|null $loss gives the value of lost(); null: no worker keeps the lease
+     * @param float|null $created when it was added, in unix seconds: with its id, this names its life; null: an older
+     *     service does not say
      */
     public function __construct(
         public readonly string $id,
@@ -35,6 +37,7 @@ final class Job
         public readonly ?array $headers,
         public readonly ?float $ready = null,
         private readonly ?Closure $loss = null,
+        public readonly ?float $created = null,
     ) {
         $this->last_try = $ttr <= 0.0 || ($tries !== 0 && $attempt >= $tries);
     }
@@ -58,6 +61,7 @@ final class Job
             $answer['headers'] === null ? null : (array) $answer['headers'],
             $answer['ready'] ?? null,
             $loss,
+            $answer['created'] ?? null,
         );
     }
 

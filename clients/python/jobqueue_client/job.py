@@ -37,6 +37,8 @@ class Job:
     headers: dict[str, str] | None = None
     ready: float | None = None
     """When it became ready again, in unix seconds; None at the first delivery, for which `due` says it."""
+    created: float | None = None
+    """When it was added, in unix seconds: with its id, this names its life. None from an older service."""
     lost: LostReason | None = field(default=None, init=False)
     """Why a worker's handler no longer owns the job; None while it does, and always without a Worker."""
 
@@ -56,6 +58,7 @@ class Job:
             ttr=answer["ttr"],
             headers=answer["headers"],
             ready=answer.get("ready"),
+            created=answer.get("created"),
         )
 
     @property

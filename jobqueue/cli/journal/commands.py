@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from jobqueue.cli.journal.export import export_command
 from jobqueue.cli.journal.redis_options import reaching_redis
 from jobqueue.cli.journal.run import check_command, run_command, walk_command
+from jobqueue.cli.journal.schema import ddl_command, migrate_command
 
 
 @click.group("journal", short_help="Keep the history of all jobs in SQL")
@@ -50,5 +52,5 @@ def off_command(drop: bool, config: str | None, **flags: Any) -> None:
     sys.exit(switch_off(flags, config, drop=drop))
 
 
-for _command in (run_command, walk_command, check_command):
+for _command in (run_command, walk_command, check_command, export_command, ddl_command, migrate_command):
     journal_group.add_command(_command)

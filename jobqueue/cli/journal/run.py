@@ -15,7 +15,7 @@ from jobqueue.cli.journal.redis_options import reaching_redis
 _SOURCE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
-class _Source(click.ParamType[str]):
+class Source(click.ParamType[str]):
     """The name of a source."""
 
     name = "name"
@@ -44,7 +44,7 @@ def _writing_journal(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which journal is written."""
     for option in (
         click.option(
-            "--source", type=_Source(), metavar="NAME", help="this namespace on this Redis, in the journal [namespace]"
+            "--source", type=Source(), metavar="NAME", help="this namespace on this Redis, in the journal [namespace]"
         ),
         click.option("--to-file", "journal_file", metavar="FILE", help="file with its URL, instead of --to"),
         click.option(

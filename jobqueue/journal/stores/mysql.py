@@ -130,6 +130,11 @@ async def check_server(address: Address) -> None:
         raise Away(_message(error)) from error
     finally:
         connection.close()
+    check_version(version)
+
+
+def check_version(version: str) -> None:
+    """Raises Refused."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     name, oldest = ("MariaDB", OLDEST_MARIADB) if "MariaDB" in version else ("MySQL", OLDEST_MYSQL)
     if numbers < oldest:

@@ -110,10 +110,15 @@ async def check_server(address: Address) -> None:
         raise Away(str(error)) from error
     finally:
         await _close(connection)
-    if version.major < OLDEST:
-        raise Refused(f"PostgreSQL {version.major}.{version.minor} is older than {OLDEST}")
+    check_version(version.major, version.minor)
     if encoding != "UTF8":
         raise Refused(f"the database has the encoding {encoding}; a journal needs one of UTF8, as bodies have any text")
+
+
+def check_version(major: int, minor: int) -> None:
+    """Raises Refused."""
+    if major < OLDEST:
+        raise Refused(f"PostgreSQL {major}.{minor} is older than {OLDEST}")
 
 
 def make(address: Address) -> PostgreSQLStore:

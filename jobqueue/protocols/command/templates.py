@@ -12,10 +12,11 @@ import orjson
 
 from buckets import Added, Job, Popped
 from buckets.job import Kind
+from buckets.layout import SPAN
 from jobqueue.commands.answers import handed_out
 from jobqueue.schema import params
 
-_ORDER = ["id", "value", "state", "topic", "lease", "attempt", "tries", "due", "ttr", "headers"]
+_ORDER = ["id", "value", "state", "topic", "lease", "attempt", "tries", "due", "ttr", "headers", "created"]
 _MOST_KINDS = 256  # remembered, of 4 KB at most each
 _NOTHING = b'{"success":true,"id":null,"value":null}'
 
@@ -23,6 +24,8 @@ _Parts = tuple[bytes, bytes, bytes]
 
 _parts: dict[Kind, _Parts] = {}
 """What is written behind the value, the lease and the due time of the jobs of a kind."""
+_dumps, _whole = orjson.dumps, int.from_bytes
+_TIMES = slice(SPAN["created"].start, SPAN["due"].stop)
 
 
 def added(commands: Sequence[params.Add], results: Sequence[Any]) -> bytes | None:
@@ -64,19 +67,21 @@ def handed(jobs: Sequence[Job]) -> list[bytes]:
     """Jobs as a worker gets them: `handed_out`, as bytes."""
     written: list[bytes] = []
     kind: Kind | None = None
-    lease, due = -1, -1
-    before_lease = before_due = behind = b""
+    lease = -1
+    times = before_lease = before_due = behind = b""
     for job in jobs:
-        if job.kind is not kind or job.lease != lease or job.due != due:  # else like the job before
-            parts = _parts.get(job.kind) or _remember(job)
+        raw, own_kind = job.raw, job.kind
+        own = raw[_TIMES]
+        if own != times or own_kind is not kind or job.lease != lease:  # else like the job before
+            parts = _parts.get(own_kind) or _remember(job)
             if parts is None:
                 written.append(orjson.dumps(handed_out(job)))
                 continue
-            kind, lease, due = job.kind, job.lease, job.due
+            kind, lease, times = own_kind, job.lease, own
             before_lease, before_due, behind = parts
-            behind = b"%b%d%b%b%b" % (before_lease, lease, before_due, orjson.dumps(due / 1000), behind)
-        body = job.raw[job.kind.body_at :] or b"null"
-        written.append(b'{"id":%b,"value":%b%b' % (orjson.dumps(job.id), body, behind))
+            due, created = _dumps(job.due / 1000), _dumps(_whole(own[:6]) / 1000)
+            behind = b"%b%d%b%b%b%b}" % (before_lease, lease, before_due, due, behind, created)
+        written.append(b'{"id":%b,"value":%b%b' % (_dumps(job.id), raw[own_kind.body_at :] or b"null", behind))
     return written
 
 
@@ -91,6 +96,6 @@ def _remember(job: Job) -> _Parts | None:
     parts = _parts[job.kind] = (
         b',%b,"lease":' % b",".join(texts[2:4]),
         b',%b,"due":' % b",".join(texts[5:7]),
-        b",%b}" % b",".join(texts[8:]),
+        b',%b,"created":' % b",".join(texts[8:10]),
     )
     return parts

@@ -13,6 +13,7 @@ from buckets.record import unpack
 from buckets.redis.client import Redis
 from buckets.shards import ACTOR
 from buckets.topics.topics import Topics
+from tests.buckets.events.switched import switch_on
 
 
 async def told(pool: Pool) -> list[tuple[Entry, list[Event]]]:
@@ -24,7 +25,7 @@ async def told(pool: Pool) -> list[tuple[Entry, list[Event]]]:
 
 @pytest.fixture
 async def telling(pool: Pool, redis: Redis) -> Pool:
-    await redis.read("HSET", pool.keys[0].meta, "events", 1000)
+    await switch_on(redis, pool.keys[0], 1000)
     return pool
 
 
@@ -36,7 +37,7 @@ async def test_nothing_is_told_where_events_are_off(pool: Pool, redis: Redis) ->
 
 @pytest.mark.parametrize("value", ["", "many", "-"])
 async def test_damaged_settings_do_not_hold_up_a_move(pool: Pool, redis: Redis, value: str) -> None:
-    await redis.read("HSET", pool.keys[0].meta, "events", value)
+    await switch_on(redis, pool.keys[0], value)
     await pool.add([NewJob("a", "t", b"1")])
     assert len((await pool.pop(["t"], 1)).jobs) == 1
 
@@ -120,7 +121,7 @@ async def test_a_reserved_job_comes_back_with_its_lease_and_a_worker_finishes_it
     raw = await redis.read("GET", telling.keys[0].job("a"))
     await redis.read("FLUSHALL")
     await telling.ensure_meta(0)
-    await redis.read("HSET", telling.keys[0].meta, "events", 1000)
+    await switch_on(redis, telling.keys[0], 1000)
     restored = await telling.call("import", 0, ["a", raw], now="", verb=int(Verb.RESTORE), bucket=0, buckets=1)
     assert restored == [1]
     assert unpack("a", await redis.read("GET", telling.keys[0].job("a"))).lease == job.lease

@@ -27,6 +27,7 @@ from buckets.redis.client import Redis
 from buckets.redis.link import Orphan
 from buckets.scripts import SCRIPTS, Script, Value
 from tests.buckets.books import check_books
+from tests.buckets.events.switched import switch_on
 from tests.redis_server import RedisServer
 from tests.waiting import tick_all, until
 
@@ -175,7 +176,7 @@ async def twins(redis: Redis, redis_server: RedisServer, clock: HeldClock) -> An
     pool = await Pool.open(redis, "plain", buckets=3, clock=clock)
     twin = await Pool.open(complete_path, "long", buckets=3, clock=clock)
     for each in (pool, twin):
-        await redis.read("HSET", each.keys[0].meta, "events", 100_000)
+        await switch_on(redis, each.keys[0])
     said: dict[str, list[str]] = {each.keys[0].bell: [] for each in (pool, twin)}
     connected = [asyncio.Event() for _ in said]
     hearing = asyncio.gather(
@@ -312,7 +313,7 @@ async def test_an_odd_record_comes_to_the_same_on_both_paths(twins: Twins, odd: 
 
     for stage in ("delayed", "ready", "reserved"):
         for each in (twins.pool, twins.twin):
-            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[^m]*")), "x")
+            await each.redis.read("DEL", *(await each.redis.read("KEYS", each.keys[0].tag + "[^me]*")), "x")
         await twins.both(lambda pool: pool.add([job("even", {"delay_ms": 5}), job("odd", {"delay_ms": 5})]))
         if stage == "delayed":
             await twins.both(spoil)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jobqueue_client import Bury, Forbidden, Job, JobQueueError, Refused, Retry, Unreachable, Worker
 
-_FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "last_try")
+_FIELDS = ("id", "topic", "body", "lease", "attempt", "tries", "due", "ttr", "headers", "created", "last_try")
 _LOCAL = (ValueError, TypeError, RecursionError)
 _one_at_a_time = threading.Lock()
 

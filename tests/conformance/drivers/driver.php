@@ -133,6 +133,7 @@ function fields(Job $job): array
         'due' => $job->due,
         'ttr' => $job->ttr,
         'headers' => $job->headers,
+        'created' => $job->created,
         'last_try' => $job->last_try,
     ];
 }

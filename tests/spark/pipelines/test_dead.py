@@ -89,14 +89,6 @@ def test_who_is_alive_again_when_it_is_kicked_is_refused_and_counted(
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90m", 994_600), ("7d", 395_200), ("1970-01-02T00:00", 86_400), ("1970-01-02T01:00+01:00", 86_400)],
-)
-def test_since_is_a_time_or_so_long_ago(text: str, seconds: float) -> None:
-    assert dead._since(text, 1_000_000) == seconds
-
-
-@pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--since", "yesterday"], "--since must be like 2026-11-21T10:00Z, or like 90m, 24h or 7d, not 'yesterday'"),

@@ -123,7 +123,7 @@ def test_beyond_its_hours_jobs_are_later_and_too_many_slots_make_longer_ones(
     start = midnight(3)
     for number in range(12):
         fill(serving, f"{topic}.{number}", [start + 3600 * number + 60 * place for place in range(15 - number)])
-    monkeypatch.setattr(histogram, "_MOST_SLOTS", 5)
+    monkeypatch.setattr(histogram, "MOST_SLOTS", 5)
     result = run(serving, "--topic", f"{topic}*", "--plot", str(folder / "plot.png")).figures
     assert (result["by"], result["jobs"], result["peak_jobs"]) == ("day", 114, 114)
     assert [each["jobs"] for each in result["topics"]] == [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 9]

@@ -13,7 +13,7 @@ from pyspark_jobqueue.connector.read_schema import Column
 
 # Columns whose name differs from the field of the answer.
 _FIELDS = {"due_at": "due", "created_at": "created", "delayed_until": "until", "body": "value"}
-_TYPES = {
+TYPES = {
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
@@ -27,11 +27,16 @@ _TYPES = {
 }
 
 
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns as Arrow has them."""
+    return pa.schema([pa.field(each.name, TYPES[each.kind], each.nullable) for each in columns])
+
+
 class AnswerBatches:
     """Makes batches with the columns of one query."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._schema = pa.schema([pa.field(each.name, _TYPES[each.kind], each.nullable) for each in columns])
+        self._schema = arrow_schema(columns)
         self._fields = [_FIELDS.get(each.field, each.field) for each in columns]
         self._values = [
             _body if field == "value" else _VALUES.get(each.kind, _unchanged)

@@ -46,6 +46,36 @@ STATS: Mapping[str, str] = {
 }
 """The columns of what=stats, one row per topic."""
 
+HISTORY: Mapping[str, str] = {
+    "time": "timestamp",
+    "id": "string",
+    "life": "timestamp",
+    "topic": "string",
+    "what": "string",
+    "state_before": "string",
+    "state_after": "string",
+    "due": "timestamp",
+    "next": "timestamp",
+    "was": "timestamp",
+    "priority": "int",
+    "cause": "string",
+    "attempts": "int",
+    "deliveries": "int",
+    "lease": "bigint",
+    "worker": "string",
+    "reason": "string",
+    "instance": "string",
+    "actor": "string",
+    "source": "string",
+    "shard": "int",
+    "ms": "bigint",
+    "seq": "bigint",
+    "n": "int",
+    "branch": "int",
+    "forgotten": "boolean",
+}
+"""The columns of what=history, one row per event: those of the files that `jobqueue journal export` writes."""
+
 READ_ONLY: tuple[str, ...] = (
     "state",
     "attempt",
@@ -69,9 +99,9 @@ class Column(NamedTuple):
     name: str
     """The name in the query."""
     field: str
-    """The name in JOBS or STATS."""
+    """The name in JOBS, STATS or HISTORY."""
     kind: str
-    """The type, as in JOBS or STATS."""
+    """The type, as there."""
     nullable: bool = True
 
 

@@ -1,4 +1,4 @@
-"""The readers: jobs, in parallel by topic, state and shard; or the statistics of topics."""
+"""The readers: jobs, in parallel by topic, state and shard; or the statistics of topics; or a history (history.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import orjson
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_jobqueue.connector.answer_batches import AnswerBatches
-from pyspark_jobqueue.connector.read_options import ReadOptions, columns
+from pyspark_jobqueue.connector.history import HistoryReader
+from pyspark_jobqueue.connector.read_options import HistoryOptions, ReadOptions, columns, is_history
 from pyspark_jobqueue.connector.read_schema import Column
 from pyspark_jobqueue.connector.service import Answer, Service
 from pyspark_jobqueue.errors import BadOption
@@ -38,6 +39,8 @@ class Walk(NamedTuple):
 
 def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader of a query. Raises BadOption for columns that it does not have."""
+    if is_history(options):
+        return HistoryReader(HistoryOptions.of(options), _wanted(schema, columns(options)))
     read = ReadOptions.of(options)
     wanted = _wanted(schema, columns(options))
     return TopicsReader(read, wanted) if read.what == "stats" else JobsReader(read, wanted)

@@ -25,13 +25,17 @@ def chosen(token: str | None, file: str | None) -> str | None:
 
 def read(file: str) -> str:
     """The token in a file. Raises BadOption."""
+    return _checked(secret_in(file, "tokenFile"), "the token in the file of option tokenFile")
+
+
+def secret_in(file: str, option: str) -> str:
+    """What a file holds that an option names. Raises BadOption, which does not quote it."""
     try:
-        text = Path(file).read_text("utf-8")
+        return Path(file).read_text("utf-8").strip()
     except OSError as error:
-        raise BadOption(f"the file of option tokenFile cannot be read: {error.strerror}: {file}") from None
+        raise BadOption(f"the file of option {option} cannot be read: {error.strerror}: {file}") from None
     except UnicodeDecodeError:  # it quotes the file
-        raise BadOption(f"the file of option tokenFile is not text: {file}") from None
-    return _checked(text.strip(), "the token in the file of option tokenFile")
+        raise BadOption(f"the file of option {option} is not text: {file}") from None
 
 
 def _checked(token: str, where: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from pyspark_jobqueue.connector.times import moment
 from pyspark_jobqueue.errors import BadOption
 from pyspark_jobqueue.pipelines.parts import flags, writes
 from pyspark_jobqueue.pipelines.parts.report import Report
@@ -19,8 +19,6 @@ _MOST_GROUPS = 50
 _SAMPLES = 3
 _REASON = 80  # characters: reasons that differ only after these count as one
 _KIND = ("topic", "hour", "cause", "reason")
-_SPAN = re.compile(r"(\d{1,6})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 def dead(arguments: argparse.Namespace) -> Report:
     """Run once. The report never counts as a failure. Raises BadOption, Refused, Unreachable."""
-    since = _since(arguments.since, time.time()) if arguments.since else None
+    since = moment(arguments.since, time.time(), "--since") if arguments.since else None
     _check(arguments)
     report = Report("dead")
     spark = flags.begin(arguments)
@@ -60,18 +58,6 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.rate is not None and not arguments.redrive:
         raise BadOption("--rate requires --redrive")
     writes.check_rate(arguments.rate)
-
-
-def _since(text: str, now: float) -> float:
-    """Unix seconds of a time, or of a span ago. A time without an offset is taken as UTC."""
-    span = _SPAN.fullmatch(text)
-    if span:
-        return now - int(span[1]) * _SECONDS[span[2]]
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadOption(f"--since must be like 2026-11-21T10:00Z, or like 90m, 24h or 7d, not {text!r}") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _chosen(letters: DataFrame, since: float | None, reason: str | None) -> DataFrame:

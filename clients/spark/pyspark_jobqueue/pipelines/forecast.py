@@ -1,7 +1,7 @@
 """forecast: when pending jobs will fall due: a histogram, its peak, and the backlog that a given rate leaves.
 
 Delayed jobs count at their next due time, ready ones as due now. Reserved jobs are not counted. Jobs that are yet to be
-added, or released by workers, are not foreseen.
+added are foreseen from a history, if there is one; those that workers release are not.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark_jobqueue.errors import BadOption
-from pyspark_jobqueue.pipelines.parts import flags
+from pyspark.sql import DataFrame
+
+from pyspark_jobqueue.pipelines.parts import flags, history, past, plotting
 from pyspark_jobqueue.pipelines.parts.backlog import Backlog, backlog
-from pyspark_jobqueue.pipelines.parts.histogram import Histogram, histogram
-from pyspark_jobqueue.pipelines.parts.report import Report
+from pyspark_jobqueue.pipelines.parts.histogram import MOST_SLOTS, Histogram, histogram
+from pyspark_jobqueue.pipelines.parts.report import Report, instant
 
 _BUSIEST = 10
+_WEEK_H = 168.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,20 +35,30 @@ def parser() -> argparse.ArgumentParser:
         default="minute",
         help="width of a slot; a longer one is used beyond 3,000 slots [minute]",
     )
-    made.add_argument("--hours", type=flags.positive, metavar="N", help="how far to look ahead [no limit]")
-    made.add_argument("--rate", type=flags.positive, metavar="JOBS/S", help="jobs per second that the workers manage")
-    made.add_argument("--plot", metavar="FILE", help="draw a chart: .png or .svg (needs matplotlib)")
+    made.add_argument(
+        "--hours", type=flags.positive, metavar="N", help="how far to look ahead [no limit; with a history 168]"
+    )
+    made.add_argument(
+        "--rate", type=flags.positive, metavar="JOBS/S", help="jobs per second that the workers manage [of the history]"
+    )
+    plotting.add_flag(made)
+    history.add_flags(made, "28d", "learn from it which jobs will be added, and how fast the workers are")
     return made
 
 
 def forecast(arguments: argparse.Namespace) -> Report:
     """Run once. Raises BadOption, Refused, Unreachable."""
     report = Report("forecast")
-    drawing = _chart(arguments.plot) if arguments.plot else None
+    drawing = plotting.module("chart", arguments.plot)
+    if history.is_given(arguments):
+        _look_ahead(arguments)
     spark = flags.begin(arguments)
     options = {**flags.connection(arguments), "topic": arguments.topic, "state": "delayed,ready"}
     jobs = spark.read.format("jobqueue").options(**options).load()
     found = histogram(jobs, arguments.by, time.time(), arguments.hours)
+    _note_pending(report, found, arguments)
+    if history.is_given(arguments):
+        found = _with_history(report, found, history.read(spark, arguments, arguments.topic), arguments)
     expected = _backlog(found, arguments.rate) if arguments.rate else None
     if drawing:
         drawing.draw(Path(arguments.plot), found, expected, arguments.rate)
@@ -55,47 +66,64 @@ def forecast(arguments: argparse.Namespace) -> Report:
     return report
 
 
-def _chart(file: str) -> Any:
-    """The module that draws. Raises BadOption, before the queue is walked."""
-    if not file.endswith((".png", ".svg")):
-        raise BadOption(f"--plot must name a .png or .svg file, not {file!r}")
-    if not Path(file).resolve().parent.is_dir():
-        raise BadOption(f"--plot: no such folder: {str(Path(file).resolve().parent)!r}")
+def _look_ahead(arguments: argparse.Namespace) -> None:
+    """How far, where jobs arrive for ever. Raises BadOption."""
+    history.span(arguments)
+    arguments.hours = arguments.hours or _WEEK_H
+    if arguments.hours * 60 > MOST_SLOTS:
+        arguments.by = "hour"
+
+
+def _with_history(report: Report, found: Histogram, events: DataFrame, arguments: argparse.Namespace) -> Histogram:
+    """What falls due with what is yet to be added, at the rate that the workers have shown."""
+    events = events.select(*past.COLUMNS).persist()
     try:
-        from pyspark_jobqueue.pipelines.parts import chart  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise BadOption(f"--plot needs matplotlib ({error}): pip install 'matplotlib>=3.10,<4'") from None
-    return chart
+        coming = past.arrivals(events, *history.span(arguments), found.now)
+        shown = past.workers(events)
+    finally:
+        events.unpersist()
+    report.note(learnt_from_days=coming.days)
+    if shown:
+        report.note(workers=round(shown.busy, 1), work_s=round(shown.work_s, 3))
+        arguments.rate = arguments.rate or float(f"{shown.rate:.3g}")
+    together = past.with_arrivals(found, coming, arguments.hours)
+    report.note(arrivals=round(sum(together.together().values()) - sum(found.together().values())))
+    return together
 
 
 def _backlog(found: Histogram, rate: float) -> Backlog:
     return backlog(found.together(), found.width, rate, found.now, sum(found.due_now.values()))
 
 
-def _note(report: Report, found: Histogram, expected: Backlog | None, arguments: argparse.Namespace) -> None:
-    total, due_now = found.together(), sum(found.due_now.values())
-    busiest = _busiest(found, total)[:_BUSIEST]
-    report.note(topic=arguments.topic, jobs=sum(total.values()) + due_now + found.later, due_now=due_now)
+def _note_pending(report: Report, found: Histogram, arguments: argparse.Namespace) -> None:
+    due_now = sum(found.due_now.values())
+    jobs = sum(found.together().values()) + due_now + found.later
+    report.note(topic=arguments.topic, jobs=jobs, due_now=due_now)
     if arguments.hours:
         report.note(later=found.later)
+
+
+def _note(report: Report, found: Histogram, expected: Backlog | None, arguments: argparse.Namespace) -> None:
+    total = found.together()
+    busiest = _busiest(found, total)[:_BUSIEST]
     report.note(by=found.by)
     if total:
         peak = busiest[0]
-        report.note(last=_shown(max(total)), peak_at=_shown(peak), peak_jobs=total[peak])
+        report.note(last=instant(max(total)), peak_at=instant(peak), peak_jobs=_jobs(total[peak]))
         # The rate at which no slot's jobs spill into the next.
         report.note(needed_jobs_per_s=_rate(found, peak, total[peak]))
     if expected:
         report.note(rate=arguments.rate, **_expectation(expected, arguments.rate))
     report.note(
         busiest=[
-            {"at": _shown(start), "jobs": total[start], "jobs_per_s": _rate(found, start, total[start])}
+            {"at": instant(start), "jobs": _jobs(total[start]), "jobs_per_s": _rate(found, start, total[start])}
             for start in busiest
         ],
         topics=[_topic(found, name) for name in dict.fromkeys([*found.topics, *found.due_now])],
     )
     report.keep(
         histogram=[
-            {"topic": name, "at": _shown(start), "jobs": jobs}
+            {"topic": name, "at": instant(start), "jobs": _jobs(jobs)}
             for name, slots in found.topics.items()
             for start, jobs in sorted(slots.items())
         ]
@@ -107,10 +135,10 @@ def _topic(found: Histogram, name: str) -> dict[str, Any]:
     peak = next(iter(_busiest(found, slots)), None)
     return {
         "topic": name,
-        "jobs": sum(slots.values()) + due_now,
+        "jobs": _jobs(sum(slots.values()) + due_now),
         "due_now": due_now,
-        "peak_at": "" if peak is None else _shown(peak),
-        "peak_jobs": 0 if peak is None else slots[peak],
+        "peak_at": "" if peak is None else instant(peak),
+        "peak_jobs": 0 if peak is None else _jobs(slots[peak]),
     }
 
 
@@ -121,23 +149,24 @@ def _expectation(expected: Backlog, rate: float) -> dict[str, Any]:
     assert expected.worked_off_at is not None
     return {
         "backlog": round(jobs),
-        "backlog_at": _shown(at),
+        "backlog_at": instant(at),
         "longest_wait_s": round(jobs / rate, 1),
-        "worked_off_at": _shown(expected.worked_off_at),
+        "worked_off_at": instant(expected.worked_off_at),
     }
 
 
-def _busiest(found: Histogram, slots: Mapping[int, int]) -> list[int]:
+def _busiest(found: Histogram, slots: Mapping[int, float]) -> list[int]:
     """The slots, those with the most jobs per second first."""
     return sorted(slots, key=lambda start: (-found.rate(start, slots[start]), start))
 
 
-def _rate(found: Histogram, start: int, jobs: int) -> float:
+def _jobs(number: float) -> float:
+    """A number of jobs; those that are expected are not whole."""
+    return round(number, 1) if number % 1 else int(number)
+
+
+def _rate(found: Histogram, start: int, jobs: float) -> float:
     return float(f"{found.rate(start, jobs):.3g}")
-
-
-def _shown(seconds: float) -> str:
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from typing import Any
 import orjson
 
 from buckets import Added, Job, Pool, Popped
+from buckets.clock import HeldClock
 from buckets.errors import NotFound
 from jobqueue.commands.answers import handed_out, kept, success
 from jobqueue.protocols.command import templates
 from jobqueue.schema import params
 from jobqueue.schema.fields import NAME_CHARACTERS
 from tests.buckets.jobs import add, get, pop, pop_one
+from tests.waiting import tick_all
 
 _YEAR_MS = 31_536_000_000
 
@@ -91,6 +93,23 @@ async def test_jobs_are_written_as_orjson_writes_them(pool: Pool) -> None:
         for _ in range(2):  # made, and from memory
             assert written(ONE, [job]) == orjson.dumps(success(**handed_out(job)))
             assert written(SOME, [job, job]) == expected([job, job])
+
+
+async def test_jobs_that_differ_in_one_time_only_have_their_own(pool: Pool, clock: HeldClock) -> None:
+    due = clock.now_us // 1000 + 5_000
+    for number in range(3):
+        for each in range(2):
+            await add(pool, f"{number}:{each}", due_ms=due)
+        clock.advance(7)
+    await add(pool, "other", due_ms=due + 1)
+    clock.advance(6_000)
+    await tick_all(pool)
+    jobs = sorted(await pop(pool, count=9), key=lambda job: job.due)
+    assert [job.due for job in jobs] == [due] * 6 + [due + 1]
+    assert len({job.created for job in jobs}) == 4 and len({job.lease for job in jobs}) == 1
+    assert len({id(job.kind) for job in jobs}) == 1
+    for some in (jobs, jobs[::-1], jobs[::2]):
+        assert written(SOME, some) == expected(some)
 
 
 async def test_a_job_that_was_delivered_before_says_since_when_it_was_ready(pool: Pool) -> None:

@@ -21,7 +21,7 @@ class Backlog:
         return max(self.points, key=lambda point: point[1])
 
 
-def backlog(due: Mapping[int, int], width: int, rate: float, now: float, due_now: int) -> Backlog:
+def backlog(due: Mapping[int, float], width: int, rate: float, now: float, due_now: int) -> Backlog:
     """Compute the backlog from `due`: jobs by the start of their slot (unix seconds). Slots are `width` seconds long;
     the first may have begun before `now`. Within a slot, jobs fall due evenly. `due_now` jobs are waiting already.
     `rate`: jobs per second, above 0.
@@ -42,7 +42,7 @@ def backlog(due: Mapping[int, int], width: int, rate: float, now: float, due_now
     return Backlog(tuple(points), worked_off_at)
 
 
-def _spans(due: Mapping[int, int], width: int, now: float) -> Iterator[tuple[float, float, int]]:
+def _spans(due: Mapping[int, float], width: int, now: float) -> Iterator[tuple[float, float, float]]:
     """Begin, end and jobs of each slot from now on, and of the gaps between slots."""
     clock = now
     for start in sorted(due):

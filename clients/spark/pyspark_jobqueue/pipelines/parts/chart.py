@@ -7,15 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure  # without pyplot, so that no window opens
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from pyspark_jobqueue.pipelines.parts.axes import COLOURS, day, make_plain, show_time
 from pyspark_jobqueue.pipelines.parts.backlog import Backlog
 from pyspark_jobqueue.pipelines.parts.histogram import OTHERS, Histogram
 
-# Distinguishable with most kinds of colour blindness.
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9")
 _OF_OTHERS, _OF_RATE = "#999999", "#d62728"
 
 
@@ -32,10 +30,7 @@ def draw(file: Path, found: Histogram, expected: Backlog | None, rate: float | N
     if below:
         _backlog(lower[0], below)
     bottom = lower[0] if below else above
-    locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
-    bottom.xaxis.set_major_locator(locator)
-    bottom.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
-    bottom.set_xlabel("time (UTC)")
+    show_time(bottom)
     figure.savefig(file, dpi=120)
 
 
@@ -44,20 +39,20 @@ def _due(axes: Axes, found: Histogram) -> None:
     total, due_now = found.together(), sum(found.due_now.values())
     edges, starts = _edges(found, list(total))
     floor = [0.0] * len(starts)
-    for (name, slots), colour in zip(_series(found), (*_COLOURS, _OF_OTHERS), strict=False):
+    for (name, slots), colour in zip(_series(found), (*COLOURS, _OF_OTHERS), strict=False):
         top = [low + found.rate(start, slots.get(start, 0)) for low, start in zip(floor, starts, strict=True)]
         shade = _OF_OTHERS if name == OTHERS else colour
         axes.stairs(top, edges, baseline=floor, fill=True, color=shade, label=name)
         floor = top
     waiting = f", and {due_now:,} are due already" if due_now else ""
-    axes.set_title(f"{sum(total.values()):,} jobs fall due{waiting} ({_moment(found.now)} UTC)", loc="left")
+    axes.set_title(f"{sum(total.values()):,.0f} jobs fall due{waiting} ({_moment(found.now)} UTC)", loc="left")
     axes.set_ylabel(f"due, jobs/s by the {found.by}")
     axes.set_ylim(bottom=0)
     _plain(axes)
 
 
 def _backlog(axes: Axes, expected: Backlog) -> None:
-    times = [_day(at) for at, _ in expected.points]
+    times = [day(at) for at, _ in expected.points]
     jobs = [left for _, left in expected.points]
     axes.fill_between(times, jobs, color=_OF_RATE, alpha=0.25, linewidth=0)
     axes.plot(times, jobs, color=_OF_RATE, linewidth=1.5)
@@ -71,9 +66,9 @@ def _backlog(axes: Axes, expected: Backlog) -> None:
     _plain(axes)
 
 
-def _series(found: Histogram) -> list[tuple[str, dict[int, int]]]:
+def _series(found: Histogram) -> list[tuple[str, dict[int, float]]]:
     """One series per topic, up to the number of colours, and one for all others."""
-    series = [(name, dict(slots)) for name, slots in found.topics.items() if name != OTHERS][: len(_COLOURS)]
+    series = [(name, dict(slots)) for name, slots in found.topics.items() if name != OTHERS][: len(COLOURS)]
     rest = found.together()
     for _, slots in series:
         for start, jobs in slots.items():
@@ -93,19 +88,13 @@ def _edges(found: Histogram, starts: Sequence[int]) -> tuple[list[float], list[i
             edges.append(found.begin(start))
         steps.append(start)
         edges.append(start + found.width)
-    return [_day(edge) for edge in edges], steps
+    return [day(edge) for edge in edges], steps
 
 
 def _plain(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
-    axes.grid(axis="y", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _day(seconds: float) -> float:
-    """Unix seconds as days, matplotlib's unit of time."""
-    return seconds / 86_400
+    make_plain(axes)
 
 
 def _moment(seconds: float) -> str:

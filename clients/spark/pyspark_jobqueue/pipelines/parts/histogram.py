@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
 """The possible widths of a slot, in seconds."""
 OTHERS = "(others)"
-_MOST_SLOTS = 3000  # non-empty ones; enough for ten years of days
-_MOST_TOPICS = 10
+MOST_SLOTS = 3000
+"""Of those that are not empty; enough for ten years of days."""
+MOST_TOPICS = 10
 _PARTITIONS = 8  # of the cached counts, which are small; Spark's default is 200
 
 
@@ -23,7 +24,7 @@ class Histogram:
     by: str
     now: float
     """Unix seconds."""
-    topics: Mapping[str, Mapping[int, int]]
+    topics: Mapping[str, Mapping[int, float]]
     """For each topic, the jobs by the start of their slot (unix seconds). Topics with the most jobs come first; all
     beyond the first ten are merged into one at the end."""
     due_now: Mapping[str, int]
@@ -45,9 +46,9 @@ class Histogram:
         """Jobs of a slot as jobs per second."""
         return jobs / (start + self.width - self.begin(start))
 
-    def together(self) -> dict[int, int]:
+    def together(self) -> dict[int, float]:
         """The jobs of all topics by slot, in order of time."""
-        total: dict[int, int] = {}
+        total: dict[int, float] = {}
         for slots in self.topics.values():
             for start, jobs in slots.items():
                 total[start] = total.get(start, 0) + jobs
@@ -61,7 +62,7 @@ def histogram(jobs: DataFrame, by: str, now: float, hours: float | None = None) 
     try:
         by = _fitting(minutes, by)
         sums = minutes.groupBy("topic").agg(F.sum("jobs").alias("jobs"))
-        names = [row["topic"] for row in sums.orderBy(F.desc("jobs"), "topic").limit(_MOST_TOPICS).collect()]
+        names = [row["topic"] for row in sums.orderBy(F.desc("jobs"), "topic").limit(MOST_TOPICS).collect()]
         topic = F.when(F.col("topic").isin(names), F.col("topic")).otherwise(OTHERS).alias("topic")
         slot = F.expr(f"minute * 60 div {WIDTHS[by]} * {WIDTHS[by]} AS slot")
         rows = minutes.groupBy(topic, slot, "kind").agg(F.sum("jobs").alias("jobs")).collect()
@@ -99,7 +100,7 @@ def _fitting(minutes: DataFrame, by: str) -> str:
     widths = {each: f"count(DISTINCT minute * 60 div {seconds})" for each, seconds in WIDTHS.items()}
     (slots,) = minutes.selectExpr(*(f"{count} AS {each}" for each, count in widths.items())).collect()
     names = list(WIDTHS)
-    return next((each for each in names[names.index(by) :] if slots[each] <= _MOST_SLOTS), names[-1])
+    return next((each for each in names[names.index(by) :] if slots[each] <= MOST_SLOTS), names[-1])
 
 
 def _micros(seconds: float) -> str:

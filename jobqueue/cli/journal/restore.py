@@ -1,0 +1,161 @@
+"""`jobqueue restore`, as it is typed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from jobqueue.cli import options, times
+from jobqueue.cli.journal.redis_options import reaching_redis
+from jobqueue.cli.journal.run import Source
+from jobqueue.schema import fields
+
+_STATES = ("delayed", "ready", "reserved")
+_FAR_S = 1_000_000  # of a spread: more than a week
+# Of which jobs, and how; without them a run is resumed.
+_CHOICES = {
+    **{"ids": "ID", "topic": "--topic", "every": "--all", "states": "--state", "dead": "--dead"},
+    **{"overdue": "--overdue", "spread": "--spread", "as_of": "--as-of"},
+}
+
+
+def _past(typed: str) -> float:
+    """A moment that is over, in unix seconds: `09:00` is the last one. Raises ValueError."""
+    now = datetime.now()
+    named = typed.strip().lower().startswith(("today", "tomorrow"))
+    moment = times.moment(typed, now if named else now - timedelta(days=1))
+    seconds = float(moment) if not isinstance(moment, str) else datetime.fromisoformat(moment).timestamp()
+    if seconds > time.time():
+        raise ValueError(f"{typed!r} is not over yet")
+    return seconds
+
+
+class _Id(click.ParamType[str]):
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not fields.is_id(value):
+            self.fail(f"{value!r} cannot be an id, which is {fields.NAME}", param, ctx)
+        return str(value)
+
+
+class _Pattern(click.ParamType[str]):
+    name = "pattern"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not fields.is_pattern(value):
+            self.fail(f"{value!r} is no name of a topic, with * for any characters and ? for one", param, ctx)
+        return str(value)
+
+
+class _States(click.ParamType[list[str]]):
+    name = "states"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        states = list(value.split(",")) if isinstance(value, str) else list(value)
+        if unknown := [state for state in states if state not in _STATES]:
+            self.fail(f"{unknown[0]!r} is none of {', '.join(_STATES)}; --dead is for dead letters", param, ctx)
+        return states
+
+
+def _choosing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which jobs come back, and how."""
+    for option in (
+        click.option("--as-of", type=options.Typed("time", _past), metavar="TIME", help="as they were then"),
+        click.option(
+            "--spread",
+            type=options.DURATION,
+            metavar="DURATION",
+            help="let overdue jobs become due over this time, evenly",
+        ),
+        click.option(
+            "--overdue",
+            type=click.Choice(["run", "skip", "dead"]),
+            help="jobs whose time has passed are ready at once, stay away, or become dead letters [run]",
+        ),
+        click.option("--dead", is_flag=True, help="bring back dead letters, too"),
+        click.option(
+            "--state",
+            "states",
+            type=_States(),
+            metavar="STATES",
+            help="only jobs in these states: delayed, ready, reserved [all three]",
+        ),
+        click.option("--all", "every", is_flag=True, help="bring back the jobs of all topics"),
+        click.option("--topic", type=_Pattern(), metavar="PATTERN", help="bring back the jobs of these topics"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("restore", short_help="Bring back jobs that Redis has lost, from the journal")
+@click.argument("ids", nargs=-1, type=_Id(), metavar="[ID]...")
+@_choosing
+@click.option("--ended", is_flag=True, help="bring back jobs that ended as new ones, by their ids")
+@click.option("--forgotten", is_flag=True, help="tell what the last failovers forgot")
+@click.option("--apply", "applies", is_flag=True, help="with --forgotten: put and end these jobs again")
+@click.option("--resume", is_flag=True, help="go on with the last run, where it stopped")
+@click.option("--dry-run", "dry", is_flag=True, help="tell what would be done")
+@click.option(
+    "--stale", is_flag=True, help="do not wait for the journal: what was finished and is not there yet runs again"
+)
+@click.option(
+    "--rate", type=click.FloatRange(1, 1_000_000), default=2_000, metavar="N", help="jobs a second at most [2000]"
+)
+@click.option("--from", "journal", metavar="URL", help="the journal; also JOBQUEUE_JOURNAL or the setting journal")
+@click.option("--from-file", "journal_file", metavar="FILE", help="file with its URL, instead of --from")
+@click.option("--source", type=Source(), metavar="NAME", help="this namespace on its Redis, in the journal [namespace]")
+@reaching_redis
+@click.option("--json", "as_json", is_flag=True, help="print what was done as JSON, with the ids of what was left")
+def restore_command(config: str | None, **given: Any) -> None:
+    """Bring back jobs that live by the journal and that Redis does not know. While the service runs, and as often as
+    you like: an id that Redis knows keeps what it has, and what was finished is not run again.
+
+    Name jobs by their ids or --topic, or say --all. Exit code 1: some were left; 2: it could not begin.
+    """
+    _check(given)
+    from jobqueue.cli.journal.restoring import restore  # noqa: PLC0415 - loading SQLAlchemy takes 0.3 s
+
+    _warn(given["journal"])
+    sys.exit(restore(config, given))
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Raises UsageError for options that do not go together."""
+    chosen = {name: option for name, option in _CHOICES.items() if given[name] not in (None, False, ())}
+    whole = [option for name, option in chosen.items() if name in ("ids", "topic", "every")]
+    for mode in ("resume", "forgotten"):
+        if given[mode]:
+            whole.append(f"--{mode}")
+            if chosen:
+                _refuse(f"--{mode} goes without {next(iter(chosen.values()))}")
+    if len(whole) != 1:
+        _refuse(f"{whole[0]} and {whole[1]} exclude each other" if whole else "say which jobs: ID, --topic or --all")
+    if given["ended"]:
+        others = [option for name, option in chosen.items() if name != "ids"]
+        if not given["ids"] or others:
+            _refuse(f"--ended goes with ids, and without {', '.join(others) or 'other choices'}")
+    if given["ids"] and (given["states"] or given["dead"]):
+        _refuse("--state and --dead go with --topic and --all: jobs that are named come back in any state")
+    if given["applies"] and not given["forgotten"]:
+        _refuse("--apply goes with --forgotten")
+    if given["spread"] is not None and not (given["overdue"] in (None, "run") and 0 < given["spread"] <= _FAR_S):
+        _refuse("--spread is a time of up to 11 days, for overdue jobs that run")
+    if given["dry"] and (given["resume"] or given["forgotten"]):
+        _refuse("--dry-run goes without --resume and --forgotten, which does nothing without --apply")
+
+
+def _refuse(why: str) -> None:
+    raise click.UsageError(why)
+
+
+def _warn(journal: str | None) -> None:
+    from jobqueue.journal.url import has_password  # noqa: PLC0415 - most commands need no journal
+
+    if journal is not None and has_password(journal):
+        click.echo("Warning: everybody on this machine can see the password in --from; use --from-file", err=True)

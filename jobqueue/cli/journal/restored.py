@@ -1,0 +1,60 @@
+"""What a run of restore has done, in words and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jobqueue.journal.restoring.choice import Sums
+
+_OF_THE_PUT = {
+    "tombstones": "tombstones",
+    "overdue": "overdue",
+    "buried": "overdue, as dead letters",
+    "expired": "dead, as their ttl is over",
+}
+_NOT_PUT = {
+    "known": "known to Redis, which keeps what it has",
+    "ended": "ended meanwhile",
+    "held": "had ended, but another worker has them by now",
+    "skipped": "overdue, not brought back",
+}
+_LEFT = {
+    "without_body": "without a body in the journal",
+    "unsure": "may have ended while the journal missed events",
+    "changed": "have another body since",
+    "unreadable": "cannot be read",
+    "unknown": "known to neither Redis nor the journal",
+}
+
+
+def sentences(sums: Sums, *, applies: bool) -> Iterator[str]:
+    """The sums in words."""
+    counts = sums.counts
+    done = "came back" if applies else "would come back"
+    yield f"{counts['looked']:,} looked at, {counts['put']:,} {done}{_parts(counts, _OF_THE_PUT)}"
+    if counts["ended_again"]:
+        yield f"{counts['ended_again']:,} {'ended' if applies else 'would end'} again"
+    for name, words in _NOT_PUT.items():
+        if counts[name]:
+            yield f"{counts[name]:,} {words}"
+    for name, words in _LEFT.items():
+        if counts[name]:
+            yield f"left: {counts[name]:,} {words}: {_some(sums.named.get(name, []), counts[name])}"
+
+
+def _parts(counts: Any, names: dict[str, str]) -> str:
+    parts = [f"{counts[name]:,} {words}" for name, words in names.items() if counts[name]]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _some(ids: list[str], number: int) -> str:
+    shown = ", ".join(ids[:5])
+    return f"{shown}, …" if number > 5 else shown
+
+
+def as_json(sums: Sums, run: int | None, stopped: str) -> dict[str, Any]:
+    """The sums; `left` has the ids."""
+    counts = {name: number for name, number in sums.counts.items() if number}
+    return {"run": run, "counts": counts, "left": sums.named, "stopped": stopped or None}

@@ -1,0 +1,243 @@
+"""`jobqueue restore`: the run, its progress, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from buckets.errors import JobQueueError, Unavailable
+from buckets.events.restoring import Restoring
+from buckets.job import State
+from buckets.namespace import join
+from buckets.pool.pool import Pool
+from buckets.redis.client import Redis
+from jobqueue import logs, settings
+from jobqueue.cli import humanize
+from jobqueue.cli.journal.restored import as_json, sentences
+from jobqueue.errors import SettingsError
+from jobqueue.journal.database import open_engine
+from jobqueue.journal.reading.figures import Figures
+from jobqueue.journal.reading.options import Options
+from jobqueue.journal.reading.running import Drain, NotCommitted
+from jobqueue.journal.reading.sql import Sql
+from jobqueue.journal.restoring import beginning, ended
+from jobqueue.journal.restoring.choice import PENDING, Choice, NotBegun, Progress, Stopped, Sums
+from jobqueue.journal.restoring.forgotten import Forgotten
+from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.restore import Restore
+from jobqueue.journal.restoring.runs import Run
+from jobqueue.journal.store import Away
+from jobqueue.journal.url import Refused
+from jobqueue.redis_server.data_directory import running_at
+from jobqueue.redis_server.fitness import redis_at
+from jobqueue.settings import Settings
+
+DONE, LEFT, NOT_BEGUN = 0, 1, 2
+_SETTINGS = ("redis", "redis_file", "data", "namespace", "journal", "journal_file")
+_LEAST_TIMEOUT_S = 3.0  # a reader waits for a second
+_TELL_S = 1.0
+
+
+@dataclass
+class _Work:
+    """One call of the command."""
+
+    given: Mapping[str, Any]
+    reading: Reading
+    pool: Pool
+    sums: Sums
+    number: int | None = None
+    """Of the run; None: none is kept."""
+    told: float = 0.0
+
+    def report(self, progress: Progress) -> None:
+        """A line a second, on a terminal."""
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - self.told >= _TELL_S:
+            self.told = now
+            counts = progress.sums.counts
+            words = ", ".join(f"{word} {counts[name]:,}" for name, word in _SHOWN.items())
+            click.echo(f"{words}, of {max(progress.total, counts['looked']):,}", err=True)
+
+
+_SHOWN = {
+    **{"looked": "looked at", "put": "put", "known": "known", "ended": "ended"},
+    "without_body": "without a body",
+}
+
+
+def restore(config: str | None, given: Mapping[str, Any]) -> int:
+    """Carry out the command, and tell; the exit code."""
+    logs.set_up("error", "text")
+    try:
+        return asyncio.run(_restore(config, given))
+    except (SettingsError, Refused, Away, NotBegun, Stopped) as error:
+        click.echo(f"Error: {humanize.clean(str(error))}", err=True)
+    except JobQueueError as error:
+        click.echo(f"Error: {error.message}", err=True)
+    return NOT_BEGUN
+
+
+async def _restore(config: str | None, given: Mapping[str, Any]) -> int:
+    chosen = settings.load({name: given[name] for name in _SETTINGS}, config)
+    if not chosen.journal:
+        raise NotBegun("the journal is not named: give --from, --from-file or JOBQUEUE_JOURNAL")
+    url = chosen.redis or running_at(Path(chosen.data))
+    async with _opened(chosen, url, given["source"] or chosen.namespace) as (reading, pool):
+        await beginning.check_source(reading)
+        work = _Work(given, reading, pool, Sums())
+        stopped = await _beside(_drained(chosen, url, reading.source, pool, given["stale"]), work)
+    _tell(work, stopped)
+    return LEFT if stopped or work.sums.left else DONE
+
+
+@contextlib.asynccontextmanager
+async def _opened(chosen: Settings, url: str, source: str) -> AsyncIterator[tuple[Reading, Pool]]:
+    """The journal and the namespace, which is not founded. Raises Refused, Away, JobQueueError."""
+    async with contextlib.AsyncExitStack() as stack:
+        engine = await open_engine(chosen.journal)
+        stack.push_async_callback(engine.dispose)
+        redis: Redis = redis_at(url, chosen.redis_timeout_s)
+        stack.push_async_callback(redis.close)
+        try:
+            pool = Pool(redis, chosen.namespace, *await join(redis, chosen.namespace))
+        except Unavailable as error:
+            raise Unavailable(redis.trouble or error.message) from None
+        stack.push_async_callback(pool.close)
+        yield Reading(engine, source), pool
+
+
+@contextlib.asynccontextmanager
+async def _drained(
+    chosen: Settings, url: str, source: str, pool: Pool, stale: bool
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Drain, where no `journal run` does, for as long as this is open."""
+    stop, sql = asyncio.Event(), Sql(chosen.journal)
+
+    async def drain() -> None:
+        if stale:
+            await stop.wait()
+            return
+        await sql.open()
+        timeout_s = max(_LEAST_TIMEOUT_S, chosen.redis_timeout_s)
+        await Drain(pool, sql, Options(source), Figures(), lambda: redis_at(url, timeout_s)).run(stop)
+
+    draining = asyncio.create_task(drain())
+    try:
+        yield draining
+    finally:
+        stop.set()
+        with contextlib.suppress(NotCommitted, JobQueueError):  # what is not written comes again
+            await draining
+        await sql.close()
+
+
+async def _beside(drained: contextlib.AbstractAsyncContextManager[asyncio.Task[None]], work: _Work) -> str:
+    """Do the work while the journal is drained; why it stopped, or nothing. Raises what keeps it from beginning."""
+    async with drained as draining:
+        working = asyncio.create_task(_MODES[_mode(work.given)](work))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        await asyncio.wait({working, draining}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            draining.result()  # another reader of the source reads another Redis
+        try:
+            working.result()
+        except asyncio.CancelledError:
+            return "it was interrupted"
+        except Stopped as error:
+            return str(error)
+        return ""
+
+
+def _mode(given: Mapping[str, Any]) -> str:
+    return next((mode for mode in ("resume", "forgotten", "ended") if given[mode]), "chosen")
+
+
+async def _chosen(work: _Work) -> Sums:
+    choice = _choice(work.given)
+    await beginning.check(work.reading, choice)
+    run = None if work.given["dry"] else await Run.begin(work.reading, choice)
+    return await _run(work, choice, run).carry_out(None, work.sums)
+
+
+async def _resumed(work: _Work) -> Sums:
+    run, found = await Run.last(work.reading)
+    await beginning.check(work.reading, found.choice)
+    work.sums = found.sums
+    return await _run(work, found.choice, run).carry_out(found.cursor, work.sums)
+
+
+def _run(work: _Work, choice: Choice, run: Run | None) -> Restore:
+    work.number = run.number if run else None
+    restoring = Restoring(work.pool, run.actor if run else "")
+    rate, stale = work.given["rate"], work.given["stale"]
+    return Restore(work.reading, restoring, choice, run, rate=rate, stale=stale, report=work.report)
+
+
+async def _forgotten(work: _Work) -> Sums:
+    run = await Run.begin(work.reading, Choice(), "forgotten") if work.given["applies"] else None
+    work.number = run.number if run else None
+    actor, stale = run.actor if run else "", work.given["stale"]
+    healing = Forgotten(work.reading, work.pool, actor, stale=stale, report=work.report)
+    work.sums = healing.sums
+    await healing.carry_out()
+    if run:
+        await run.end(work.sums)
+    return work.sums
+
+
+async def _ended(work: _Work) -> Sums:
+    """Jobs that ended, as new ones; of the others those that Redis has lost, as they were."""
+    choice, dry = _choice(work.given), work.given["dry"]
+    run = None if dry else await Run.begin(work.reading, choice, "ended")
+    work.number = run.number if run else None
+    work.sums, others = await ended.bring_back(
+        work.reading, work.pool, choice.ids, run.actor if run else "", stale=work.given["stale"], dry=dry
+    )
+    if others:
+        await _run(work, Choice(ids=tuple(others)), run).carry_out(None, work.sums)
+    elif run:
+        await run.end(work.sums)
+    return work.sums
+
+
+_MODES: dict[str, Callable[[_Work], Coroutine[Any, Any, Sums]]] = {
+    **{"chosen": _chosen, "resume": _resumed, "forgotten": _forgotten, "ended": _ended},
+}
+
+
+def _choice(given: Mapping[str, Any]) -> Choice:
+    states = [state for state in PENDING if given["states"] is None or state.word in given["states"]]
+    return Choice(
+        ids=tuple(dict.fromkeys(given["ids"])),
+        topics=given["topic"] or "*",
+        states=(*map(int, states), *((int(State.DEAD),) if given["dead"] else ())),
+        overdue=given["overdue"] or "run",
+        spread_s=float(given["spread"] or 0),
+        as_of=None if given["as_of"] is None else round(given["as_of"] * 1e6),
+    )
+
+
+def _tell(work: _Work, stopped: str) -> None:
+    applies = work.number is not None
+    if work.given["as_json"]:
+        click.echo(json.dumps(as_json(work.sums, work.number, stopped)))
+        return
+    for sentence in sentences(work.sums, applies=applies):
+        click.echo(humanize.clean(sentence))
+    if stopped:
+        hint = "--resume goes on" if _mode(work.given) in ("chosen", "resume") and applies else "it may be repeated"
+        click.echo(f"Error: it stopped: {humanize.clean(stopped)}; {hint}", err=True)

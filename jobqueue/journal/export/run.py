@@ -1,0 +1,167 @@
+"""A run of the export: what is to be written, and what is there already.
+
+The events of a day (UTC, of the ids of their entries) are in files by shard, each of which begins behind the one
+before: a run goes on where the last one ended. Once all shards are drained beyond the day, what came late is added,
+and the day is closed: later runs pass over it. Deliveries are written when their day is over, as they end later than
+they begin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Select
+
+from jobqueue.journal.database import open_engine
+from jobqueue.journal.export import lines
+from jobqueue.journal.export.folder import Folder, Part
+from jobqueue.journal.export.forms import behind
+from jobqueue.journal.export.shard_files import ShardFiles, by_shard
+from jobqueue.journal.export.source import Source
+
+_OPEN_MS = {
+    "events": 60_000,  # clocks of two Redis differ, and one takes over from another
+    "deliveries": 3_600_000,  # one that has not ended by then is written without its end
+}
+"""For how long a day stays open behind its end."""
+_KEY = ["ms", "seq", "n", "branch"]
+Report = Callable[[str, int], None]
+"""Is told what is being written, and how many rows of it were read, in any thread."""
+
+
+@dataclass
+class Written:
+    """What a run has written."""
+
+    rows: int = 0
+    files: int = 0
+    closed: int = 0
+    """Days."""
+
+
+@asynccontextmanager
+async def opened(url: str, out: str, source: str | None) -> AsyncIterator[Export]:
+    """The export of a source, or of the only one, to a folder. Raises Refused, Foreign, Away, OSError."""
+    engine = await open_engine(url)
+    try:
+        async with engine.connect() as connection:
+            of = await Source.of(connection, source)
+            folder = Folder(out, of.name)
+            with folder.alone():
+                yield Export(of, folder)
+    finally:
+        await engine.dispose()
+
+
+class Export:
+    """Of one source to one folder."""
+
+    def __init__(self, source: Source, folder: Folder) -> None:
+        self._source, self._folder = source, folder
+        self._written = Written()
+        self._report: Report = _silent
+
+    async def write(self, kind: str, since: date | None, until: date | None, report: Report) -> Written:
+        """Write jobs; or events or deliveries, of the days from `since` to before `until`. Raises Away, Foreign,
+        OSError."""
+        self._written, self._report = Written(), report
+        await (self._jobs() if kind == "jobs" else self._days(kind, since, until))
+        return self._written
+
+    async def _days(self, kind: str, since: date | None, until: date | None) -> None:
+        day = await self._source.first_day()
+        if day is None:
+            return
+        day, last = max(day, since or day), self._source.last_day
+        while day <= last and (until is None or day < until):
+            inner = f"{kind}/date={day}"
+            is_over = self._source.is_drained(day, _OPEN_MS[kind])
+            if (is_over or kind == "events") and not self._folder.is_closed(inner):
+                await self._day(kind, day, inner, is_over=is_over)
+            day += timedelta(days=1)
+
+    async def _day(self, kind: str, day: date, inner: str, *, is_over: bool) -> None:
+        parts = self._folder.parts(inner)
+        newest = {part.shard: part for part in parts if not part.mark}
+        ends = {shard: self._folder.footer(inner, part)[0] for shard, part in newest.items()}
+        files = ShardFiles(self._folder, inner)
+
+        def take(shard: int, table: pa.Table) -> None:
+            fresh = table.filter(behind(table["ms"], table["seq"], ends[shard])) if shard in ends else table
+            files.add(shard, fresh)
+
+        from_ms = min(ends[shard].ms if shard in ends else 0 for shard in self._source.places)
+        await self._write(files, kind, self._source.rows(kind, day, from_ms), inner, take)
+        if is_over:
+            if parts and kind == "events":
+                await self._add_late(day, inner)
+            self._folder.close(inner)
+            self._written.closed += 1
+
+    async def _add_late(self, day: date, inner: str) -> None:
+        """Write what came behind its place, as after a failover: one Redis told it after the other had gone on."""
+        parts = self._folder.parts(inner)
+        rows: Counter[int] = Counter()
+        for part in parts:
+            rows[part.shard] += self._folder.footer(inner, part)[1]
+        shards = [shard for shard, number in (await self._source.counts(day)).items() if number > rows[shard]]
+        files = ShardFiles(self._folder, inner, mark="-late")
+
+        def take(shard: int, table: pa.Table) -> None:
+            files.add(shard, self._unknown(table, inner, [part for part in parts if part.shard == shard]))
+
+        if shards:
+            await self._write(files, "events", self._source.rows("events", day, shards=shards), inner, take)
+
+    def _unknown(self, table: pa.Table, inner: str, parts: Sequence[Part]) -> pa.Table:
+        """The rows that no file has."""
+        between = table["ms"][0].as_py(), table["ms"][-1].as_py()
+        known = pa.concat_tables(
+            [
+                table.schema.empty_table().select(_KEY),
+                *(self._folder.read(inner, part, _KEY, between) for part in parts),
+            ]
+        )
+        numbered = table.select(_KEY).append_column("row", pa.array(range(len(table))))
+        return table.take(sorted(numbered.join(known, _KEY, join_type="left anti")["row"].to_pylist()))
+
+    async def _jobs(self) -> None:
+        """Write the newest life of each job, in place of what an earlier run has written."""
+        there, places = self._folder.parts("jobs"), self._source.places
+        files = ShardFiles(self._folder, "jobs", places)
+        stale = [shard for shard, place in places.items() if Part(shard, place) not in there]
+        if stale:
+            await self._write(files, "jobs", self._source.jobs(stale), "jobs", files.add)
+        for part in there:
+            if part.shard not in places or part.first != places[part.shard]:
+                self._folder.drop("jobs", part)
+
+    async def _write(
+        self, files: ShardFiles, kind: str, query: Select[Any], where: str, take: Callable[[int, pa.Table], None]
+    ) -> None:
+        form, read = self._source.forms[kind], 0
+
+        def take_batch(batch: pa.RecordBatch) -> None:
+            nonlocal read
+            for shard, table in by_shard(form.table(batch)):
+                take(shard, table)
+            read += len(batch)
+            self._report(where, read)
+
+        try:
+            await lines.read(self._source.connection, query, form.columns, take_batch)
+            files.finish()
+        finally:
+            files.abandon()
+            self._written.rows += files.rows
+            self._written.files += files.files
+
+
+def _silent(what: str, rows: int) -> None:
+    """No report."""

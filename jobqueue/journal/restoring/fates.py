@@ -1,0 +1,87 @@
+"""What becomes of a job that comes back: its record, by its row in the journal and the time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from buckets.job import Cause, State, Tag
+from buckets.record import Fields, pack_optional, pack_record, unpack, unpack_optional
+from jobqueue.journal.restoring.choice import ENDED, Choice
+from jobqueue.journal.restoring.reading import JobRow
+
+OVERDUE = "overdue at restore"
+"""The reason of dead letters that are overdue."""
+_MOST_PRIORITY = 9
+
+
+class Fate(NamedTuple):
+    """What becomes of a job."""
+
+    counted: str
+    """Beside `put`, or in its place: a count of `Sums`; empty: as it was."""
+    record: bytes = b""
+    """Empty: it stays away."""
+
+
+def fate_of(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
+    """What becomes of a job or tombstone. `spread_to_ms`: when it becomes due if it is overdue and those are spread."""
+    try:
+        fate = _tombstone(row) if row.state in ENDED else _live(row, choice, now_ms, spread_to_ms)
+        if fate.record:
+            unpack(row.id, fate.record)
+    except (ValueError, OverflowError, IndexError):
+        return Fate("unreadable")
+    return fate
+
+
+def record_of(row: JobRow) -> bytes:
+    """The record of a job. Raises ValueError, OverflowError for what none has."""
+    if not row.topic or not 0 <= row.priority <= _MOST_PRIORITY:
+        raise ValueError("no record of ours")
+    return pack_record(
+        Fields(
+            State(row.state),
+            *(row.topic, row.life, row.due, row.next, row.ttr, row.tries, row.priority, row.cause),
+            *(row.attempts, row.deliveries, row.step, row.lease, bool(row.keeps_body), row.options or b""),
+            (row.body or "").encode(),
+        )
+    )
+
+
+def _tombstone(row: JobRow) -> Fate:
+    """It has a body and options only where the add asked for that; without them it still tells a repeated add."""
+    whole = row.keeps_body and row.body is not None and row.options is not None
+    return Fate("tombstones", record_of(row if whole else row._replace(keeps_body=0, options=b"", body=None)))
+
+
+def _live(row: JobRow, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
+    if row.body is None:
+        return Fate("without_body")
+    if row.options is None:
+        return Fate("unsure")
+    if row.state not in (State.DELAYED, State.READY):
+        return Fate("", record_of(row))
+    ttl = unpack_optional(row.options).get(Tag.TTL)
+    if ttl is not None and row.due + int.from_bytes(ttl, "big") <= now_ms:
+        return Fate("expired", record_of(_dead(row, Cause.TTL, now_ms)))
+    return Fate("", record_of(row)) if row.next > now_ms else _overdue(row, row.options, choice, now_ms, spread_to_ms)
+
+
+def _overdue(row: JobRow, options: bytes, choice: Choice, now_ms: int, spread_to_ms: int) -> Fate:
+    if choice.overdue == "skip":
+        return Fate("skipped")
+    if choice.overdue == "dead":
+        buried = _dead(row, Cause.BURIED, now_ms)
+        return Fate("buried", record_of(buried._replace(options=_with_reason(options))))
+    if choice.spread_s:
+        return Fate("overdue", record_of(row._replace(state=State.DELAYED, next=max(spread_to_ms, now_ms + 1))))
+    return Fate("overdue", record_of(row._replace(state=State.READY)))
+
+
+def _dead(row: JobRow, cause: Cause, now_ms: int) -> JobRow:
+    return row._replace(state=State.DEAD, cause=cause, next=now_ms)
+
+
+def _with_reason(options: bytes) -> bytes:
+    fields = {**unpack_optional(options), Tag.REASON: OVERDUE.encode()}
+    return pack_optional(iter(fields.items()))[2:]  # type: ignore[arg-type]  # unknown tags stay

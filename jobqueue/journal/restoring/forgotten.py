@@ -1,0 +1,162 @@
+"""What a failover forgot: moves that the journal has, and that the Redis which took over does not know.
+
+Of each job the last forgotten event counts. A life that had ended by then ends again, unless another worker has it; a
+life that Redis never had is put, in place of an older one. Whatever Redis has done with a job since is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, or_, select, update
+
+from buckets.errors import JobQueueError
+from buckets.events.restoring import PAGE, Asked, Lost, Restoring
+from buckets.pages import chunks
+from buckets.pool.pool import Pool
+from jobqueue.journal import tables
+from jobqueue.journal.reading.verdict import FORGOTTEN, UNKNOWN
+from jobqueue.journal.restoring.choice import ENDED, Choice, Progress, Report, Stopped, Sums
+from jobqueue.journal.restoring.fates import fate_of
+from jobqueue.journal.restoring.passing import Passing
+from jobqueue.journal.restoring.reading import JobRow, Reading
+
+_GAP, _EVENT = tables.gap.c, tables.event.c
+_AS_THEY_WERE = Choice()
+
+
+class _Last(NamedTuple):
+    """The last forgotten event of a job."""
+
+    id: str
+    life: int
+    state: int
+    lease: int
+    place: tuple[int, int, int]
+    until: tuple[int, int]
+    """The last entry that was forgotten with it."""
+
+
+class Forgotten:
+    """Tells, or heals, what Redis forgot in the failovers that were not healed yet. `actor`: empty: only tell."""
+
+    def __init__(
+        self, reading: Reading, pool: Pool, actor: str, *, stale: bool = False, report: Report = lambda progress: None
+    ) -> None:
+        self._reading, self._pool = reading, pool
+        self._restoring, self._passing = Restoring(pool, actor), Passing(reading)
+        self._applies, self._stale, self._report = bool(actor), stale, report
+        self.sums = Sums()
+
+    async def carry_out(self) -> Sums:
+        """Counts of `Sums`, and: `ended_again`; `held`, by another worker. Raises Stopped."""
+        asked = await self._restoring.ask(())
+        if not self._stale:
+            await self._passing.begin(asked)
+        gaps = await self._gaps()
+        last: dict[str, _Last] = {}
+        for gap in gaps:
+            for each in await self._events(gap):
+                last[each.id] = max(last.get(each.id, each), each, key=lambda one: one.place)
+        for some in chunks(list(last.values()), PAGE):
+            await self._heal({each.id: each for each in some})
+            self._report(Progress(self.sums, len(last)))
+        if self._applies and not self.sums.left:
+            await self._note_healed([gap.number for gap in gaps])
+        return self.sums
+
+    async def _wait(self, asked: Sequence[Asked]) -> None:
+        if not self._stale:
+            await self._passing.wait(asked)
+
+    async def _gaps(self) -> Sequence[Any]:
+        """Those of failovers that were not healed. A stream of another word, which is walked, says that Redis was
+        emptied."""
+        other = tables.gap.alias().c
+        is_emptied = and_(
+            *(other.source == _GAP.source, other.shard == _GAP.shard, other.epoch == _GAP.epoch, other.kind == UNKNOWN)
+        )
+        wanted = select(
+            _GAP.number, _GAP.shard, _GAP.epoch, _GAP.from_ms, _GAP.from_seq, _GAP.to_ms, _GAP.to_seq
+        ).where(
+            *(self._reading.of_source(tables.gap), _GAP.kind == FORGOTTEN, _GAP.walked.is_(None)),
+            ~select(other.number).where(is_emptied).exists(),
+        )
+        return await self._reading.rows(wanted.order_by(_GAP.number))
+
+    async def _events(self, gap: Any) -> list[_Last]:
+        """The events that a failover forgot: those told before it."""
+        inside = and_(
+            *(_EVENT.ms >= gap.from_ms, _EVENT.ms <= gap.to_ms),
+            or_(_EVENT.ms > gap.from_ms, _EVENT.seq > gap.from_seq),
+            or_(_EVENT.ms < gap.to_ms, _EVENT.seq <= gap.to_seq),
+        )
+        columns = (_EVENT.id, _EVENT.life, _EVENT.state_after, _EVENT.lease, _EVENT.ms, _EVENT.seq, _EVENT.n)
+        told = select(*columns).where(
+            *(self._reading.of_source(tables.event), _EVENT.shard == gap.shard, inside, _EVENT.id != ""),
+            *(_EVENT.branch >= 0, _EVENT.branch < gap.epoch, _EVENT.life > 0),
+        )
+        rows, until = await self._reading.rows(told), (gap.to_ms, gap.to_seq)
+        return [_Last(row.id, row.life, row.state_after, row.lease, (row.ms, row.seq, row.n), until) for row in rows]
+
+    async def _heal(self, last: dict[str, _Last]) -> None:
+        self.sums.counts["looked"] += len(last)
+        asked = await self._restoring.ask(list(last))
+        await self._wait(asked)
+        unknown = {job_id for each in asked for job_id in each.unknown}
+        rows, now_ms = await self._reading.jobs(list(last)), max(each.at for each in asked) // 1000
+        gone = await self._end([last[job_id] for job_id in last if job_id not in unknown])
+        await self._put([each for each in last.values() if each.id in unknown or each.id in gone], rows, now_ms)
+
+    async def _end(self, known: Sequence[_Last]) -> set[str]:
+        """End what had ended; returns the ids whose older life made room for one that Redis lost."""
+        lost = [life for each in known if (life := await self._lost(each))]
+        self.sums.counts["known"] += len(known) - len(lost)
+        results = await self._restoring.end(lost) if self._applies else ["ended"] * len(lost)
+        gone: set[str] = set()
+        for life, result in zip(lost, results, strict=True):
+            self._judge(life, result)
+            if result == "ended" and not life.end:
+                gone.add(life.id)
+        return gone
+
+    def _judge(self, life: Lost, result: str | JobQueueError) -> None:
+        if isinstance(result, JobQueueError):
+            raise Stopped(result.message)
+        word = {"ended": "ended_again", "reserved": "held", "other": "known"}[result]
+        self.sums.counts[word] += 1
+
+    async def _lost(self, last: _Last) -> Lost | None:
+        """The life in Redis that is to end, if there is one."""
+        job = await self._pool.get(last.id)
+        if job is None or job.created > last.life:
+            return None
+        if job.created < last.life:
+            return Lost(last.id, job.created, 0, 0) if last.state not in ENDED or job.state not in ENDED else None
+        if last.state not in ENDED or job.state in ENDED:
+            return None
+        return Lost(last.id, job.created, last.lease, last.state)
+
+    async def _put(self, lost: Sequence[_Last], rows: dict[str, JobRow], now_ms: int) -> None:
+        """Put what Redis does not have, where nothing has been told of it since."""
+        records: list[tuple[str, bytes]] = []
+        for each in lost:
+            row = rows.get(each.id)
+            if row is None or row.place[:2] > each.until or (row.state in ENDED and row.next <= now_ms):
+                self.sums.counts["ended"] += 1
+                continue
+            fate = fate_of(row, _AS_THEY_WERE, now_ms, 0)
+            if fate.record:
+                records.append((each.id, fate.record))
+            else:
+                self.sums.leave(fate.counted, each.id)
+        results = await self._restoring.put(records) if self._applies else [True] * len(records)
+        for result in results:
+            if isinstance(result, JobQueueError):
+                raise Stopped(result.message)
+            self.sums.counts["put" if result else "known"] += 1
+
+    async def _note_healed(self, numbers: Sequence[int]) -> None:
+        now_us = await self._pool.now_us()
+        await self._reading.run(update(tables.gap).where(_GAP.number.in_(numbers)).values(walked=now_us))

@@ -1,0 +1,190 @@
+"""The work of a run: page by page, as the four steps in the package's docstring say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, Protocol
+
+from buckets.errors import JobQueueError, TryLater, Unavailable
+from buckets.events.restoring import PAGE, Asked, Restoring
+from jobqueue.journal.restoring.choice import Choice, Progress, Report, Stopped, Sums
+from jobqueue.journal.restoring.fates import Fate
+from jobqueue.journal.restoring.gaps import Gaps
+from jobqueue.journal.restoring.judging import Judging
+from jobqueue.journal.restoring.listing import Candidate, Cursor, Listing, Named, Page
+from jobqueue.journal.restoring.passing import Passing
+from jobqueue.journal.restoring.past import Past
+from jobqueue.journal.restoring.reading import Reading
+from jobqueue.journal.restoring.runs import Run
+
+RATE = 2_000
+_AHEAD_S = 1.5  # a reader tells every second how far it is, where nothing happens
+_MOST_AHEAD = 100  # pages
+_AGAIN_S = 0.2
+
+
+class _Pages(Protocol):
+    async def total(self) -> int: ...
+
+    def pages(self, cursor: Cursor | None = None) -> AsyncIterator[Page]: ...
+
+
+class _AskedPage(NamedTuple):
+    page: Page
+    asked: list[Asked]
+
+
+class Restore:
+    """One run of a choice.
+
+    `run`: where the journal keeps it; None: a dry run, which puts nothing. `stale`: do not wait for the journal.
+    `rate`: jobs a second at most.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        restoring: Restoring,
+        choice: Choice,
+        run: Run | None,
+        *,
+        rate: float = RATE,
+        stale: bool = False,
+        report: Report = lambda progress: None,
+    ) -> None:
+        self._reading, self._restoring, self._choice, self._run = reading, restoring, choice, run
+        self._rate, self._stale, self._report = rate, stale, report
+        self._passing = Passing(reading)
+        self._free_at = 0.0  # loop time, when the rate lets the next page go
+        self.sums = Sums()
+
+    async def carry_out(self, cursor: Cursor | None = None, sums: Sums | None = None) -> Sums:
+        """Bring the jobs back, behind a cursor and with the sums until there. Raises Stopped, after which the run
+        is not ended and `sums` has what was done; Unavailable and NotBegun, before anything was."""
+        self.sums = self.sums if sums is None else sums
+        begun_ms = await self._catch_up()
+        pages, past = self._pages(begun_ms)
+        gaps = Gaps({}) if self._stale else await Gaps.read(self._reading)
+        self._judging = Judging(self._reading, self._choice, self.sums, gaps, past, begun_ms)
+        total = await pages.total()
+        async for asked in self._ahead(pages.pages(cursor)):
+            await self._work(asked)
+            if self._run:
+                await self._run.note(asked.page.behind, self.sums)
+            self._report(Progress(self.sums, total))
+        if self._run:
+            await self._run.end(self.sums)
+        return self.sums
+
+    async def _catch_up(self) -> int:
+        """Wait for the journal; the time of Redis, in ms. From here on nothing old is drained: whatever changes in the
+        journal has happened in this Redis since."""
+        asked = await self._restoring.ask(())
+        if not self._stale:
+            await self._passing.begin(asked)
+        return max(each.at for each in asked) // 1000
+
+    def _pages(self, now_ms: int) -> tuple[_Pages, Past | None]:
+        if self._choice.as_of is not None:
+            past = Past(self._reading, self._choice, self._choice.as_of)
+            return past, past
+        if self._choice.ids:
+            return Named(self._reading, self._choice.ids), None
+        return Listing(self._reading, self._choice, now_ms), None
+
+    async def _ahead(self, pages: AsyncIterator[Page]) -> AsyncIterator[_AskedPage]:
+        """The pages, each asked about; some ahead of the one that is worked on, as the wait for the journal is long
+        against the work."""
+        most = min(max(int(self._rate * _AHEAD_S / PAGE), 1), _MOST_AHEAD)
+        asked: deque[_AskedPage] = deque()
+        async for page in pages:
+            ids = [*(each.id for each in page.candidates), *page.strangers]
+            asked.append(_AskedPage(page, await self._ask(ids) if ids else []))
+            if len(asked) > most:
+                yield asked.popleft()
+        while asked:
+            yield asked.popleft()
+
+    async def _ask(self, ids: Sequence[str]) -> list[Asked]:
+        """Step 1. Waits for a Redis that cannot be reached, and for a shard that tells no events. Raises Stopped."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._reading.patience_s
+        while True:
+            try:
+                asked = await self._restoring.ask(ids)
+            except Unavailable as error:
+                why = f"Redis cannot be reached: {error.message}"
+            else:
+                deaf = [each.shard for each in asked if not each.stream]
+                if not deaf or self._stale:
+                    return asked
+                why = f"events are off in shard {deaf[0]} of this Redis"
+            if loop.time() > end:
+                raise Stopped(why)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _work(self, asked: _AskedPage) -> None:
+        """Steps 2 to 4 of a page. What Redis does not take is asked about again before it is tried again: it may be
+        there, and even have been finished. Raises Stopped when Redis takes nothing for too long."""
+        candidates = {each.id: each for each in asked.page.candidates}
+        self._look(asked)
+        left = await self._bring_back(candidates, asked.asked)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._reading.patience_s
+        while left:
+            if loop.time() > end:
+                raise Stopped(next(iter(left.values())).message)
+            await asyncio.sleep(_AGAIN_S)
+            candidates = {job_id: candidates[job_id] for job_id in left}
+            left = await self._bring_back(candidates, await self._ask(list(candidates)))
+
+    def _look(self, asked: _AskedPage) -> None:
+        self.sums.counts["looked"] += len(asked.page.candidates) + len(asked.page.strangers)
+        unknown = {job_id for each in asked.asked for job_id in each.unknown}
+        for job_id in asked.page.strangers:
+            if job_id in unknown:
+                self.sums.leave("unknown", job_id)
+            else:
+                self.sums.counts["known"] += 1
+
+    async def _bring_back(self, candidates: dict[str, Candidate], asked: Sequence[Asked]) -> dict[str, JobQueueError]:
+        """Steps 2 to 4 of jobs that Redis was asked about; returns those that it did not take, with the reason."""
+        unknown = {job_id for each in asked for job_id in each.unknown}
+        wanted = [each for each in candidates.values() if each.id in unknown]
+        self.sums.counts["known"] += len(candidates) - len(wanted)
+        if not wanted:
+            return {}
+        if not self._stale:
+            await self._passing.wait(asked)
+        fates = await self._judging.judge(wanted, max(each.at for each in asked) // 1000)
+        if self._run:
+            await self._keep_to_the_rate(len(fates))
+            return self._judge_all(fates, await self._put(fates))
+        return self._judge_all(fates, [True] * len(fates))
+
+    async def _put(self, fates: dict[str, Fate]) -> list[bool | JobQueueError]:
+        return await self._restoring.put([(job_id, fate.record) for job_id, fate in fates.items()])
+
+    def _judge_all(self, fates: dict[str, Fate], results: Sequence[bool | JobQueueError]) -> dict[str, JobQueueError]:
+        """Count what was put; returns what Redis did not take for now. Raises Stopped for any other error."""
+        refused: dict[str, JobQueueError] = {}
+        for (job_id, fate), result in zip(fates.items(), results, strict=True):
+            if isinstance(result, TryLater):
+                refused[job_id] = result
+            elif isinstance(result, JobQueueError):
+                raise Stopped(result.message)
+            else:
+                self._count(fate, was_put=result)
+        return refused
+
+    def _count(self, fate: Fate, *, was_put: bool) -> None:
+        self.sums.counts["put" if was_put else "known"] += 1
+        if was_put and fate.counted:
+            self.sums.counts[fate.counted] += 1
+
+    async def _keep_to_the_rate(self, jobs: int) -> None:
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(self._free_at - now, 0))
+        self._free_at = max(self._free_at, now) + jobs / self._rate

@@ -1,0 +1,87 @@
+"""The URLs of journals."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import ModuleSpec
+
+import pytest
+
+from jobqueue.journal.url import Refused, address, has_password, without_password
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "name"),
+    [
+        ("sqlite:///journal.db", "sqlite", "journal.db"),
+        ("sqlite:////data/a%20b.db", "sqlite", "/data/a b.db"),
+        ("postgresql://u:p@h:5433/db?sslmode=require", "postgresql", "db"),
+        ("mariadb://u@h/db%2F1", "mysql", "db/1"),
+        ("mysql://h/db", "mysql", "db"),
+    ],
+)
+def test_a_url_names_a_kind_of_database_and_one_of_them(url: str, kind: str, name: str) -> None:
+    found = address(url)
+    assert (found.kind, found.path) == (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "it is empty"),
+        ("journal.db", "there are sqlite:///PATH, postgresql://HOST/DATABASE, mariadb://HOST/DATABASE"),
+        ("redis://localhost", "not the URL of a journal: redis://localhost"),
+        ("oracle://u:secret@h/db", "not the URL of a journal: oracle://u:***@h/db"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///a.db?mode=ro", "names no file"),
+        ("sqlite://host/a.db", "names no file"),
+        ("postgresql://host", "names no database"),
+        ("mariadb://u:secret@host/", "mariadb://u:***@host/ names no database"),
+    ],
+)
+def test_another_url_is_refused_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        address(url)
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "missing", "extra"),
+    [
+        ("sqlite:///a.db", "aiosqlite", "journal"),
+        ("sqlite:///a.db", "sqlalchemy", "journal"),
+        ("postgresql://h/db", "asyncpg", "journal-postgresql"),
+        ("mariadb://h/db", "asyncmy", "journal-mysql"),
+        ("mysql://h/db", "sqlalchemy", "journal-mysql"),
+    ],
+)
+def test_a_missing_library_is_refused_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, url: str, missing: str, extra: str
+) -> None:
+    there = importlib.util.find_spec
+
+    def found(name: str) -> ModuleSpec | None:
+        return None if name == missing else there(name)
+
+    monkeypatch.setattr("jobqueue.journal.url.find_spec", found)
+    with pytest.raises(Refused, match=rf"{missing}: install jobqueue with its extra \[{extra}\]$"):
+        address(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u:a@b/c#d?e@h/db", "postgresql://u:***@h/db"),  # what should be encoded
+        ("postgresql://:p@h/db", "postgresql://:***@h/db"),
+        ("postgresql:///db?host=h&password=p&user=u", "postgresql:///db?host=h&password=***&user=u"),
+        ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("sqlite:////data/journal.db", "sqlite:////data/journal.db"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+    assert has_password(url) is (url != shown)
