@@ -124,9 +124,7 @@ class Service(Lifecycle):
         engine = self._engine = Engine(
             pool, topics, Walk(pool), waiting, pollers, self._policies, durable, self._settings.durability
         )
-        explainer = Explainer(pool, pollers, engine.bounds, settings.journal, settings.namespace)
-        stack.push_async_callback(explainer.close)
-        engine.explains = explainer
+        engine.explains = self._explainer(pool, pollers, engine)
         scrape = Scrape(metrics, topics, waiting, pollers, Totals(settings.namespace, folder), folder)
         limits = ConnectionLimits(settings.client_timeout_s, most_connections(settings.max_connections))
         locks = [Locks(pool, notifier, members, shard) for shard in range(len(pool.keys))]
@@ -176,6 +174,12 @@ class Service(Lifecycle):
         pool = await Pool.open(redis, self._settings.namespace, shards=shards, buckets=buckets)
         pool.instance = f"{pool.instance}:{self._worker or 0}"
         return pool
+
+    def _explainer(self, pool: Pool, pollers: Pollers, engine: Engine) -> Explainer:
+        """What explains jobs, with the journal if there is one."""
+        explainer = Explainer(pool, pollers, engine.bounds, self._settings.journal, self._settings.namespace)
+        self._stack.push_async_callback(explainer.close)
+        return explainer
 
     def _timer_loops(
         self, pool: Pool, waiting: Waiting, members: Members, locks: list[Locks], sweeps: list[Sweep]
