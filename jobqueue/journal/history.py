@@ -232,7 +232,7 @@ async def source_of(engine: AsyncEngine, given: str | None) -> str:
     if given is not None and given not in sources:
         raise Refused(f"the journal has no source {given}; it has {', '.join(sources) or 'none'}")
     if given is None and len(sources) != 1:
-        raise Refused(f"which source? The journal has {', '.join(sources) or 'none yet'}; --namespace names one")
+        raise Refused(f"which source? The journal has {', '.join(sources) or 'none yet'}; --source names one")
     return given or sources[0]
 
 
@@ -259,7 +259,7 @@ def joined(history: History, tail: Tail) -> None:
     """Add to what SQL has what the stream has behind it. An event that came to SQL meanwhile is there already."""
     known = {(event.ms, event.seq, event.n) for event in history.events if event.branch >= 0}
     new = [_told(each) for each in tail.events if each[:3] not in known]
-    history.events = sorted([*history.events, *new], key=lambda told: told.order)
+    history.take(sorted([*history.events, *new], key=lambda told: told.order))
 
 
 def _told(found: TailEvent) -> Told:

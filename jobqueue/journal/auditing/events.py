@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from buckets.job import Cause, State, Verb
 from jobqueue.journal import tables
 from jobqueue.journal.auditing.asked import Asked, Found
-from jobqueue.journal.auditing.ranges import key_of_events, of_events, shown
+from jobqueue.journal.auditing.ranges import key_of_events, of_events, ordered, shown
 
 _event = tables.event.c
 _delivery = tables.event.alias("delivery")
@@ -44,11 +44,6 @@ async def _rows(connection: AsyncConnection, asked: Asked, query: Select[Any]) -
     return [[shown(asked.by, key), *rest] for key, *rest in await connection.execute(query)]
 
 
-def _most_first(rows: list[list[Any]]) -> list[list[Any]]:
-    """By their last column, which is a count."""
-    return sorted(rows, key=lambda row: (-row[-1], [str(each) for each in row[:-1]]))
-
-
 async def waited(connection: AsyncConnection, source: str, asked: Asked) -> Found:
     """Deliveries of jobs that had been ready for longer than `over_s`."""
     key = _event.worker if asked.by == "worker" else key_of_events(asked.by)
@@ -65,7 +60,7 @@ async def waited(connection: AsyncConnection, source: str, asked: Asked) -> Foun
         for found, count, over, most in await connection.execute(query)
     ]
     columns = [asked.by, "deliveries", "waited", "percent", "most_s"]
-    return Found(columns, sorted(rows, key=lambda row: (-row[2], row[0])))
+    return Found(columns, ordered(asked.by, rows, 2))
 
 
 async def dead(connection: AsyncConnection, source: str, asked: Asked) -> Found:
@@ -77,7 +72,7 @@ async def dead(connection: AsyncConnection, source: str, asked: Asked) -> Found:
         [key, Cause(cause).name.lower(), reason or "", count]
         for key, cause, reason, count in await _rows(connection, asked, query)
     ]
-    return Found([asked.by, "cause", "reason", "jobs"], _most_first(rows))
+    return Found([asked.by, "cause", "reason", "jobs"], ordered(asked.by, rows, -1))
 
 
 async def deleted(connection: AsyncConnection, source: str, asked: Asked) -> Found:
@@ -93,7 +88,7 @@ async def kicked(connection: AsyncConnection, source: str, asked: Asked) -> Foun
 async def _by_verb(connection: AsyncConnection, source: str, asked: Asked, verbs: Sequence[Verb]) -> Found:
     query = _counted(connection, source, asked, [_key(asked), _event.verb], _event.verb.in_(verbs))
     rows = [[key, Verb(verb).word, count] for key, verb, count in await _rows(connection, asked, query)]
-    found = Found([asked.by, "by", "jobs"], _most_first(rows))
+    found = Found([asked.by, "by", "jobs"], ordered(asked.by, rows, -1))
     if asked.by == "actor" and any(not row[0] for row in rows):
         found.notes.append("without an actor: no token and no person was named, or the service did it by itself")
     return found
@@ -103,7 +98,7 @@ async def expired_leases(connection: AsyncConnection, source: str, asked: Asked)
     """Leases that ended without a finish."""
     which = _event.verb == Verb.DUE, _event.state_before == State.RESERVED
     query = _counted(connection, source, asked, [_key(asked)], *which)
-    return Found([asked.by, "leases"], _most_first(await _rows(connection, asked, query)))
+    return Found([asked.by, "leases"], ordered(asked.by, await _rows(connection, asked, query), -1))
 
 
 async def slow(connection: AsyncConnection, source: str, asked: Asked) -> Found:
@@ -130,4 +125,4 @@ async def slow(connection: AsyncConnection, source: str, asked: Asked) -> Found:
         for found, count, *spans in await connection.execute(query)
     ]
     columns = [asked.by, "finished", *(f"p{part}_s" for part in _PERCENT), "most_s"]
-    return Found(columns, sorted(rows, key=lambda row: (-row[-2], row[0]) if asked.by != "hour" else row[0]))
+    return Found(columns, ordered(asked.by, rows, -2))

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from buckets.job import State, Verb
 from jobqueue.journal import tables
 from jobqueue.journal.auditing.asked import Asked, Found, place_of
-from jobqueue.journal.auditing.ranges import key_of_minutes, of_minutes, shown
+from jobqueue.journal.auditing.ranges import key_of_minutes, of_minutes, ordered, shown
 from jobqueue.metrics.process import LATENESS_S
 
 _minute = tables.minute.c
@@ -43,7 +43,7 @@ async def late(connection: AsyncConnection, source: str, asked: Asked) -> Found:
         for each in await connection.execute(query)
     ]
     columns = [asked.by, "first_deliveries", "late", "percent", "average_s", "most_s"]
-    return Found(columns, sorted(rows, key=lambda row: (-row[2], row[0]) if asked.by == "topic" else row[0]))
+    return Found(columns, ordered(asked.by, rows, 2))
 
 
 def _share(part: Any, whole: Any) -> float:
@@ -80,6 +80,4 @@ async def volume(connection: AsyncConnection, source: str, asked: Asked) -> Foun
     rows = [
         [shown(asked.by, found), *map(int, counts)] for found, *counts in await connection.execute(query) if any(counts)
     ]
-    return Found(
-        [asked.by, *_VOLUME], sorted(rows, key=lambda row: (-row[1], row[0]) if asked.by == "topic" else row[0])
-    )
+    return Found([asked.by, *_VOLUME], ordered(asked.by, rows, 1))

@@ -69,6 +69,13 @@ def key_of_minutes(by: By) -> Any:
     return _minute.topic if by == "topic" else _minute.minute // (_LENGTHS_MS[by] // 60_000)
 
 
+def ordered(by: By, rows: list[list[Any]], column: int) -> list[list[Any]]:
+    """Rows with times in their order, others by a column, the largest first."""
+    if by in _LENGTHS_MS:
+        return sorted(rows, key=lambda row: row[0])
+    return sorted(rows, key=lambda row: (-row[column], [str(each) for each in row]))
+
+
 def shown(by: By, key: Any) -> str:
     """A key as it is shown; times are UTC."""
     if by in _LENGTHS_MS:

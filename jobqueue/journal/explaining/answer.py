@@ -35,7 +35,7 @@ def within_reach(history: History, within: str) -> History:
     if within:
         lives = {event.life: event.topic for event in history.events if event.life}
         reached = {life for life, topic in lives.items() if reaches(within, topic)}
-        history.events = [event for life in history.lives() if life in reached for event in history.of_life(life)]
+        history.take([event for life in history.lives() if life in reached for event in history.of_life(life)])
         if history.newest and not reaches(within, history.newest.topic):
             history.newest = None
     return history

@@ -136,6 +136,7 @@ class History:
     shard: int | None = None
     is_kept: bool = False
     """Whether SQL has any event of the job. Then it has the pauses of topics, too."""
+    _by_life: dict[int, list[Told]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_forgotten(self, event: Told) -> bool:
         return any(gap.kind == FORGOTTEN and event.branch < gap.epoch and gap.has(event.place) for gap in self.gaps)
@@ -147,9 +148,13 @@ class History:
 
     def of_life(self, life: int) -> list[Told]:
         """The events of a life. One that does not name its life is of that before it."""
-        chosen, current = [], 0
-        for event in self.events:
-            current = event.life or current
-            if current == life:
-                chosen.append(event)
-        return chosen
+        if self._by_life is None:
+            self._by_life, current = {}, 0
+            for event in self.events:
+                current = event.life or current
+                self._by_life.setdefault(current, []).append(event)
+        return self._by_life.get(life, [])
+
+    def take(self, events: list[Told]) -> None:
+        """Have other events, in their order."""
+        self.events, self._by_life = events, None
