@@ -146,8 +146,8 @@ bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compare
 bench-punctual: setup  ## how late a waiting pop gets its job, and what a takeover costs
 	$(BIN)/python -m tests.bench.punctual
 
-bench-journal-run: setup-test  ## events a second into each kind of database, and how far the journal is behind; SECONDS=n
-	$(BIN)/python -m tests.bench.journal_run $(or $(SECONDS),20)
+bench-journal-run: setup-test  ## events a second into each kind of database, and how far the journal is behind; FOR=seconds
+	$(BIN)/python -m tests.bench.journal_run $(or $(FOR),20)
 
 bench-burst: setup  ## 100,000 jobs due in one millisecond; Redis commands of an idle service
 	$(BIN)/python -m tests.bench.burst

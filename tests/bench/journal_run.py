@@ -1,7 +1,7 @@
 """`make bench-journal-run`: how fast `jobqueue journal run` is with each kind of database, and how far it is behind.
 
 First a backlog is drained. Then jobs are added, popped and finished in batches of 100, at a rate of events that is kept
-up for some seconds, and the age of what is in SQL is sampled. `python -m tests.bench.journal_run 300` sets other seconds.
+up for some seconds, while the age of what is in SQL is sampled. `python -m tests.bench.journal_run 300` sets others.
 Redis, the load, the journal and the database share the machine.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from tests.jobqueue.journal.reading.process import JournalProcess
 from tests.jobqueue.journal.servers import MariaDB, Missing, PostgreSQL, Server
 from tests.redis_server import RedisServer
 
+KINDS = ("sqlite", "postgresql", "mariadb")
 RATES = (5_000, 20_000)
 BACKLOG = 300_000  # events
 _BODY = b'"' + b"x" * 98 + b'"'
@@ -52,13 +53,13 @@ def cost(pid: int) -> Cost:
 
 
 @contextmanager
-def databases(folder: Path) -> Iterator[dict[str, Callable[[], str]]]:
+def databases(folder: Path, kinds: Sequence[str]) -> Iterator[dict[str, Callable[[], str]]]:
     """By kind, what makes the URL of an empty database. A server that is not installed is left out, and told."""
     with ExitStack() as stack:
         made: dict[str, Callable[[], str]] = {}
         files = iter(range(1_000))
         made["sqlite"] = lambda: f"sqlite:///{folder}/{next(files)}.db"
-        for kind in (PostgreSQL, MariaDB):
+        for kind in (each for each in (PostgreSQL, MariaDB) if each.kind in kinds):
             try:
                 server: Server = stack.enter_context(kind())
             except Missing as missing:
@@ -172,8 +173,10 @@ async def sample(pool: Pool, sql: Sql, ages: list[float]) -> None:
         await asyncio.sleep(_SAMPLE_S)
 
 
-async def main(seconds: float, number: int = BACKLOG, rates: tuple[int, ...] = RATES) -> None:
-    with tempfile.TemporaryDirectory(prefix="jq-bench-") as name, databases(Path(name)) as made:
+async def main(
+    seconds: float, number: int = BACKLOG, rates: Sequence[int] = RATES, kinds: Sequence[str] = KINDS
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="jq-bench-") as name, databases(Path(name), kinds) as made:
         for kind, new_url in made.items():
             await backlog(kind, new_url(), number, Path(name))
             for rate in rates:
