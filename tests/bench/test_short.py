@@ -7,7 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import burst, clients, cluster, growth, memory, punctual, scripts, sizing, tls, tokens, walk
+from tests.bench import (
+    burst,
+    clients,
+    cluster,
+    growth,
+    journal_run,
+    memory,
+    punctual,
+    scripts,
+    sizing,
+    tls,
+    tokens,
+    walk,
+)
 from tests.bench.compare import NOT_MEASURED, MissingError
 from tests.bench.compare.__main__ import GROUPS, bench, load, versions
 from tests.bench.compare.install import program
@@ -33,6 +46,11 @@ async def test_the_formula_for_sizing_holds_in_each_state(capsys: pytest.Capture
 def test_the_benchmark_of_tokens_runs(capsys: pytest.CaptureFixture[str]) -> None:
     tokens.main(1, 0.2)
     assert "a token with topics and a rate" in capsys.readouterr().out
+
+
+async def test_the_benchmark_of_journal_run_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    await journal_run.main(0.2, 3_000, (1_000,), ("sqlite",))
+    assert "backlog of 3,000 events" in capsys.readouterr().out
 
 
 async def test_the_benchmark_of_tls_runs(capsys: pytest.CaptureFixture[str]) -> None:
