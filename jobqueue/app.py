@@ -169,7 +169,7 @@ class Service(Lifecycle):
     def _read_journal(self, engine: Engine, pool: Pool, pollers: Pollers) -> None:
         """Let the engine do what needs a journal, as far as there is one."""
         url, source = self._settings.journal, self._settings.namespace
-        explainer = Explainer(pool, pollers, engine.bounds)
+        explainer = Explainer(pool, pollers, engine.bounds, url, source)
         self._stack.push_async_callback(explainer.close)
         engine.explains = explainer
         engine.restores = Restorer(pool, url, source) if url else None

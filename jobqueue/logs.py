@@ -32,7 +32,7 @@ def _json(event: Any, **_: Any) -> str:
     return orjson.dumps(first | event, default=str).decode()
 
 
-def set_up(level: str, form: str, process: int | None = None) -> None:
+def set_up(level: str, form: str, process: int | str | None = None) -> None:
     """Send all logs to standard error. `form` is text, json, or auto (text on a terminal); `process`: a number that
     each line gets."""
     text = form == "text" or (form == "auto" and sys.stderr.isatty())

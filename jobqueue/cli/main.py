@@ -135,12 +135,12 @@ def serve_command(config: str | None, examples: bool, test: bool, **flags: Any) 
 
 
 def _service(chosen: settings.Settings, workers: int, *, test: bool) -> Lifecycle:
-    """The service, or a supervisor of several workers, which does not load it."""
+    """The service, or a supervisor of several workers, or of a journal's process, which does not load it."""
     if test:
         from jobqueue.testing import TestService  # noqa: PLC0415
 
         return TestService(chosen)
-    if workers == 1:
+    if workers == 1 and not chosen.journal_run:
         from jobqueue.app import Service  # noqa: PLC0415
 
         return Service(chosen)

@@ -17,7 +17,7 @@ import prometheus_client.values
 _own_name = ""
 
 
-def worker_name(supervisor: int, worker: int) -> str:
+def worker_name(supervisor: int, worker: int | str) -> str:
     """The name in the files of a worker. It is not the worker's pid, so that its next process goes on counting in the
     same files."""
     return f"{supervisor}-{worker}"

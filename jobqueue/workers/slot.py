@@ -32,12 +32,24 @@ _PROVEN_S = 10.0  # a worker that lived this long did not die of its start
 _MARGIN_S = 2.0  # for what a worker still does when its grace time is over
 
 
+WORKER = "jobqueue.workers.worker"
+"""The module of a worker's process."""
+
+
 class Slot:
     """One worker, whichever process it is at the moment. `folder`: where workers share their metrics; `unix`: the Unix
-    socket that they share."""
+    socket that they share; `program`: the module that it runs, with `number`, which may also be a name."""
 
-    def __init__(self, number: int, folder: Path, settings: Settings, unix: socket.socket | None = None) -> None:
+    def __init__(
+        self,
+        number: int | str,
+        folder: Path,
+        settings: Settings,
+        unix: socket.socket | None = None,
+        program: str = WORKER,
+    ) -> None:
         self._number = number
+        self._program = program
         self._folder = folder
         self._settings = settings
         self._unix = unix
@@ -148,7 +160,7 @@ class Slot:
         """Start a process. The main thread has to do this: the worker dies with the thread that started it."""
         shared = [self._unix.fileno()] if self._unix else []
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "jobqueue.workers.worker", str(self._number), str(os.getpid())),
+            *(sys.executable, "-P", "-m", self._program, str(self._number), str(os.getpid())),
             *map(str, shared),
             pass_fds=shared,
             stdin=PIPE,

@@ -1,5 +1,7 @@
 """The supervisor: one service whose commands several processes answer on one port.
 
+Where the settings say so, one more process beside them writes the journal (jobqueue/workers/journal.py).
+
 It holds what exists once: the settings, which it reads and checks, the Redis, the port, and the folder in which the
 workers add up their metrics. A worker (jobqueue/workers/worker.py) is a service without these.
 """
@@ -13,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from buckets.errors import Unfit
 from jobqueue.access import tls
 from jobqueue.access.modes import check_may_start
 from jobqueue.access.unix_socket import UnixSocket
+from jobqueue.journal.url import Refused, address
 from jobqueue.metrics.scratch import scratch_folder
 from jobqueue.process import Lifecycle
 from jobqueue.redis_server.opening import service_redis
@@ -24,6 +28,8 @@ from jobqueue.web.address import blamed_on, check_datagrams_free, url_of
 from jobqueue.workers.port import held
 from jobqueue.workers.slot import Slot
 
+JOURNAL = "jobqueue.workers.journal"
+"""The module of the process that writes the journal."""
 _CATCH_UP_S = 10.0  # for the workers to take other settings
 
 
@@ -34,6 +40,7 @@ class Supervisor(Lifecycle):
         super().__init__()
         self._settings = settings
         self._slots: list[Slot] = []
+        self._journal: Slot | None = None
         self._scratch: Path | None = None
         self._unix: UnixSocket | None = None
         self.workers = workers
@@ -41,7 +48,7 @@ class Supervisor(Lifecycle):
     def reload(self, settings: Settings) -> None:
         """Apply the policies of other settings in all workers from now on."""
         self._settings = self._settings.reloaded(settings)
-        for slot in self._slots:
+        for slot in self._every_slot:
             slot.reload(self._settings)
 
     async def answers(self) -> bool:
@@ -60,11 +67,11 @@ class Supervisor(Lifecycle):
         """Wait until all workers have done what they were told, but not for ever for one that hangs."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CATCH_UP_S):
-                await asyncio.gather(*(slot.answers() for slot in self._slots))
+                await asyncio.gather(*(slot.answers() for slot in self._every_slot))
 
     def kill(self) -> None:
         """Kill the workers, hung ones too, and remove their folder."""
-        for slot in self._slots:
+        for slot in self._every_slot:
             slot.kill()
         if self._scratch:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -75,6 +82,8 @@ class Supervisor(Lifecycle):
         if folder is None:
             folder = self._scratch = stack.enter_context(scratch_folder())
         await check_may_start(settings)
+        if settings.journal_run:
+            _check_journal(settings)
         if settings.tls_cert:
             tls.read(settings)  # what the workers could not use is refused here, before a Redis is started
         address = await stack.enter_async_context(held(settings.host, settings.port))
@@ -92,9 +101,24 @@ class Supervisor(Lifecycle):
         unix = self._unix.socket if self._unix else None
         self._slots = [Slot(number, folder, self._settings, unix) for number in range(1, self.workers + 1)]
         await asyncio.gather(*(slot.listens() for slot in self._slots))
+        if settings.journal_run:
+            self._journal = Slot("journal", folder, self._settings, program=JOURNAL)
         self.url = url_of(address, has_tls=bool(settings.tls_cert))
 
     async def _stop(self) -> None:
         if self._unix:
             self._unix.close()  # nobody is to wait there while the workers end
-        await asyncio.gather(*(slot.stop() for slot in self._slots))
+        await asyncio.gather(*(slot.stop() for slot in self._every_slot))
+
+    @property
+    def _every_slot(self) -> list[Slot]:
+        """The workers, and the process that writes the journal."""
+        return [*self._slots, *([self._journal] if self._journal else [])]
+
+
+def _check_journal(settings: Settings) -> None:
+    """Raise Unfit for a journal that cannot be written from here, whatever its database says."""
+    try:
+        address(settings.journal)
+    except Refused as error:
+        raise Unfit(f"the setting journal: {error}") from None

@@ -12,8 +12,6 @@ that hangs or was stopped with SIGSTOP; and it exits when its standard input end
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import json
 import os
 import signal
 import socket
@@ -27,25 +25,14 @@ from jobqueue.loops import Loop, running
 from jobqueue.metrics.shared import share_as, worker_name
 from jobqueue.process import loop_factory, refusal, run
 from jobqueue.workers.messages import Inbox
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from jobqueue.workers.supervised import obey, report
 
 
 def main() -> None:
     number, supervisor, *shared = map(int, sys.argv[1:])
-    _die_with(supervisor)
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
+    obey(supervisor)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         sys.exit(runner.run(_serve(number, *(socket.socket(fileno=each) for each in shared))))
-
-
-def _die_with(supervisor: int) -> None:
-    """Have the kernel kill this process when the supervisor's thread that started it ends: its main thread."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:  # it ended before the kernel was asked
-        sys.exit(1)
 
 
 async def _serve(number: int, unix: socket.socket | None = None) -> int:
@@ -64,19 +51,15 @@ async def _serve(number: int, unix: socket.socket | None = None) -> int:
         async with running(Loop("messages", partial(_obey, inbox, service, listens))):
             await run(service, stop, listens.set)
     except (JobQueueError, OSError) as error:
-        _report(refusal(error, settings))
+        report(refusal(error, settings))
         return 1
     return 0
-
-
-def _report(refusal: str) -> None:
-    print(json.dumps(refusal), flush=True)
 
 
 async def _obey(inbox: Inbox, service: Service, listens: asyncio.Event) -> None:
     await listens.wait()
     while True:
-        _report("")
+        report("")
         if settings := await inbox.settings():
             service.reload(settings)
 

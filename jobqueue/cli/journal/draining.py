@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import prometheus_client
-import structlog
 
 from buckets.errors import JobQueueError, Unavailable
 from buckets.events.switch import read_events
 from buckets.namespace import join
+from buckets.redis.client import Redis
 from buckets.shards import Shards
 from jobqueue import logs, settings
 from jobqueue.errors import SettingsError
 from jobqueue.journal.keeping import Periods
 from jobqueue.journal.reading.figures import Figures
 from jobqueue.journal.reading.options import Options
-from jobqueue.journal.reading.running import Drain, NotCommitted
+from jobqueue.journal.reading.running import LEAST_TIMEOUT_S, drain, unless
 from jobqueue.journal.reading.sql import Sql
-from jobqueue.journal.url import Refused, address, without_password
+from jobqueue.journal.url import Refused, address
 from jobqueue.process import loop_factory
 from jobqueue.redis_server.data_directory import running_at
 from jobqueue.redis_server.fitness import redis_at
 from jobqueue.settings import Settings
 
-log = structlog.get_logger()
-
 DONE, LEFT, NOT_BEGUN = 0, 1, 2
 _AGAIN_S, _LOOK_S = 0.5, 0.1
-_LEAST_TIMEOUT_S = 3.0  # a read waits for a second
-_NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch makes many, and no cycles
 
 
 class CannotBegin(Exception):
@@ -88,7 +83,10 @@ def run(config: str | None, given: Mapping[str, Any]) -> int:
         )
         stop = stopped_by_signals()
         async with joined(chosen, stop) as shards:
-            return DONE if shards is None else await drain(shards, chosen, options, figures, stop, periods)
+            if shards is None:
+                return DONE
+            written = await drain(shards, chosen.journal, options, figures, _reading(chosen), stop, periods)
+            return DONE if written else LEFT
 
     return carry_out(work)
 
@@ -132,41 +130,10 @@ async def joined(chosen: Settings, stop: asyncio.Event) -> AsyncIterator[Shards 
         await redis.close()
 
 
-async def drain(
-    shards: Shards,
-    chosen: Settings,
-    options: Options,
-    figures: Figures,
-    stop: asyncio.Event,
-    periods: Periods | None = None,
-) -> int:
-    """Drain until `stop` is set; the exit code. Raises Refused, JobQueueError."""
-    gc.set_threshold(_NEW_OBJECTS)
-    sql = Sql(chosen.journal)
-    if not await _before(stop, sql.open()):
-        return DONE
-    url, timeout_s = chosen.redis or running_at(Path(chosen.data)), max(_LEAST_TIMEOUT_S, chosen.redis_timeout_s)
-    log.info("journal.opened", journal=without_password(chosen.journal), source=options.source)
-    try:
-        await Drain(shards, sql, options, figures, lambda: redis_at(url, timeout_s), periods).run(stop)
-    except NotCommitted:
-        return LEFT
-    finally:
-        await sql.close()
-    return DONE
-
-
-async def _before(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do something unless `stop` is set before its end; whether it was done."""
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not working.done():
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        return False
-    await working
-    return True
+def _reading(chosen: Settings) -> Callable[[], Redis]:
+    """Clients on which shards wait for entries."""
+    url, timeout_s = chosen.redis or running_at(Path(chosen.data)), max(LEAST_TIMEOUT_S, chosen.redis_timeout_s)
+    return lambda: redis_at(url, timeout_s)
 
 
 def walk(config: str | None, given: Mapping[str, Any]) -> int:
@@ -181,11 +148,11 @@ def walk(config: str | None, given: Mapping[str, Any]) -> int:
                 return LEFT
             await _refuse_off(shards)
             sql = Sql(chosen.journal)
-            if not await _before(stop, sql.open()):
+            if not await unless(stop, sql.open()):
                 return LEFT
             walked = asyncio.create_task(_walked(shards, sql, options.source, stop))
             try:
-                await drain(shards, chosen, options, Figures(), stop)
+                await drain(shards, chosen.journal, options, Figures(), _reading(chosen), stop)
             finally:
                 done = walked.done()
                 walked.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from prometheus_client import CollectorRegistry, Gauge
 
 from buckets.job import Verb
@@ -74,8 +76,7 @@ class Figures:
     def left(self, shard: int) -> None:
         """Another process drains the shard now."""
         for gauge in (self._lag, self._entries, self._bytes):
-            if (str(shard),) in gauge._metrics:
-                gauge.remove(str(shard))
+            gauge.labels(str(shard)).set(nan)
 
     def pour(self) -> None:
         """Update the registry."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jobqueue.journal.keeping import Periods
 from jobqueue.journal.rows import Kept
 
-LEAST_BATCH, MOST_BATCH = 1, 50_000
+_DAY_MS = 86_400_000
+KEPT = Periods(events=30 * _DAY_MS, jobs=90 * _DAY_MS, minutes=730 * _DAY_MS)
+"""For how long all is kept, unless something else is said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
+
+import structlog
 
 from buckets.errors import JobQueueError
 from buckets.events.stream import Stream
@@ -21,11 +24,17 @@ from jobqueue.journal.reading.shard import ShardReader
 from jobqueue.journal.reading.sql import Sql
 from jobqueue.journal.reading.walk import Walk
 from jobqueue.journal.reading.writing import Writer
+from jobqueue.journal.url import without_password
 
+log = structlog.get_logger()
+
+_NEW_OBJECTS = 100_000  # before the cycle collector runs: a batch makes many, and no cycles
 _POUR_S = 0.1  # the longest age of shared metrics
 _BYTES_S = 30.0
 _ADD_UP_S = 2.0
 _KEEP_S = 1.0  # between steps, of which most find nothing to do
+LEAST_TIMEOUT_S = 3.0
+"""Of a client that waits for entries: each time for a second."""
 STOPPED_S = 10.0
 """For the batch under way, once the process is to stop."""
 
@@ -101,11 +110,14 @@ class Drain:
         """Have events and totals added up from a new beginning, where that is due."""
         while True:
             with contextlib.suppress(JobQueueError):
-                now_us = await self._shards.now_us()
-                if any(reader.lock.is_held for reader in self.readers):
-                    if await totals.is_due(self._sql, self._source, now_us):
-                        await totals.renew(self._streams, self._sql, self._source)
+                if await self._is_to_add_up():
+                    await totals.renew(self._streams, self._sql, self._source)
             await asyncio.sleep(_ADD_UP_S)
+
+    async def _is_to_add_up(self) -> bool:
+        if not any(reader.lock.is_held for reader in self.readers):
+            return False
+        return await totals.is_due(self._sql, self._source, await self._shards.now_us())
 
     async def _weigh(self) -> None:
         """Measure the streams now and then."""
@@ -125,3 +137,40 @@ async def _ended(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def drain(
+    shards: Shards,
+    url: str,
+    options: Options,
+    figures: Figures,
+    reading: Callable[[], Redis],
+    stop: asyncio.Event,
+    periods: Periods | None = None,
+) -> bool:
+    """Open a journal and drain into it until `stop` is set; whether all was written that was begun. Raises Refused,
+    Unfit."""
+    gc.set_threshold(_NEW_OBJECTS)
+    sql = Sql(url)
+    if not await unless(stop, sql.open()):
+        return True
+    log.info("journal.opened", journal=without_password(url), source=options.source)
+    try:
+        await Drain(shards, sql, options, figures, reading, periods).run(stop)
+    except NotCommitted:
+        return False
+    finally:
+        await sql.close()
+    return True
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do something unless `stop` is set before its end; whether it was done."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    await _ended(stopping)
+    if not working.done():
+        await _ended(working)
+        return False
+    await working
+    return True

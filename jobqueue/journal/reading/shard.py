@@ -257,6 +257,8 @@ class ShardReader:
         view = await self._settle(position)
         if verdict.judge(position, view) is not Verdict.WELL:
             raise Gone
+        if not view.length and view.now_us - position.time >= _TIMELY_S * 1e6:
+            position = await self._timely(position, view.now_us)
         wait_ms = 0 if await self._walk.is_due() else _BLOCK_MS
 
         async def more(count: int) -> list[Entry]:
@@ -269,8 +271,6 @@ class ShardReader:
         told_us = view.now_us if found.is_all else 0
         if found.ids:
             position = await self._written(position, found, told_us)
-        elif told_us - position.time >= _TIMELY_S * 1e6:
-            position = await self._timely(position, told_us)
         if await self._walk.is_due():
             position = await self._walk.step(position, is_all=found.is_all)
         elif found.events < self._options.batch / 2 and found.ids:

@@ -124,8 +124,8 @@ def _sum(bases: Bases, topic: str) -> list[int]:
 
 
 async def _began_again(sql: Sql, source: str, topic: str, now: Sequence[int], later: Sequence[int]) -> bool:
-    """Whether Redis's totals are those since some minute: it forgets a topic that is idle for long, and counts it from 0
-    when it comes back. `later`: what the journal has beyond them."""
+    """Whether Redis's totals are those since some minute: a service forgets a topic that is idle for long, and counts
+    from 0 when it comes back. `later`: what the journal has beyond them."""
     query = (
         select(minute.c.minute, minute.c.verb, minute.c.state, minute.c.events)
         .where(minute.c.source == source, minute.c.topic == topic)

@@ -51,7 +51,7 @@ NOBODY = "nobody"  # the name of no token
 ALLOWED = {
     "produce": "add update delete",
     "consume": "pop finish touch release bury leave delete",
-    "look": "get peek stats topics workers",
+    "look": "get explain peek stats topics workers",
     "operate": "kick run pause resume purge",
     "bodies": "",
     "metrics": "",

@@ -13,7 +13,7 @@ from buckets.job import State, Verb
 from jobqueue.journal.database import open_engine, open_store
 from jobqueue.journal.rows import WALKED
 from jobqueue.journal.store import Batch
-from jobqueue.journal.views import _WORDS
+from jobqueue.journal.views import WORDS
 from jobqueue.metrics.process import LATENESS_S
 from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.telling import NOW, Teller, event, life, options, read
@@ -48,7 +48,7 @@ async def test_a_life_is_told_in_words(journal_url: str, teller: Teller) -> None
 
 
 async def test_every_verb_has_a_word_of_its_own(journal_url: str, teller: Teller) -> None:
-    assert set(_WORDS) == set(Verb)
+    assert set(WORDS) == set(Verb)
     await teller.tell(*(event(verb, State.READY, at_ms=NOW + verb) for verb in Verb))
     words = [what for (what,) in await seen(journal_url, "SELECT what FROM jq_timeline ORDER BY at", "what")]
     assert len(set(words)) == len(Verb)

@@ -37,7 +37,7 @@ def test_the_command_tells_what_it_wrote(sqlite_url: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--out", "x"], "the journal is not named: give --from, --from-file or JOBQUEUE_JOURNAL"),
+        (["--out", "x"], "name the journal by --from, --from-file or JOBQUEUE_JOURNAL"),
         (["--from", "sqlite:///x.db", "--from-file", "f", "--out", "x"], "--from and --from-file exclude each other"),
         (["--from", "sqlite:////no/such/file", "--out", "x"], "there is no file /no/such/file"),
         (["--from", "redis://:s3cret@h", "--out", "x"], "not the URL of a journal"),

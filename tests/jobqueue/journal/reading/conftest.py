@@ -8,7 +8,9 @@ import pytest
 
 from buckets.pool.pool import Pool
 from jobqueue.journal.reading import lock, shard, walk
+from tests.jobqueue.journal.conftest import Database
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
+from tests.jobqueue.journal.servers import Server
 from tests.redis_server import RedisServer
 
 
@@ -21,6 +23,17 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard, "_LIVING_S", 0.3)
     monkeypatch.setattr(walk, "_LOOK_S", 0.02)
     monkeypatch.setattr(lock, "EVERY_S", 0.2)
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def served(request: pytest.FixtureRequest) -> Database:
+    """An empty database on each kind of server in turn, which a test may kill and start."""
+    return of_server(request.getfixturevalue(request.param))
+
+
+def of_server(server: Server) -> Database:
+    server.start()
+    return Database(server.kind, server.new_database(), server)
 
 
 @pytest.fixture

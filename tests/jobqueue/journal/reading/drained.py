@@ -33,10 +33,13 @@ class Journal:
         self.figures = Figures()
         self._running: list[asyncio.Task[None]] = []
 
+    def new_drain(self) -> Drain:
+        return Drain(self.shards, self.sql, self.options, self.figures, lambda: Redis(self._redis_url))
+
     @asynccontextmanager
     async def draining(self) -> AsyncIterator[Drain]:
         """Drain until the block is left, then stop in order."""
-        drain = Drain(self.shards, self.sql, self.options, self.figures, lambda: Redis(self._redis_url))
+        drain = self.new_drain()
         stop = asyncio.Event()
         running = asyncio.create_task(drain.run(stop))
         self._running.append(running)

@@ -65,6 +65,12 @@ class JournalProcess:
         lines = (line for line in self._log.read_text().splitlines() if line.startswith("{"))
         return [line for line in map(json.loads, lines) if line["event"] == event]
 
+    async def has_logged(self, event: str) -> None:
+        """Wait for an event."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while not self.logged(event):  # noqa: ASYNC110 - in a file
+                await asyncio.sleep(0.05)
+
     @property
     def text(self) -> str:
         return self._log.read_text()

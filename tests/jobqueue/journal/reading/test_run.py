@@ -8,13 +8,19 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import redis
+from click.testing import CliRunner
 
 from buckets.job import NewJob
 from buckets.pool.pool import Pool
+from jobqueue.cli.main import main
+from jobqueue.journal.reading import totals
 from tests.jobqueue.journal.conftest import Database
+from tests.jobqueue.journal.reading.conftest import of_server
 from tests.jobqueue.journal.reading.drained import Journal, opened, switched_on
 from tests.jobqueue.journal.reading.process import JournalProcess, journal
 from tests.jobqueue.journal.reading.test_shard import told
+from tests.jobqueue.journal.servers import Server
 from tests.ports import free_port
 from tests.redis_server import RedisServer
 
@@ -39,27 +45,23 @@ async def test_it_drains_until_it_is_stopped_and_then_ends_in_order(
     assert await live_pool.redis.read("EXISTS", f"{live_pool.keys[0].tag}lock:journal") == 0
 
 
-async def test_ctrl_c_ends_it_too(lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path) -> None:
+async def test_ctrl_c_ends_it_too(lite: Journal, redis_server: RedisServer, log: Path) -> None:
     async with JournalProcess(redis_server.url, lite.url, log) as process:
         await lite.until_drained()
         assert await process.stop(signal.SIGINT) == 0
 
 
 async def test_a_batch_that_the_database_does_not_take_in_time_is_left_for_the_next(
-    live_pool: Pool, journal_database: Database, redis_server: RedisServer, log: Path
+    live_pool: Pool, postgresql: Server, redis_server: RedisServer, log: Path
 ) -> None:
-    server = journal_database.server
-    if server is None:
-        pytest.skip("a file is not away")
+    journal_database, server = of_server(postgresql), postgresql
     await switched_on(live_pool)
     async with opened(live_pool, journal_database.url, redis_server.url) as journal:
         async with JournalProcess(redis_server.url, journal_database.url, log) as process:
             await journal.until_drained()
             server.kill()
             await told(live_pool, "a")
-            async with asyncio.timeout(20):
-                while not process.logged("database.lost"):
-                    await asyncio.sleep(0.05)
+            await process.has_logged("database.lost")
             assert await process.stop() == 1
         server.start()
         async with JournalProcess(redis_server.url, journal_database.url, log) as process:
@@ -68,20 +70,17 @@ async def test_a_batch_that_the_database_does_not_take_in_time_is_left_for_the_n
 
 
 async def test_a_database_that_is_away_is_waited_for(
-    live_pool: Pool, journal_database: Database, redis_server: RedisServer, log: Path
+    live_pool: Pool, served: Database, redis_server: RedisServer, log: Path
 ) -> None:
-    server = journal_database.server
-    if server is None:
-        pytest.skip("a file is not away")
+    server = served.server
+    assert server
     await switched_on(live_pool)
     server.kill()
-    async with JournalProcess(redis_server.url, journal_database.url, log) as process:
-        async with asyncio.timeout(20):
-            while not process.logged("database.lost"):
-                await asyncio.sleep(0.05)
+    async with JournalProcess(redis_server.url, served.url, log) as process:
+        await process.has_logged("database.lost")
         await told(live_pool, "a")
         server.start()
-        async with opened(live_pool, journal_database.url, redis_server.url) as journal:
+        async with opened(live_pool, served.url, redis_server.url) as journal:
             await journal.until_drained()
             server.kill()
             await told(live_pool, "b")
@@ -91,15 +90,14 @@ async def test_a_database_that_is_away_is_waited_for(
         assert process.logged("database.found")
 
 
-async def test_its_metrics_can_be_scraped(
-    lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path
-) -> None:
+async def test_its_metrics_can_be_scraped(lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path) -> None:
     port = free_port()
     await told(live_pool, "a")
     async with JournalProcess(redis_server.url, lite.url, log, "--metrics-port", str(port)):
         await lite.until_drained()
         async with aiohttp.ClientSession() as session, asyncio.timeout(20):
-            while 'jobqueue_journal_events_total{verb="add"} 1.0' not in (text := await scraped(session, port)):
+            wanted = 'jobqueue_journal_events_total{verb="add"} 1.0'
+            while wanted not in (text := await scraped(session, port)):  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.05)
     lines = text.splitlines()
     assert 'jobqueue_journal_lag_entries{shard="0"} 0.0' in lines
@@ -125,32 +123,30 @@ async def scraped(session: aiohttp.ClientSession, port: int) -> str:
         ([], "--to"),
     ],
 )
-async def test_what_cannot_be_begun_is_exit_2_and_says_why(
-    live_pool: Pool, redis_server: RedisServer, flags: list[str], words: str
+def test_what_cannot_be_begun_is_exit_2_and_says_why(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, flags: list[str], words: str
 ) -> None:
-    code, text = await journal("run", "--redis", redis_server.url, *flags)
-    assert code == 2
-    assert words in text
+    monkeypatch.delenv("JOBQUEUE_JOURNAL", raising=False)
+    result = CliRunner().invoke(main, ["journal", "run", "--redis", redis_server.url, *flags])
+    assert result.exit_code == 2
+    assert words in result.output
 
 
-async def test_a_namespace_that_is_not_there_is_not_founded(
-    live_pool: Pool, redis_server: RedisServer, sqlite_url: str
-) -> None:
-    code, text = await journal("run", "--redis", redis_server.url, "--to", sqlite_url, "--namespace", "none")
-    assert code == 2
-    assert "none" in text
-    assert await live_pool.redis.read("EXISTS", "{none:0}:meta") == 0
+def test_a_namespace_that_is_not_there_is_not_founded(redis_server: RedisServer, sqlite_url: str) -> None:
+    given = ["journal", "run", "--redis", redis_server.url, "--to", sqlite_url, "--namespace", "none"]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 2
+    assert "none" in result.output
+    with redis.Redis.from_url(redis_server.url) as client:
+        assert not client.exists("{none:0}:meta")
 
 
-async def test_a_password_on_the_command_line_gets_a_warning_and_is_not_logged(
-    live_pool: Pool, redis_server: RedisServer
-) -> None:
+def test_a_password_on_the_command_line_gets_a_warning_and_is_not_shown(redis_server: RedisServer) -> None:
     url = "postgresql://u:secret@127.0.0.1:1/db"
-    process = JournalProcess(redis_server.url, url, Path("/dev/null"))
-    code, text = await journal("run", "--redis", redis_server.url, "--to", url, "--batch", "1", "--namespace", "none")
-    assert code == 2
-    assert process.process is None
-    assert "--to-file" in text and "secret" not in text
+    given = ["journal", "run", "--redis", redis_server.url, "--to", url, "--namespace", "none"]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 2
+    assert "--to-file" in result.output and "secret" not in result.output
 
 
 async def test_a_walk_is_done_by_the_running_reader_or_by_the_command(
@@ -197,16 +193,12 @@ async def test_check_agrees_with_the_totals_of_redis_until_an_event_is_missing(
 
 async def until_added_up(journal: Journal) -> None:
     """Wait until events and totals are added up."""
-    from jobqueue.journal.reading import totals  # noqa: PLC0415 - only here
-
     async with asyncio.timeout(20):
-        while await totals.began_us(journal.sql, "jq") is None:
+        while await totals.began_us(journal.sql, "jq") is None:  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.05)
 
 
-async def test_check_tells_the_gaps(
-    lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path
-) -> None:
+async def test_check_tells_the_gaps(lite: Journal, live_pool: Pool, redis_server: RedisServer, log: Path) -> None:
     await told(live_pool, "a", "b", "c")
     await live_pool.redis.read("XTRIM", live_pool.keys[0].events, "MAXLEN", "=", 1)
     async with JournalProcess(redis_server.url, lite.url, log):

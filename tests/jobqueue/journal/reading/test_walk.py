@@ -141,10 +141,9 @@ async def test_a_walk_that_was_interrupted_is_done_again(
     monkeypatch.setattr(walk, "_OF_A_STEP", 1)
     await live_pool.add([NewJob(f"a{n}", "t", b"1") for n in range(5)])
     await cut_all(live_pool)
-    async with lite.draining():
-        async with asyncio.timeout(10):
-            while not await lite.jobs():
-                await asyncio.sleep(0.001)
+    async with lite.draining(), asyncio.timeout(10):
+        while not await lite.jobs():  # noqa: ASYNC110 - in another connection
+            await asyncio.sleep(0.001)
     monkeypatch.setattr(walk, "_OF_A_STEP", 1000)
     await lite.drain()
     assert len(await lite.jobs()) == 5
