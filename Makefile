@@ -24,7 +24,7 @@ PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 .PHONY: help setup setup-test run test test-spark-old test-long fuzz lint format docs man acl lock dashboards demo demo-spark
 .PHONY: package clean
 .PHONY: bench bench-before bench-journal bench-journal-run bench-memory bench-sizing bench-scripts bench-punctual bench-burst
-.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-million bench-rates bench-flood bench-refusals
+.PHONY: bench-growth bench-clients bench-cluster bench-walk bench-spark bench-export bench-million bench-rates bench-flood bench-refusals
 .PHONY: bench-tokens bench-tls bench-upgrade
 
 help:  ## show this list
@@ -170,6 +170,9 @@ bench-clients: setup  ## throughput of each client, and how its workers die
 
 bench-spark: setup-test  ## rows per second written by Spark, compared with a plain loop of posts
 	$(BIN)/python -m tests.bench.spark
+
+bench-export: setup-test  ## events a second from each database of the journal to Parquet
+	$(BIN)/python -m tests.bench.export
 
 bench-million: setup-test  ## a million orders through emit and reconcile: seconds and memory
 	$(BIN)/python -m tests.bench.million
