@@ -59,7 +59,7 @@ async def go_through(pool: Pool, clock: HeldClock, job_id: str) -> None:
 @pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "everything"])
 @pytest.mark.parametrize("word", ["delayed", "far", "reserved", "released", "dead", "finished", "deleted"])
 async def test_a_record_that_redis_has_is_packed_byte_for_byte(
-    pool: Pool, clock: HeldClock, word: str, options: dict[str, object]
+    pool: Pool, clock: HeldClock, word: str, options: dict[str, Any]
 ) -> None:
     delay_ms = {"delayed": 1_000, "far": 30 * HOUR}.get(word, 0)
     await add(pool, word, body=b'{"n":"\\u0000"}', delay_ms=delay_ms, **options)
